@@ -1,0 +1,3 @@
+"""ppopt: optimal pipeline-parallel training schedules, with proof."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,114 @@
+"""Operations of a pipeline, in the notation of PyTorch: ``2F0`` is stage 2, forward, microbatch 0."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import NamedTuple
+
+
+class Kind(enum.IntEnum):
+    """What an operation computes."""
+
+    F = 0
+    """Forward."""
+    B = 1
+    """Full (fused) backward: ``I`` and ``W`` in one operation."""
+    I = 2  # noqa: E741 - the field's own letter
+    """Gradient of the stage's input."""
+    W = 3
+    """Gradient of the stage's weights."""
+
+
+class Op(NamedTuple):
+    """One computation: a stage, a kind and a microbatch, all counted from 0."""
+
+    stage: int
+    kind: Kind
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.name}{self.microbatch}"
+
+
+class Pair(NamedTuple):
+    """A forward and a full backward of one device that run as one operation.
+
+    It starts when the inputs of both halves are there; both results exist at its end only.
+    """
+
+    forward: Op
+    backward: Op
+
+    def __str__(self) -> str:
+        return f"({self.forward};{self.backward})OVERLAP_F_B"
+
+
+_OP = re.compile(r"(\d+)([FBIW])(\d+)")
+_PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B")
+
+
+def parse(text: str) -> Op | Pair:
+    """Read ``2F0`` or ``(0F3;7B1)OVERLAP_F_B``; the two halves of a pair may come in either order.
+
+    Raises:
+        ValueError: ``text`` is anything else.
+    """
+    single = _OP.fullmatch(text)
+    if single:
+        stage, kind, microbatch = single.groups()
+        return Op(int(stage), Kind[kind], int(microbatch))
+    pair = _PAIR.fullmatch(text)
+    if pair:
+        halves = [parse(half) for half in pair.groups()]
+        halves.sort(key=lambda half: half[1])
+        first, second = halves
+        if isinstance(first, Op) and isinstance(second, Op) and (first.kind, second.kind) == (Kind.F, Kind.B):
+            return Pair(first, second)
+        raise ValueError(f"an overlapped pair is one F and one B, got {text!r}")
+    raise ValueError(f"expected an operation such as 2F0 or (0F3;7B1)OVERLAP_F_B, got {text!r}")
+
+
+class OpIndex(NamedTuple):
+    """Numbers for all operations of a pipeline with S stages and M microbatches.
+
+    A single operation has the number ``(kind * S + stage) * M + microbatch`` < ``4 * S * M``; a pair has
+    ``4 * S * M + f * S * M + b`` with ``f`` and ``b`` the numbers ``stage * M + microbatch`` of its halves.
+    Arrays of these numbers (``int64``) are how orders are stored and timed.
+    """
+
+    stages: int
+    microbatches: int
+
+    @property
+    def size(self) -> int:
+        """How many single operations there are, of all four kinds together."""
+        return 4 * self.stages * self.microbatches
+
+    def number(self, op: Op | Pair) -> int:
+        """The number of ``op``.
+
+        Raises:
+            ValueError: its stage or microbatch is outside the pipeline.
+        """
+        if isinstance(op, Pair):
+            slots = self.stages * self.microbatches
+            return self.size + self.number(op.forward) * slots + self.number(op.backward) - int(Kind.B) * slots
+        if not 0 <= op.stage < self.stages:
+            raise ValueError(f"{op}: there is no stage {op.stage}; stages are 0..{self.stages - 1}")
+        if not 0 <= op.microbatch < self.microbatches:
+            raise ValueError(f"{op}: there is no microbatch {op.microbatch}; microbatches are 0..{self.microbatches - 1}")
+        return (op.kind * self.stages + op.stage) * self.microbatches + op.microbatch
+
+    def op(self, number: int) -> Op | Pair:
+        """The operation with this number."""
+        if number >= self.size:
+            slots = self.stages * self.microbatches
+            forward, backward = divmod(number - self.size, slots)
+            return Pair(self._single(forward), self._single(backward + int(Kind.B) * slots))
+        return self._single(number)
+
+    def _single(self, number: int) -> Op:
+        family, microbatch = divmod(number, self.microbatches)
+        kind, stage = divmod(family, self.stages)
+        return Op(stage, Kind(kind), microbatch)

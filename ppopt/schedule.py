@@ -1,0 +1,179 @@
+"""A schedule: per device the order of its operations and their times; and what follows from these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ppopt.op import Kind, Op, OpIndex, Pair, parse
+from ppopt.pipeline import IntArray, Pipeline
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Per device, the numbers (:class:`~ppopt.op.OpIndex`) of its operations in the order in which it runs them."""
+
+    index: OpIndex
+    rows: tuple[IntArray, ...]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, rows: Iterable[Iterable[Op | Pair | str]]) -> Order:
+        """An order from operations or their texts, a row per device.
+
+        Raises:
+            ValueError: a text is not an operation, or a stage or microbatch is outside the pipeline.
+        """
+        number = pipeline.index.number
+        return cls(
+            pipeline.index,
+            tuple(np.array([number(parse(op) if isinstance(op, str) else op) for op in row], dtype=np.int64) for row in rows),
+        )
+
+    def ops(self, device: int) -> list[Op | Pair]:
+        """The operations of one device."""
+        op = self.index.op
+        return [op(number) for number in self.rows[device].tolist()]
+
+    def texts(self) -> list[list[str]]:
+        """Per device, its operations in PyTorch's notation."""
+        return [[str(op) for op in self.ops(device)] for device in range(len(self.rows))]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Order)
+            and self.index == other.index
+            and len(self.rows) == len(other.rows)
+            and all(map(np.array_equal, self.rows, other.rows))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.index, *(row.tobytes() for row in self.rows)))
+
+
+def halves(index: OpIndex, numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Two arrays of single operations: the operation itself, or a pair's forward; and a pair's backward, else -1."""
+    slots = index.stages * index.microbatches
+    paired = numbers >= index.size
+    forward, backward = np.divmod(numbers - index.size, slots)
+    return np.where(paired, forward, numbers), np.where(paired, backward + int(Kind.B) * slots, -1)
+
+
+def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
+    """What each of these operations takes, in ticks."""
+    index, ticks = pipeline.index, pipeline.ticks
+    route = pipeline.route_by_microbatch
+
+    def single(ops: IntArray) -> IntArray:
+        family, microbatch = np.divmod(ops, index.microbatches)
+        kind, stage = np.divmod(family, index.stages)
+        return ticks.duration[route[microbatch], kind, stage]
+
+    first, second = halves(index, numbers)
+    result = single(first)
+    paired = second >= 0
+    if paired.any():
+        forward, backward = first[paired], second[paired]
+        stage, microbatch = np.divmod(forward, index.microbatches)
+        given = ticks.overlap[route[microbatch], stage]
+        result[paired] = np.where(given >= 0, given, single(forward) + single(backward))
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """An order with its start times in ticks, one array per device."""
+
+    pipeline: Pipeline
+    order: Order
+    start: tuple[IntArray, ...]
+
+    @cached_property
+    def duration(self) -> tuple[IntArray, ...]:
+        """Per device and operation, in ticks."""
+        return tuple(durations(self.pipeline, row) for row in self.order.rows)
+
+    @cached_property
+    def end(self) -> tuple[IntArray, ...]:
+        """Per device and operation, in ticks."""
+        return tuple(s + d for s, d in zip(self.start, self.duration, strict=True))
+
+    @cached_property
+    def makespan(self) -> int:
+        """Ticks from the first start to the last end, over all devices."""
+        return int(max(e.max() for e in self.end if len(e)) - min(s.min() for s in self.start if len(s)))
+
+    @cached_property
+    def device_spans(self) -> tuple[int, ...]:
+        """Per device, ticks from its first start to its last end."""
+        return tuple(int(e.max() - s.min()) if len(s) else 0 for s, e in zip(self.start, self.end, strict=True))
+
+    @property
+    def device_span(self) -> int:
+        """The largest of the devices' spans, in ticks."""
+        return max(self.device_spans)
+
+    @cached_property
+    def work(self) -> tuple[int, ...]:
+        """Per device, ticks spent computing."""
+        return tuple(int(d.sum()) for d in self.duration)
+
+    @property
+    def bubble_ratio(self) -> float:
+        """``1 - sum(work) / (D * makespan)``; 0 for a schedule that takes no time."""
+        return 1 - sum(self.work) / (len(self.work) * self.makespan) if self.makespan else 0.0
+
+    @property
+    def span_bubble_ratio(self) -> float:
+        """``1 - max_d work_d / max_d span_d``, the zero-bubble papers' bubble rate."""
+        return 1 - max(self.work) / self.device_span if self.device_span else 0.0
+
+    @property
+    def overhead(self) -> float:
+        """``(makespan - ideal) / ideal`` with ideal the mean work of the devices."""
+        return self.makespan * len(self.work) / sum(self.work) - 1 if sum(self.work) else 0.0
+
+    def objective(self, name: str) -> int:
+        """``makespan`` or ``span`` (the device span), in ticks."""
+        return {"makespan": self.makespan, "span": self.device_span}[name]
+
+    @cached_property
+    def peak_memory(self) -> tuple[int, ...]:
+        """Per device, the most that it holds, static memory included (integer amounts of ``pipeline.amounts``).
+
+        It depends on the order alone: an activation is claimed when its ``F`` starts, and what an operation gives
+        back is free for the next operation of the device.
+        """
+        static = self.pipeline.amounts.static
+        peaks = []
+        for device, row in enumerate(self.order.rows):
+            claimed, released = memory_changes(self.pipeline, row)
+            held = np.cumsum(claimed - np.concatenate(([0], released[:-1]))) if len(row) else np.zeros(1, dtype=np.int64)
+            peaks.append(int(held.max() + static[device]))
+        return tuple(peaks)
+
+    @property
+    def within_memory(self) -> bool:
+        """Whether no device exceeds its limit."""
+        limit = self.pipeline.amounts.limit
+        return limit is None or all(peak <= most for peak, most in zip(self.peak_memory, limit.tolist(), strict=True))
+
+
+def memory_changes(pipeline: Pipeline, numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """What each operation claims at its start and releases at its end (integer amounts of ``pipeline.amounts``)."""
+    index, amounts = pipeline.index, pipeline.amounts
+    route = pipeline.route_by_microbatch
+    claimed = np.zeros(len(numbers), dtype=np.int64)
+    released = np.zeros(len(numbers), dtype=np.int64)
+    for half in halves(index, numbers):
+        family, microbatch = np.divmod(half, index.microbatches)
+        kind, stage = np.divmod(family, index.stages)
+        activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
+        present = half >= 0
+        claimed += np.where(present & (kind == Kind.F), activation, 0)
+        released += np.where(present & (kind == Kind.B), activation, 0)
+        released += np.where(present & (kind == Kind.I), activation - retained, 0)
+        released += np.where(present & (kind == Kind.W), retained, 0)
+    return claimed, released
