@@ -3,7 +3,7 @@
 Microbatches are alike, so a rule is said once, over *streams* of operations, and not once per microbatch. The k-th
 operation of a stream is written ``X(k)``. The words are data: solvers and the list scheduler compile them, and one
 that meets a word it does not know raises. :func:`operations` is the one place where a stream is expanded to the
-operations of a finite pipeline, :func:`instances` the one where a ``Precede`` is.
+operations of a finite pipeline, and :func:`instances` the one where a word's relation is; :func:`expand` does many at once.
 """
 
 from __future__ import annotations
@@ -169,6 +169,33 @@ def instances(pipeline: Pipeline, word: Precede | Together) -> tuple[IntArray, I
     return shifted(operations(pipeline, word.first), operations(pipeline, word.second), -word.shift)
 
 
+def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArray, IntArray]:
+    """All instances of the ``Precede`` words among ``words``: the numbers of before and after, and the lags."""
+    columns: list[tuple[IntArray, IntArray, IntArray]] = []
+    plain: dict[int, list[tuple[int, int, int]]] = {}  # by route: first numbers of both families, and the lag
+    size = pipeline.microbatches
+    for word in words:
+        if not isinstance(word, Precede):
+            continue
+        before, after = word.before, word.after
+        if isinstance(before, Family) and isinstance(after, Family) and before.route == after.route and not word.shift:
+            bases = ((family.kind * pipeline.stages + family.stage) * size for family in (before, after))
+            plain.setdefault(before.route, []).append((*bases, word.lag))  # type: ignore[arg-type]
+        else:
+            first, second = instances(pipeline, word)
+            columns.append((first, second, np.full(len(first), word.lag, dtype=np.int64)))
+    for route, rows in plain.items():
+        table = np.array(rows, dtype=np.int64)
+        microbatches = pipeline.microbatches_of[route]
+        first, second = ((table[:, i, None] + microbatches).ravel() for i in (0, 1))
+        columns.append((first, second, np.repeat(table[:, 2], len(microbatches))))
+    if not columns:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, empty
+    before_, after_, lag = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return before_, after_, lag
+
+
 # --- what every schedule must obey -------------------------------------------------------------------------------
 
 
@@ -178,12 +205,15 @@ def rules_of(pipeline: Pipeline) -> tuple[Word, ...]:
     Every microbatch runs forward through its route and back; a backward is run as ``B``, or as ``I`` and ``W`` where the
     costs have them; results travel over links; a device runs one operation at a time and stays within its memory.
     """
-    rules: list[Word] = []
-    for route in range(len(pipeline.routes)):
-        rules += _data_of_route(pipeline, route)
+    rules: list[Word] = [*data_of(pipeline)]
     rules += [Exclusive(streams) for streams in _streams_of_devices(pipeline)]
     rules += memory_of(pipeline)
     return tuple(rules)
+
+
+def data_of(pipeline: Pipeline) -> tuple[Word, ...]:
+    """The rules about data: what is run, and what it waits for."""
+    return tuple(rule for route in range(len(pipeline.routes)) for rule in _data_of_route(pipeline, route))
 
 
 def backward_kinds(pipeline: Pipeline) -> tuple[Kind, ...]:

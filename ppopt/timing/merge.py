@@ -1,0 +1,135 @@
+"""The order that constraints pin down.
+
+On one device, streams that run in their own order are merged: the constraints say, for the k-th operation of a stream,
+how many operations of each other stream come before it. Where these numbers, closed under transitivity, add up to
+a place for each operation, the order is total; where two operations share a place, it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ppopt.constraints import Precede, Stream, Together, Word, operations
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Order
+from ppopt.timing.timed import CyclicOrder
+
+
+def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:
+    """The only order of every device that ``words`` allow, or ``None`` where they leave something open.
+
+    Streams that are to be merged need a chain (``Precede(X, X, shift=1)``) and must share no operation.
+
+    Raises:
+        CyclicOrder: on some device operations wait for each other.
+    """
+    relations = [word for word in words if isinstance(word, Precede | Together)]
+    chained = dict.fromkeys(word.before for word in relations if isinstance(word, Precede) and word.before == word.after)
+    by_device: list[list[Stream]] = [[] for _ in range(pipeline.devices)]
+    columns = {stream: operations(pipeline, stream) for stream in chained}
+    for stream, column in columns.items():
+        if len(column):
+            by_device[_device(pipeline, int(column[0]))].append(stream)
+    related: dict[Stream, list[Precede | Together]] = {}
+    for word in relations:
+        for stream in {*_ends(word)}:
+            related.setdefault(stream, []).append(word)
+    rows = []
+    for streams in by_device:
+        of_device = dict.fromkeys(word for stream in streams for word in related[stream])
+        row = _merge(pipeline, [columns[stream] for stream in streams], _inside(streams, of_device))
+        if row is None:
+            return None
+        rows.append(row)
+    return Order(pipeline.index, tuple(rows))
+
+
+Relation = tuple[int, int, int]
+"""``(i, j, shift)``: of streams i and j, ``i(k - shift)`` comes before ``j(k)``."""
+
+
+def _ends(word: Precede | Together) -> tuple[Stream, Stream]:
+    return (word.before, word.after) if isinstance(word, Precede) else (word.first, word.second)
+
+
+def _inside(streams: Sequence[Stream], words: Iterable[Precede | Together]) -> tuple[list[Relation], list[Relation]]:
+    """The relations between these streams; and ``(i, j, shift)`` of the pairs, ``i(k + shift)`` with ``j(k)``."""
+    place = {stream: i for i, stream in enumerate(streams)}
+    relations, pairs = [], []
+    for word in words:
+        first, second = (place.get(stream) for stream in _ends(word))
+        if first is None or second is None:
+            continue
+        if isinstance(word, Precede):
+            relations.append((first, second, word.shift))
+        else:  # a pair stands in the order as its first half, directly followed by its second
+            pairs.append((first, second, word.shift))
+            relations += [(first, second, -word.shift), (second, first, word.shift + 1)]
+    return relations, pairs
+
+
+def _merge(pipeline: Pipeline, columns: list[IntArray], words: tuple[list[Relation], list[Relation]]) -> IntArray | None:
+    relations, pairs = words
+    size = sum(map(len, columns))
+    before = _closed(columns, relations)
+    places = [np.sum([row[j] for row in before], axis=0) for j in range(len(columns))]
+    for j, column in enumerate(columns):
+        looped = np.flatnonzero(before[j][j] > np.arange(len(column)))
+        if len(looped):
+            raise CyclicOrder([str(pipeline.index.op(int(column[looped[0]])))])
+    row = np.full(size, -1, dtype=np.int64)
+    for place, column in zip(places, columns, strict=True):
+        row[place] = column
+    if (row < 0).any():
+        return None
+    return _paired(pipeline, row, columns, places, pairs)
+
+
+def _closed(columns: list[IntArray], relations: list[Relation]) -> list[list[IntArray]]:
+    """``[i][j][k]``: how many operations of stream i come before the k-th of stream j."""
+    n = len(columns)
+    before = [[np.zeros(len(column), dtype=np.int64) for column in columns] for _ in range(n)]
+    for i, column in enumerate(columns):
+        before[i][i] = np.arange(len(column))
+    for i, j, shift in relations:
+        if i == j and shift == 1:
+            continue
+        low, high = max(0, shift), min(len(columns[j]), len(columns[i]) + shift)
+        if high > low:
+            before[i][j][low:high] = np.maximum(before[i][j][low:high], np.arange(low, high) - shift + 1)
+            before[i][j][high:] = np.maximum(before[i][j][high:], high - shift)
+    for via in range(n):
+        for j in range(n):
+            reached = before[via][j]
+            some = reached > 0
+            for i in range(n):
+                if i != via and some.any():
+                    more = before[i][via][reached[some] - 1]
+                    before[i][j][some] = np.maximum(before[i][j][some], more)
+    return before
+
+
+def _paired(
+    pipeline: Pipeline, row: IntArray, columns: list[IntArray], places: list[IntArray], pairs: list[Relation]
+) -> IntArray:
+    """``row`` with the two halves of each pair, which stand side by side, as one operation."""
+    keep = np.ones(len(row), dtype=bool)
+    slots = pipeline.index.stages * pipeline.index.microbatches
+    for i, j, shift in pairs:
+        low, high = max(0, -shift), min(len(columns[j]), len(columns[i]) - shift)
+        if high <= low:
+            continue
+        first, second = places[i][low + shift : high + shift], places[j][low:high]
+        row[first] = pipeline.index.size + row[first] * slots + row[second] - int(Kind.B) * slots
+        keep[second] = False
+    return row[keep]
+
+
+def _device(pipeline: Pipeline, number: int) -> int:
+    if number >= pipeline.index.size:
+        number = (number - pipeline.index.size) // (pipeline.index.stages * pipeline.index.microbatches)
+    family, microbatch = divmod(number, pipeline.microbatches)
+    return pipeline.routes[pipeline.route_of_microbatch[microbatch]][family % pipeline.stages]
