@@ -1,0 +1,194 @@
+"""What a named schedule is: a placement, and constraints in the words of :mod:`ppopt.constraints`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ppopt.constraints import Family, OneOf, Precede, Stream, Word, chain
+from ppopt.op import Kind
+from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import CyclicOrder, order_of, time_order
+
+
+class Restriction(ValueError):
+    """A named schedule asked for where its definition does not allow it; the message names what is broken."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number or a word that fixes an order, besides the pipeline.
+
+    ``choices`` are the words allowed; without them it is a whole number >= ``least``. ``default`` says in words what
+    holds where it is not given.
+    """
+
+    name: str
+    meaning: str
+    default: str
+    choices: tuple[str, ...] = ()
+    least: int = 1
+
+    def read(self, schedule: str, value: Any) -> Any:
+        """``value``, validated."""
+        if self.choices:
+            if value not in self.choices:
+                raise Restriction(f"{schedule}: {self.name} must be one of {', '.join(self.choices)}, got {value!r}")
+        elif isinstance(value, bool) or not isinstance(value, int) or value < self.least:
+            raise Restriction(f"{schedule}: {self.name} must be a whole number >= {self.least}, got {value!r}")
+        return value
+
+
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One named schedule.
+
+    ``constrain`` gives its constraints on a pipeline of its placement; what they leave open, ``fill`` settles (a rule that
+    is said in ``open_rule``). ``peak`` and ``idle`` are the closed forms, in activations and durations of one chunk.
+    """
+
+    name: str
+    summary: str
+    source: str
+    placement: str
+    constrain: Callable[[Pipeline, Parameters], Iterable[Word]]
+    aliases: tuple[str, ...] = ()
+    split: bool = False
+    """Whether it runs ``I`` and ``W`` (somewhere)."""
+    chunks: Callable[[Parameters], int | None] | None = None
+    """The number of chunks that the parameters fix, if they do."""
+    least_chunks: int = 1
+    parameters: tuple[Parameter, ...] = ()
+    needs: str = "-"
+    peak: str = ""
+    idle: str = ""
+    open_rule: str = ""
+    fill: Callable[[Pipeline, tuple[Word, ...]], Schedule] | None = None
+
+    @property
+    def chunked(self) -> bool:
+        """Whether it is defined for several chunks per device."""
+        return self.placement in ("loop", "wave")
+
+    def read(self, params: Parameters) -> dict[str, Any]:
+        """The parameters, validated.
+
+        Raises:
+            Restriction: one is unknown or out of range.
+        """
+        known = {parameter.name: parameter for parameter in self.parameters}
+        for name in params:
+            if name not in known:
+                allowed = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+                raise Restriction(f"{self.name}: unknown parameter {name!r}; {allowed}")
+        return {name: known[name].read(self.name, value) for name, value in params.items() if value is not None}
+
+    def place(self, pipeline: Pipeline, chunks: int | None = None, **params: Any) -> Pipeline:
+        """The same devices in this schedule's placement, with ``chunks`` stages per device.
+
+        Without ``chunks``: what the parameters fix, else the pipeline's own number where it has this placement, else the
+        schedule's smallest.
+
+        Raises:
+            Restriction: this number of chunks, or this placement on these devices, is not possible.
+        """
+        fixed = self.chunks(self.read(params)) if self.chunks else None
+        if chunks is None:
+            own = pipeline.chunks if pipeline.placement == self.placement else 0
+            chunks = fixed or (max(own, self.least_chunks) if self.chunked else 1)
+        if fixed is not None and chunks != fixed:
+            raise Restriction(f"{self.name}: {_listed(params)} means {fixed} chunks, got chunks = {chunks}")
+        if not self.chunked and chunks != 1:
+            raise Restriction(f"{self.name}: chunks must be 1 (placement {self.placement}), got {chunks}")
+        try:
+            return pipeline.placed(self.placement, chunks)
+        except PipelineError as error:
+            raise Restriction(f"{self.name}: {error}") from error
+
+    def words(self, pipeline: Pipeline, **params: Any) -> tuple[Word, ...]:
+        """Its constraints on a pipeline that has its placement (see :meth:`place`).
+
+        Raises:
+            Restriction: the definition does not allow these sizes, costs or parameters.
+        """
+        if pipeline.routes != self.place(pipeline, pipeline.chunks).routes:
+            raise Restriction(f"{self.name}: the placement must be {self.placement}, got {pipeline.placement}")
+        if self.split and not pipeline.costs.split:
+            raise Restriction(f"{self.name}: needs backward_input and backward_weight; the costs give backward alone")
+        return tuple(self.constrain(pipeline, self.read(params)))
+
+    def order(self, pipeline: Pipeline, **params: Any) -> Order:
+        """Its order on a pipeline that has its placement.
+
+        Raises:
+            Restriction: as :meth:`words`, or the order would deadlock.
+        """
+        return self._timed(pipeline, params).order
+
+    def schedule(self, pipeline: Pipeline, chunks: int | None = None, **params: Any) -> Schedule:
+        """Its order on its own placement, timed; the memory limit is not looked at.
+
+        Raises:
+            Restriction: the definition does not allow these sizes, costs or parameters, or the order would deadlock.
+        """
+        return self._timed(self.place(pipeline, chunks, **params), params)
+
+    def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
+        words = self.words(pipeline, **params)
+        try:
+            if self.fill is not None:
+                return self.fill(pipeline, words)
+            order = order_of(pipeline, words)
+            if order is None:
+                raise AssertionError(f"{self.name}: its constraints leave the order open and it has no rule to fill it")
+            return time_order(pipeline, order)
+        except CyclicOrder as error:
+            raise Restriction(f"{self.name}: {self._size(pipeline, params)}: {error}") from error
+
+    def _size(self, pipeline: Pipeline, params: Parameters) -> str:
+        sizes = {"devices": pipeline.devices, "microbatches": pipeline.microbatches, "chunks": pipeline.chunks, **params}
+        return _listed(sizes)
+
+
+def _listed(values: Parameters) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def alternating(forward: Stream, backward: Stream, warmup: int, count: int) -> tuple[Precede, ...]:
+    """``warmup`` forwards, then a forward and a backward in turn, then the remaining backwards.
+
+    ``F(k + w) < B(k) < F(k + w + 1)``, for streams of ``count`` operations, each in its own order. A warm-up of all ``count``
+    leaves ``F(count - 1) < B(0)``.
+    """
+    w = min(warmup, count - 1)
+    return (chain(forward), chain(backward), Precede(forward, backward, shift=-w), Precede(backward, forward, shift=w + 1))
+
+
+def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:
+    """These stages run ``F`` and the full backward ``B``."""
+    return tuple(OneOf(((Family(stage, kind, route),),)) for stage in stages for kind in (Kind.F, Kind.B))
+
+
+def split(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:
+    """These stages run ``F``, ``I`` and ``W``."""
+    return tuple(
+        OneOf((alternative,))
+        for stage in stages
+        for alternative in ((Family(stage, Kind.F, route),), (Family(stage, Kind.I, route), Family(stage, Kind.W, route)))
+    )
+
+
+class UnknownSchedule(ValueError):
+    """A name that no schedule has; the message gives the nearest ones."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        near = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; `ppopt schedules` lists them"
+        super().__init__(f"there is no schedule {name!r}{hint}")
+        self.name = name
