@@ -56,7 +56,7 @@ class Phase:
 
 
 def eight_steps(half: int, h: int, count: int, phases: list[Phase]) -> list[Op | Pair]:
-    """The order of a device ``h`` away from its end, with ``half`` devices up to the middle and ``count`` microbatches each way."""
+    """The order of a device ``h`` away from its end, ``half`` devices up to the middle, ``count`` microbatches each way."""
     forward = [phase.ops(Kind.F) for phase in phases]
     backward = [phase.ops(Kind.B) for phase in phases]
     pending: list[Op] = []
