@@ -1,8 +1,4 @@
-"""The problem: a pipeline with its placement, costs, links and memory. Frozen, validated, hashable.
-
-Every number is exact: integers, decimals and floats are kept as fractions (a float as the decimal that it
-prints as), and :class:`Ticks` gives them as integers over one common denominator.
-"""
+"""The problem: a pipeline with its placement, costs, links and memory. Frozen, validated, hashable."""
 
 from __future__ import annotations
 
@@ -10,230 +6,24 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ppopt.op import Kind, OpIndex
+from ppopt.pipeline.parts import Costs, Links, Memory, PipelineError, Units, Value, check_length, plain, whole
+from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, routes_of
 
-Number: TypeAlias = int | float | Decimal | Fraction
-Value: TypeAlias = Fraction | tuple[Fraction, ...]
-"""One number for all, or one per device or stage."""
-Table: TypeAlias = Fraction | tuple[tuple[Fraction, ...], ...]
-"""One number for all pairs of devices, or D rows of D numbers: ``table[a][b]`` from a to b."""
 IntArray: TypeAlias = npt.NDArray[np.int64]
-Routes: TypeAlias = tuple[tuple[int, ...], ...]
 Rows: TypeAlias = Sequence[Sequence[Fraction | None]]
 
-PLACEMENTS = ("linear", "loop", "wave", "bidirectional")
 MAX_DEVICES = 1024
-MAX_STAGES = 4096
 MAX_MICROBATCHES = 2**18
 MAX_OPS = 10**7
 """Largest number of operations (three per stage and microbatch) that a pipeline may have."""
-
-
-class PipelineError(ValueError):
-    """A pipeline that cannot be. ``key`` is the dotted key of the model file, such as ``costs.forward[3]``."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(f"{key}: {message}")
-        self.key = key
-        self.message = message
-
-
-def exact(key: str, value: Any) -> Fraction:
-    """``value`` as a fraction >= 0; a float means the decimal that it prints as."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        raise PipelineError(key, f"expected a number >= 0, got {value!r}")
-    if isinstance(value, float | Decimal):
-        if not math.isfinite(value):
-            raise PipelineError(key, f"expected a finite number >= 0, got {value}")
-        if value and not -30 <= Decimal(str(value)).adjusted() <= 30:
-            raise PipelineError(key, f"expected a number between 1e-30 and 1e30, got {value}")
-        value = Fraction(str(value))
-    if value < 0:
-        raise PipelineError(key, f"expected a number >= 0, got {plain(Fraction(value))}")
-    return Fraction(value)
-
-
-def plain(value: Fraction | int) -> int | float:
-    """An integer where ``value`` is whole, else the nearest double."""
-    value = Fraction(value)
-    return value.numerator if value.denominator == 1 else float(value)
-
-
-def _values(key: str, value: Any) -> Value:
-    if isinstance(value, list | tuple | np.ndarray):
-        return tuple(exact(f"{key}[{i}]", item) for i, item in enumerate(value))
-    return exact(key, value)
-
-
-def _optional_values(key: str, value: Any) -> Value | None:
-    return None if value is None else _values(key, value)
-
-
-def _table(key: str, value: Any) -> Table:
-    if not isinstance(value, list | tuple | np.ndarray):
-        return exact(key, value)
-    rows = []
-    for a, row in enumerate(value):
-        if not isinstance(row, list | tuple | np.ndarray):
-            raise PipelineError(f"{key}[{a}]", f"expected a row of numbers (a table is devices x devices), got {row!r}")
-        rows.append(tuple(exact(f"{key}[{a}][{b}]", item) for b, item in enumerate(row)))
-    return tuple(rows)
-
-
-def _whole(key: str, value: Any, largest: int) -> int:
-    if isinstance(value, np.integer):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise PipelineError(key, f"expected a whole number >= 1, got {value!r}")
-    if value < 1:
-        raise PipelineError(key, f"expected a whole number >= 1, got {value}")
-    if value > largest:
-        raise PipelineError(key, f"at most {largest} are supported, got {value}")
-    return value
-
-
-def _check_length(key: str, value: Value | None, length: int, what: str) -> None:
-    if isinstance(value, tuple) and len(value) != length:
-        raise PipelineError(key, f"expected one number or a list of {length} (one per {what}), got a list of {len(value)}")
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Durations of the operations, in the user's time unit.
-
-    Each is one number or a list. With ``per="device"`` a number is what a device spends on one microbatch over all
-    its chunks of a route (a chunk takes an equal part); with ``per="stage"`` it is what one stage spends.
-
-    ``backward`` is the fused backward; left out it is the sum of the other two. Given alone, the backward is fused
-    throughout, and ``backward_input`` and ``backward_weight`` stay ``None``; else those two default to 1.
-    ``overlap`` is the duration of an overlapped pair, by default forward + backward; per stage, the forward's decides.
-    """
-
-    per: Literal["device", "stage"] = "device"
-    forward: Value = Fraction(1)
-    backward_input: Value | None = None
-    backward_weight: Value | None = None
-    backward: Value | None = None
-    overlap: Value | None = None
-
-    def __post_init__(self) -> None:
-        if self.per not in ("device", "stage"):
-            raise PipelineError("costs.per", f'expected "device" or "stage", got {self.per!r}')
-        fused_only = self.backward is not None and self.backward_input is None and self.backward_weight is None
-        for name in ("forward", "backward_input", "backward_weight", "backward", "overlap"):
-            value = _optional_values(f"costs.{name}", getattr(self, name))
-            if value is None and (name == "forward" or (name in ("backward_input", "backward_weight") and not fused_only)):
-                value = Fraction(1)
-            object.__setattr__(self, name, value)
-
-    @property
-    def split(self) -> bool:
-        """Whether the backward can be run as ``I`` and ``W``."""
-        return self.backward_input is not None
-
-
-@dataclass(frozen=True)
-class Links:
-    """What a transfer between two devices takes; on one device it takes nothing.
-
-    ``latency``: from the producer's end to the consumer's earliest start. ``occupancy``, ``shared`` and ``blocking``
-    describe links that carry one transfer at a time; they are read and validated, and refused for now.
-    """
-
-    latency: Table = Fraction(0)
-    occupancy: Table = Fraction(0)
-    blocking: bool = False
-    shared: tuple[tuple[tuple[int, int], ...], ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "latency", _table("links.latency", self.latency))
-        object.__setattr__(self, "occupancy", _table("links.occupancy", self.occupancy))
-        if not isinstance(self.blocking, bool):
-            raise PipelineError("links.blocking", f"expected true or false, got {self.blocking!r}")
-        object.__setattr__(self, "shared", _shared(self.shared))
-
-    def validate(self, devices: int) -> None:
-        """Raise :class:`PipelineError` where these links do not fit ``devices`` or are not supported yet."""
-        for key, table in (("links.latency", self.latency), ("links.occupancy", self.occupancy)):
-            if isinstance(table, tuple):
-                if len(table) != devices:
-                    raise PipelineError(key, f"expected one number or {devices} rows (one per device), got {len(table)} rows")
-                for a, row in enumerate(table):
-                    if len(row) != devices:
-                        raise PipelineError(f"{key}[{a}]", f"expected {devices} numbers (one per device), got {len(row)}")
-                    if row[a] != 0:
-                        problem = f"a device has no link to itself: expected 0, got {plain(row[a])}"
-                        raise PipelineError(f"{key}[{a}][{a}]", problem)
-        for g, group in enumerate(self.shared):
-            for i, pair in enumerate(group):
-                key = f"links.shared[{g}][{i}]"
-                for device in pair:
-                    if not 0 <= device < devices:
-                        raise PipelineError(key, f"there is no device {device}; devices are 0..{devices - 1}")
-                if pair[0] == pair[1]:
-                    raise PipelineError(key, f"a device has no link to itself, got {list(pair)}")
-        occupied = any(map(any, self.occupancy)) if isinstance(self.occupancy, tuple) else bool(self.occupancy)
-        for key, present in (
-            ("links.occupancy", occupied),
-            ("links.blocking", self.blocking),
-            ("links.shared", bool(self.shared)),
-        ):
-            if present:
-                raise PipelineError(key, "not supported yet: this version knows links with latency only; leave it out")
-
-
-def _shared(groups: Any) -> tuple[tuple[tuple[int, int], ...], ...]:
-    if not isinstance(groups, list | tuple):
-        raise PipelineError("links.shared", f"expected a list of groups of device pairs, got {groups!r}")
-    result = []
-    for g, group in enumerate(groups):
-        if not isinstance(group, list | tuple):
-            raise PipelineError(f"links.shared[{g}]", f"expected a list of device pairs, got {group!r}")
-        for i, pair in enumerate(group):
-            whole = isinstance(pair, list | tuple) and len(pair) == 2
-            if not whole or any(isinstance(d, bool) or not isinstance(d, int) for d in pair):
-                raise PipelineError(f"links.shared[{g}][{i}]", f"expected a pair of devices [from, to], got {pair!r}")
-        result.append(tuple((pair[0], pair[1]) for pair in group))
-    return tuple(result)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What the devices hold, in the user's unit of memory.
-
-    ``activation`` is taken at the start of ``F``; all but ``retained`` (by default: nothing) is given back at the end of
-    ``I``, the rest at the end of ``W``; at the end of ``B`` everything is. Both follow ``costs.per``. ``static`` (weights,
-    optimizer state) is one number or one per device, for one copy of the weights. ``limit``: one number or one per
-    device; ``None`` is unlimited.
-    """
-
-    activation: Value = Fraction(1)
-    retained: Value | None = None
-    static: Value = Fraction(0)
-    limit: Value | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("activation", "retained", "static", "limit"):
-            value = _optional_values(f"memory.{name}", getattr(self, name))
-            if value is None and name in ("activation", "static"):
-                value = Fraction(int(name == "activation"))
-            object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True)
-class Units:
-    """Labels of tables and pictures; they change no number."""
-
-    time: str = ""
-    memory: str = ""
 
 
 class Ticks(NamedTuple):
@@ -262,26 +52,6 @@ class Amounts(NamedTuple):
     """``[device]``, or ``None``: unlimited."""
 
 
-def routes_of(placement: str, devices: int, chunks: int) -> Routes:
-    """The routes of a placement: for each, the device of every stage.
-
-    ``linear``: 0..D-1 (one chunk). ``loop``: stage s on device s mod D. ``wave``: up, down, up, ….
-    ``bidirectional``: one route up and one down (one chunk each).
-    """
-    up = tuple(range(devices))
-    if placement in ("linear", "bidirectional") and chunks != 1:
-        raise PipelineError("pipeline.chunks", f"the {placement} placement has one chunk per device and route, got {chunks}")
-    if placement == "linear":
-        return (up,)
-    if placement == "loop":
-        return (up * chunks,)
-    if placement == "wave":
-        return (tuple(d for chunk in range(chunks) for d in (up if chunk % 2 == 0 else up[::-1])),)
-    if placement == "bidirectional":
-        return (up, up[::-1])
-    raise PipelineError("pipeline.placement", f"expected one of {', '.join(PLACEMENTS)} (or routes), got {placement!r}")
-
-
 @dataclass(frozen=True)
 class Pipeline:
     """D devices, M microbatches, the routes that these take, and what everything costs.
@@ -308,14 +78,14 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "devices", _whole("pipeline.devices", self.devices, MAX_DEVICES))
-        set_(self, "microbatches", _whole("pipeline.microbatches", self.microbatches, MAX_MICROBATCHES))
-        set_(self, "chunks", _whole("pipeline.chunks", self.chunks, MAX_STAGES))
+        set_(self, "devices", whole("pipeline.devices", self.devices, MAX_DEVICES))
+        set_(self, "microbatches", whole("pipeline.microbatches", self.microbatches, MAX_MICROBATCHES))
+        set_(self, "chunks", whole("pipeline.chunks", self.chunks, MAX_STAGES))
         if self.devices * self.chunks > MAX_STAGES:
             raise PipelineError("pipeline.chunks", f"at most {MAX_STAGES} stages are supported, got {self.devices * self.chunks}")
         if self.routes:
             set_(self, "placement", "routes")
-            set_(self, "routes", _explicit_routes(self.routes, self.devices))
+            set_(self, "routes", explicit_routes(self.routes, self.devices))
             stages = len(self.routes[0])
             if self.chunks != 1 and self.chunks * self.devices != stages:
                 problem = f"the routes have {stages} stages on {self.devices} devices, got {self.chunks}"
@@ -350,11 +120,11 @@ class Pipeline:
     def _check_lengths(self) -> None:
         per, length = self.costs.per, self.stages if self.costs.per == "stage" else self.devices
         for name in ("forward", "backward_input", "backward_weight", "backward", "overlap"):
-            _check_length(f"costs.{name}", getattr(self.costs, name), length, per)
-        _check_length("memory.activation", self.memory.activation, length, per)
-        _check_length("memory.retained", self.memory.retained, length, per)
-        _check_length("memory.static", self.memory.static, self.devices, "device")
-        _check_length("memory.limit", self.memory.limit, self.devices, "device")
+            check_length(f"costs.{name}", getattr(self.costs, name), length, per)
+        check_length("memory.activation", self.memory.activation, length, per)
+        check_length("memory.retained", self.memory.retained, length, per)
+        check_length("memory.static", self.memory.static, self.devices, "device")
+        check_length("memory.limit", self.memory.limit, self.devices, "device")
 
     def _check_memory(self) -> None:
         amounts = self.amounts
@@ -536,26 +306,6 @@ class Pipeline:
     def amount(self, units: int) -> int | float:
         """An integer amount of memory (:attr:`amounts`) in the user's unit."""
         return plain(Fraction(int(units), self.amounts.per_unit))
-
-
-def _explicit_routes(routes: Any, devices: int) -> Routes:
-    if not isinstance(routes, list | tuple) or not all(isinstance(route, list | tuple) for route in routes):
-        raise PipelineError("pipeline.routes", f"expected a list of routes, each a list of devices, got {routes!r}")
-    for r, route in enumerate(routes):
-        key = f"pipeline.routes[{r}]"
-        if not route:
-            raise PipelineError(key, "expected at least one stage")
-        if len(route) != len(routes[0]):
-            raise PipelineError(key, f"expected {len(routes[0])} stages as on the first route, got {len(route)}")
-        if len(route) > MAX_STAGES:
-            raise PipelineError(key, f"at most {MAX_STAGES} stages are supported, got {len(route)}")
-        for s, device in enumerate(route):
-            if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < devices:
-                raise PipelineError(f"{key}[{s}]", f"expected a device 0..{devices - 1}, got {device!r}")
-    unused = set(range(devices)).difference(*routes)
-    if unused:
-        raise PipelineError("pipeline.routes", f"device {min(unused)} holds no stage of any route")
-    return tuple(tuple(route) for route in routes)
 
 
 def _at(value: Value, index: int) -> Fraction:

@@ -1,0 +1,29 @@
+"""The problem: devices, microbatches, routes, and what everything costs."""
+
+from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks
+from ppopt.pipeline.parts import Costs, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
+from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
+
+__all__ = [
+    "MAX_DEVICES",
+    "MAX_MICROBATCHES",
+    "MAX_OPS",
+    "MAX_STAGES",
+    "PLACEMENTS",
+    "Amounts",
+    "Costs",
+    "IntArray",
+    "Links",
+    "Memory",
+    "Number",
+    "Pipeline",
+    "PipelineError",
+    "Routes",
+    "Table",
+    "Ticks",
+    "Units",
+    "Value",
+    "exact",
+    "plain",
+    "routes_of",
+]

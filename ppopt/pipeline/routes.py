@@ -1,0 +1,53 @@
+"""Routes: the devices that a microbatch visits, stage by stage."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from ppopt.pipeline.parts import PipelineError
+
+Routes: TypeAlias = tuple[tuple[int, ...], ...]
+
+PLACEMENTS = ("linear", "loop", "wave", "bidirectional")
+MAX_STAGES = 4096
+
+
+def routes_of(placement: str, devices: int, chunks: int) -> Routes:
+    """The routes of a placement: for each, the device of every stage.
+
+    ``linear``: 0..D-1 (one chunk). ``loop``: stage s on device s mod D. ``wave``: up, down, up, ….
+    ``bidirectional``: one route up and one down (one chunk each).
+    """
+    up = tuple(range(devices))
+    if placement in ("linear", "bidirectional") and chunks != 1:
+        raise PipelineError("pipeline.chunks", f"the {placement} placement has one chunk per device and route, got {chunks}")
+    if placement == "linear":
+        return (up,)
+    if placement == "loop":
+        return (up * chunks,)
+    if placement == "wave":
+        return (tuple(d for chunk in range(chunks) for d in (up if chunk % 2 == 0 else up[::-1])),)
+    if placement == "bidirectional":
+        return (up, up[::-1])
+    raise PipelineError("pipeline.placement", f"expected one of {', '.join(PLACEMENTS)} (or routes), got {placement!r}")
+
+
+def explicit_routes(routes: Any, devices: int) -> Routes:
+    """Routes that are written out, validated: equally long, every device on one of them."""
+    if not isinstance(routes, list | tuple) or not all(isinstance(route, list | tuple) for route in routes):
+        raise PipelineError("pipeline.routes", f"expected a list of routes, each a list of devices, got {routes!r}")
+    for r, route in enumerate(routes):
+        key = f"pipeline.routes[{r}]"
+        if not route:
+            raise PipelineError(key, "expected at least one stage")
+        if len(route) != len(routes[0]):
+            raise PipelineError(key, f"expected {len(routes[0])} stages as on the first route, got {len(route)}")
+        if len(route) > MAX_STAGES:
+            raise PipelineError(key, f"at most {MAX_STAGES} stages are supported, got {len(route)}")
+        for s, device in enumerate(route):
+            if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < devices:
+                raise PipelineError(f"{key}[{s}]", f"expected a device 0..{devices - 1}, got {device!r}")
+    unused = set(range(devices)).difference(*routes)
+    if unused:
+        raise PipelineError("pipeline.routes", f"device {min(unused)} holds no stage of any route")
+    return tuple(tuple(route) for route in routes)
