@@ -1,0 +1,280 @@
+"""The model file: TOML that gives a pipeline and the named schedule that it stands for (docs/model-file.md)."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from ppopt.files.text import FileError, read_text, source_of
+from ppopt.named import Restriction, UnknownSchedule, find
+from ppopt.pipeline import PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
+
+FORMAT = 1
+MAX_DIGITS = 60
+"""Longest number, in digits."""
+
+Tree: TypeAlias = dict[str, Any]
+
+_PARTS = {"costs": Costs, "links": Links, "memory": Memory, "units": Units}
+_KEYS: dict[str, tuple[str, ...]] = {
+    "": ("format", "name", "pipeline", *_PARTS),
+    "pipeline": (
+        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch"),
+        *("schedule", "schedule_params"),
+    ),
+    **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in _PARTS.items()},
+}
+_DOTTED = tuple(f"{table}.{key}" if table else key for table, keys in _KEYS.items() for key in keys)
+
+
+class ModelError(ValueError):
+    """A model file that is not one. Says where (file or flag, and dotted key), what came and what was expected."""
+
+    def __init__(self, where: str, key: str, message: str) -> None:
+        shown = message if len(message) <= 500 else message[:400] + " … " + message[-90:]
+        super().__init__(": ".join(part for part in (where, key, shown) if part))
+        self.where = where
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a model file says: a pipeline, and the named schedule with its parameters that the file stands for."""
+
+    pipeline: Pipeline
+    schedule: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key of the model file set from outside; ``flag`` is how messages name the place."""
+
+    key: str
+    value: Any
+    flag: str
+
+
+class _Decimal(Decimal):
+    """A decimal that messages show as it was written."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_model(path: str, changes: Sequence[Change] = ()) -> Model:
+    """The model in a file (``-`` is standard input), with ``changes`` made to it first.
+
+    Raises:
+        ModelError: the file cannot be read, is not TOML, or is not a model.
+    """
+    try:
+        text = read_text(path)
+    except FileError as error:
+        raise ModelError(source_of(path), "", str(error)) from None
+    return model_of_text(text, source_of(path), changes)
+
+
+def model_of_text(text: str, source: str, changes: Sequence[Change] = ()) -> Model:
+    """The model in a TOML text; ``source`` names it in messages."""
+    try:
+        tree = _toml(text)
+    except ValueError as error:
+        raise ModelError(source, "", f"not a TOML file: {error}") from None
+    return model_of(tree, source, changes)
+
+
+def setting(text: str) -> Change:
+    """``KEY=VALUE`` as a change: a dotted key and a TOML value; a bare word is a string."""
+    flag = f"--set {text}"
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or not value:
+        raise ModelError(flag, "", "expected KEY=VALUE, such as costs.forward=2")
+    try:
+        tree = _toml(f"value = {value}")
+    except ValueError:
+        if not re.fullmatch(r"[A-Za-z_][\w-]*", value):
+            raise ModelError(flag, "", "the value is neither TOML nor a bare word") from None
+        tree = {"value": value}
+    if tree.keys() != {"value"}:
+        raise ModelError(flag, "", "expected a single value")
+    return Change(key, tree["value"], flag)
+
+
+def _toml(text: str) -> Tree:
+    try:
+        return tomllib.loads(text, parse_float=_Decimal)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+# --- from a tree of tables to a model ----------------------------------------------------------------------------
+
+
+def model_of(tree: Mapping[str, Any], source: str, changes: Sequence[Change] = ()) -> Model:
+    """The model in a tree of tables, as TOML or the ``model`` of a result gives it, with ``changes`` made to it first.
+
+    Raises:
+        ModelError: unknown key, wrong type, wrong length, a value out of range, or what no schedule can satisfy.
+    """
+    changed = copy.deepcopy(dict(tree))
+    for change in changes:
+        _set(changed, change)
+    try:
+        return _model(changed)
+    except PipelineError as error:
+        raise ModelError(_place(error.key, source, changes), error.key, error.message) from None
+
+
+def _place(key: str, source: str, changes: Sequence[Change]) -> str:
+    """Where the value of ``key`` came from: the last change of it, or else the file."""
+    bare = key.split("[")[0]
+    for change in reversed(changes):
+        if bare == change.key or bare.startswith(change.key + "."):
+            return change.flag
+    return source
+
+
+def _set(tree: Tree, change: Change) -> None:
+    *tables, last = change.key.split(".")
+    table = tree
+    for depth, name in enumerate(tables):
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ModelError(change.flag, ".".join(tables[: depth + 1]), f"is not a table: it is {table!r}")
+    table[last] = change.value
+    if change.key == "pipeline.placement":  # two ways to say the same thing: the change wins
+        table.pop("routes", None)
+    elif change.key == "pipeline.routes":
+        table.pop("placement", None)
+
+
+def _model(tree: Tree) -> Model:
+    _check_keys(tree, "")
+    version = tree.get("format", FORMAT)
+    if version != FORMAT or isinstance(version, bool):
+        raise PipelineError("format", f"expected {FORMAT}, the only format that this version reads, got {version!r}")
+    tables = {}
+    for name in ("pipeline", *_PARTS):
+        table = tree.get(name, {})
+        if not isinstance(table, dict):
+            raise PipelineError(name, f"expected a table [{name}], got {table!r}")
+        _check_keys(table, name)
+        tables[name] = table
+    _check_digits(tree, "")
+    fields = dict(tables["pipeline"])
+    schedule, params = fields.pop("schedule", None), fields.pop("schedule_params", {})
+    for key in ("devices", "microbatches"):
+        if key not in fields:
+            raise PipelineError(f"pipeline.{key}", "missing; expected a whole number >= 1")
+    if "routes" in fields and "placement" in fields:
+        raise PipelineError("pipeline.routes", "give either routes or placement, not both")
+    if fields.get("routes") == []:
+        raise PipelineError("pipeline.routes", "expected at least one route")
+    for name in ("routes", "route_of_microbatch"):
+        if not isinstance(fields.get(name, []), list):
+            raise PipelineError(f"pipeline.{name}", f"expected a list, got {fields[name]!r}")
+    labels = {"name": tree.get("name", ""), **{f"units.{key}": label for key, label in tables["units"].items()}}
+    for key, label in labels.items():
+        if not isinstance(label, str):
+            raise PipelineError(key, f"expected a text, got {label!r}")
+    parts: dict[str, Any] = {name: part(**tables[name]) for name, part in _PARTS.items()}
+    pipeline = Pipeline(**fields, **parts, name=labels["name"])
+    return Model(pipeline, *_schedule(pipeline, schedule, params))
+
+
+def _check_keys(table: Tree, name: str) -> None:
+    for key in table:
+        if key not in _KEYS[name]:
+            dotted = f"{name}.{key}" if name else key
+            raise PipelineError(dotted, f"unknown key; {_suggestion(dotted, name)}")
+
+
+def _suggestion(dotted: str, table: str) -> str:
+    elsewhere = [known for known in _DOTTED if known.rpartition(".")[2] == dotted.rpartition(".")[2]]
+    near = elsewhere or difflib.get_close_matches(dotted, _DOTTED, 1)
+    return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(_KEYS[table])}"
+
+
+def _check_digits(value: Any, key: str) -> None:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _check_digits(item, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            _check_digits(item, f"{key}[{i}]")
+    elif isinstance(value, int):
+        if abs(value) >= 10**MAX_DIGITS:
+            raise PipelineError(key, f"expected a number of at most {MAX_DIGITS} digits")
+    elif isinstance(value, Decimal) and value.is_finite() and len(value.as_tuple().digits) > MAX_DIGITS:
+        raise PipelineError(key, f"expected a number of at most {MAX_DIGITS} digits")
+
+
+def _schedule(pipeline: Pipeline, name: Any, params: Any) -> tuple[str | None, Tree]:
+    """The named schedule under its own name, and its parameters, once it is certain that it exists on this pipeline."""
+    if not isinstance(params, dict):
+        raise PipelineError("pipeline.schedule_params", f"expected a table, got {params!r}")
+    if name is None:
+        if params:
+            raise PipelineError("pipeline.schedule_params", "parameters of a schedule need pipeline.schedule")
+        return None, {}
+    if not isinstance(name, str):
+        raise PipelineError("pipeline.schedule", f"expected the name of a schedule, got {name!r}")
+    try:
+        definition = find(name)
+        read = definition.read(params)
+        definition.place(pipeline, pipeline.chunks, **read)
+        definition.order(pipeline, **read)
+    except UnknownSchedule as error:
+        raise PipelineError("pipeline.schedule", str(error)) from None
+    except Restriction as error:
+        raise PipelineError("pipeline.schedule", f"this schedule cannot exist on this file: {error}") from None
+    return definition.name, read
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def model_dict(model: Model) -> Tree:
+    """The complete model as the tree of a model file: every key that has a value, numbers as JSON has them.
+
+    :func:`model_of` gives an equal model, as long as no number has more digits than a double keeps.
+    """
+    pipeline = model.pipeline
+    table: Tree = {"devices": pipeline.devices, "microbatches": pipeline.microbatches}
+    if pipeline.placement in PLACEMENTS:
+        table["placement"] = pipeline.placement
+    else:
+        table["routes"] = [list(route) for route in pipeline.routes]
+    if pipeline.placement in PLACEMENTS or pipeline.stages == pipeline.chunks * pipeline.devices:
+        table["chunks"] = pipeline.chunks
+    if len(pipeline.routes) > 1:
+        table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
+    if model.schedule is not None:
+        table["schedule"] = model.schedule
+        if model.params:
+            table["schedule_params"] = dict(model.params)
+    parts = {name: _part(getattr(pipeline, name)) for name in _PARTS}
+    return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
+
+
+def _part(part: Costs | Links | Memory | Units) -> Tree:
+    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    return {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return plain(value) if isinstance(value, Fraction) else value

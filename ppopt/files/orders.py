@@ -1,0 +1,103 @@
+"""Orders as CSV in PyTorch's notation: a row per device, a cell per operation (``compute_only``)."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from ppopt.files.text import FileError
+from ppopt.op import Op, Pair, parse
+from ppopt.pipeline import PLACEMENTS, Pipeline, PipelineError, routes_of
+from ppopt.schedule import Order
+
+Rows: TypeAlias = Sequence[Sequence[Op | Pair]]
+
+
+def order_text(order: Order) -> str:
+    """The order as CSV: no header, no empty cells, lines end in a newline."""
+    return "".join(",".join(row) + "\n" for row in order.texts())
+
+
+def read_order(text: str) -> list[list[Op | Pair]]:
+    """The operations of every device in a CSV text. Blanks around a cell and empty cells (idle) mean nothing.
+
+    Raises:
+        FileError: a cell is not an operation; or there is none at all.
+    """
+    rows: list[list[Op | Pair]] = []
+    try:
+        for cells in csv.reader(text.splitlines(), strict=True):
+            rows.append([])
+            for column, cell in enumerate(cells):
+                if cell.strip():
+                    try:
+                        rows[-1].append(parse(cell.strip()))
+                    except ValueError as error:
+                        raise FileError(f"row {len(rows) - 1}, cell {column}: {error}") from None
+    except csv.Error as error:
+        raise FileError(f"row {len(rows)}: not a CSV file: {error}") from None
+    if not any(rows):
+        raise FileError("holds no operation; expected a row per device with cells such as 2F0")
+    return rows
+
+
+def infer_pipeline(rows: Rows) -> Pipeline:
+    """The pipeline that an order is for, at unit costs and without a memory limit: as many devices as rows, all
+    stages and microbatches up to the largest that occurs, and the routes on which most microbatches run.
+
+    One route is what most microbatches take; another one is believed in where it is the first one reversed, or where
+    at least two microbatches take it. A microbatch that takes none of them counts for the nearest.
+
+    Raises:
+        FileError: no pipeline of these sizes is supported.
+    """
+    singles = [(device, op) for device, row in enumerate(rows) for op in _halves(row)]
+    stages = max(op.stage for _, op in singles) + 1
+    microbatches = max(op.microbatch for _, op in singles) + 1
+    try:
+        Pipeline(len(rows), microbatches, routes=((*range(len(rows)), *[0] * (stages - len(rows))),))  # sizes only
+    except PipelineError as error:
+        raise FileError(f"{error.key}: {error.message}") from None
+    visits: list[dict[int, int]] = [{} for _ in range(microbatches)]
+    for device, op in sorted(singles, key=lambda item: item[1].kind):
+        visits[op.microbatch].setdefault(op.stage, device)
+    usual = [Counter(visit[s] for visit in visits if s in visit) for s in range(stages)]
+    fallback = [count.most_common(1)[0][0] if count else 0 for count in usual]
+    taken = [tuple(visit.get(s, fallback[s]) for s in range(stages)) for visit in visits]
+    counted = Counter(taken).most_common()
+    first = counted[0][0]
+    believed = [route for route, count in counted if route == first or route == first[::-1] or count > 1]
+    routes = sorted(believed, key=lambda route: taken.index(route))
+    nearest = {route: max(routes, key=lambda known: _agreement(known, route)) for route in set(taken)}
+    route_of_microbatch = tuple(routes.index(nearest[route]) for route in taken)
+    placement, chunks = _placement(tuple(routes), len(rows))
+    explicit = () if placement else tuple(routes)
+    try:
+        return Pipeline(
+            len(rows), microbatches, placement or "routes", chunks, routes=explicit, route_of_microbatch=route_of_microbatch
+        )
+    except PipelineError as error:
+        raise FileError(f"{error.key}: {error.message}") from None
+
+
+def _halves(row: Iterable[Op | Pair]) -> Iterator[Op]:
+    for op in row:
+        if isinstance(op, Pair):
+            yield from op
+        else:
+            yield op
+
+
+def _agreement(a: Sequence[int], b: Sequence[int]) -> int:
+    return sum(x == y for x, y in zip(a, b, strict=True))
+
+
+def _placement(routes: tuple[tuple[int, ...], ...], devices: int) -> tuple[str, int]:
+    """The name of a placement with these routes and its chunks; no name where it has none."""
+    chunks, odd = divmod(len(routes[0]), devices)
+    for placement in PLACEMENTS if not odd else ():
+        if (placement in ("loop", "wave") or chunks == 1) and routes_of(placement, devices, chunks) == routes:
+            return placement, chunks
+    return "", 1
