@@ -1,0 +1,598 @@
+"""Greedy list scheduling: words and a priority rule become an order that keeps every word and every memory limit.
+
+Time jumps from event to event. Whenever a device is free it starts, of the operations whose inputs are there and that
+its memory has room for, the one that the rule ranks first. Rules differ in that ranking and in whether a device may
+wait a little for something more important; none is best everywhere, so :func:`baselines` runs them all.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, singledispatchmethod
+
+import numpy as np
+
+from ppopt.constraints import (
+    Capacity,
+    Exclusive,
+    Family,
+    OneOf,
+    Precede,
+    Together,
+    Word,
+    always_split,
+    chosen,
+    expand,
+    instances,
+    operations,
+    rules_of,
+    splitting_is_free,
+)
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Order, Schedule, durations, halves
+from ppopt.timing.timed import time_order
+
+
+class Stuck(ValueError):
+    """No operation can go on although some are left: every next one waits for memory or for another that waits.
+
+    ``time`` is in ticks; ``waiting`` says for each device that still has operations what it waits for.
+    """
+
+    def __init__(self, time: int, shown: object, waiting: dict[int, str]) -> None:
+        reasons = "; ".join(f"device {device} waits for {reason}" for device, reason in waiting.items())
+        super().__init__(f"the list scheduler is stuck at time {shown}: {reasons}")
+        self.time = time
+        self.waiting = waiting
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Operations that take memory of one device: the forwards of one family, ``amount`` each."""
+
+    route: int
+    stage: int
+    amount: int
+    count: int
+
+
+class Jobs:
+    """What the words leave to be scheduled: jobs (operations and overlapped pairs), with their needs.
+
+    Where a backward may be run either way, each stage takes the cheaper one, split where they tie. ``duration`` and the
+    lags can be replaced (a coarser grid) by the caller of :func:`run_jobs`.
+
+    Raises:
+        ValueError: the words contradict each other, or choose between other things than the ways to run a backward.
+        TypeError: a word that is not known here.
+    """
+
+    def __init__(self, pipeline: Pipeline, words: Iterable[Word]) -> None:
+        self.pipeline = pipeline
+        words = tuple(words)
+        run = _run(pipeline, words)
+        self._job = np.full(pipeline.index.size, -1, dtype=np.int64)
+        self._pairs: list[tuple[IntArray, IntArray]] = []
+        self._machine: IntArray = np.full(pipeline.index.size, -1, dtype=np.int64)
+        self._capacities: list[tuple[int, list[tuple[IntArray, list[IntArray], int]]]] = []
+        self.claim_families: list[list[Claims]] = []
+        precedes: list[Precede] = []
+        for word in words:
+            if isinstance(word, Precede):
+                precedes.append(word)
+            else:
+                self._take(word)
+        self.numbers = self._numbered(run)
+        """The operations' numbers (:class:`~ppopt.op.OpIndex`), pairs included, one per job."""
+        self.duration = durations(pipeline, self.numbers)
+        """Ticks, per job."""
+        first, second = halves(pipeline.index, self.numbers)
+        self._job[first] = np.arange(len(first))
+        paired = second >= 0
+        self._job[second[paired]] = np.flatnonzero(paired)
+        self.machine = self._machine[first]
+        """Per job, which of the exclusive resources it occupies; a device each."""
+        before, after, lag = expand(pipeline, precedes)
+        before, after = self._job[before], self._job[after]
+        both = (before >= 0) & (after >= 0)
+        self.before, self.after, self.lag = before[both], after[both], lag[both]
+
+    @singledispatchmethod
+    def _take(self, word: object) -> None:
+        raise TypeError(f"the list scheduler does not know the word {word!r}")
+
+    @_take.register
+    def _(self, word: OneOf) -> None:
+        """Already decided by :func:`_run`."""
+
+    @_take.register
+    def _(self, word: Together) -> None:
+        self._pairs.append(instances(self.pipeline, word))
+
+    @_take.register
+    def _(self, word: Exclusive) -> None:
+        machine = int(self._machine.max()) + 1
+        for stream in word.streams:
+            ops = operations(self.pipeline, stream)
+            if (self._machine[ops] >= 0).any():
+                raise ValueError(f"{stream} is in two Exclusive words: an operation runs on one device")
+            self._machine[ops] = machine
+
+    @_take.register
+    def _(self, word: Capacity) -> None:
+        column = [
+            (operations(self.pipeline, hold.claim), [operations(self.pipeline, r) for r in hold.release], hold.amount)
+            for hold in word.holds
+        ]
+        self._capacities.append((word.limit, column))
+        totals: dict[Family, int] = {}
+        for hold in word.holds:
+            totals[hold.claim] = totals.get(hold.claim, 0) + hold.amount
+        self.claim_families.append(
+            [Claims(f.route, f.stage, a, len(self.pipeline.microbatches_of[f.route])) for f, a in totals.items()]
+        )
+
+    def _numbered(self, run: IntArray) -> IntArray:
+        if not self._pairs:
+            return run
+        index = self.pipeline.index
+        first, second = (np.concatenate(column) for column in zip(*self._pairs, strict=True))
+        single = np.zeros(index.size, dtype=bool)
+        single[run] = True
+        single[first] = single[second] = False
+        slots = index.stages * index.microbatches
+        return np.concatenate((np.flatnonzero(single), index.size + first * slots + second - int(Kind.B) * slots))
+
+    @cached_property
+    def memory(self) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+        """Limits per capacity; per job its capacity (-1: none), what it claims at its start and gives back at its end;
+        and, where it claims, its family's place in ``claim_families`` (-1: none).
+
+        Raises:
+            ValueError: a capacity is used from two devices, or a device has two of them.
+        """
+        count = len(self.numbers)
+        capacity, family = np.full(count, -1), np.full(count, -1)
+        claim, release = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        for c, (_, holds) in enumerate(self._capacities):
+            keys = {(f.route, f.stage): i for i, f in enumerate(self.claim_families[c])}
+            for claimers, releasers, amount in holds:
+                for ops, changed in [(claimers, claim), *((ops, release) for ops in releasers)]:
+                    jobs = self._job[ops]
+                    np.add.at(changed, jobs[jobs >= 0], amount)
+                    used = jobs[jobs >= 0]
+                    if ((capacity[used] >= 0) & (capacity[used] != c)).any():
+                        raise ValueError("an operation uses two capacities; a device has one memory")
+                    capacity[used] = c
+                for op, job in zip(claimers.tolist(), self._job[claimers].tolist(), strict=True):
+                    microbatch = op % self.pipeline.microbatches
+                    stage = op // self.pipeline.microbatches % self.pipeline.stages
+                    family[job] = keys[int(self.pipeline.route_by_microbatch[microbatch]), stage]
+        limits = [limit for limit, _ in self._capacities]
+        return limits, capacity.tolist(), claim.tolist(), release.tolist(), family.tolist()
+
+    @cached_property
+    def features(self) -> Features:
+        """What priority rules look at."""
+        pipeline = self.pipeline
+        first, second = halves(pipeline.index, self.numbers)
+        shown = np.where(second >= 0, second, first)  # a pair is ranked as its backward
+        family, microbatch = np.divmod(shown, pipeline.microbatches)
+        kind, stage = np.divmod(family, pipeline.stages)
+        route = pipeline.route_by_microbatch[microbatch]
+        turn = np.zeros(pipeline.microbatches, dtype=np.int64)
+        for microbatches in pipeline.microbatches_of:
+            turn[microbatches] = np.arange(len(microbatches))
+        head, tail = _heads_and_tails(pipeline)
+        return Features(kind, stage, route, turn[microbatch], head[route, kind, stage], tail[route, kind, stage])
+
+
+@dataclass(frozen=True)
+class Features:
+    """Arrays, one entry per job: ``turn`` is which of its route's microbatches it belongs to; ``head`` and ``tail`` are
+    the ticks that one lone microbatch needs before its start and after its start."""
+
+    kind: IntArray
+    stage: IntArray
+    route: IntArray
+    turn: IntArray
+    head: IntArray
+    tail: IntArray
+
+
+def _run(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
+    """The single operations that are run, the free choices made."""
+    forced, free = chosen(pipeline, words)
+    if not len(free):
+        return forced
+    family, microbatch = np.divmod(free, pipeline.microbatches)
+    kind, stage = np.divmod(family, pipeline.stages)
+    if (kind == Kind.F).any():
+        raise ValueError("the list scheduler chooses between B and I, W only")
+    duration = pipeline.ticks.duration[pipeline.route_by_microbatch[microbatch]]
+    rows = np.arange(len(free))
+    fused = duration[rows, Kind.B, stage] < duration[rows, Kind.I, stage] + duration[rows, Kind.W, stage]
+    return np.sort(np.concatenate((forced, free[(kind == Kind.B) == fused])))
+
+
+def _heads_and_tails(pipeline: Pipeline) -> tuple[IntArray, IntArray]:
+    """``[route, kind, stage]``: the least ticks before an operation's start and from its start to the microbatch's end."""
+    duration, latency = np.maximum(pipeline.ticks.duration, 0), pipeline.ticks.latency
+    head, tail = np.zeros_like(duration), np.zeros_like(duration)
+    split = pipeline.costs.split
+    for r, devices in enumerate(pipeline.routes):
+        gradient = duration[r, Kind.I] if split else duration[r, Kind.B]
+        rest = duration[r, Kind.W] if split else np.zeros_like(gradient)
+        time = 0
+        for s, device in enumerate(devices):
+            time += int(latency[devices[s - 1], device]) if s else 0
+            head[r, Kind.F, s] = time
+            time += int(duration[r, Kind.F, s])
+        after = 0
+        for s in reversed(range(len(devices))):
+            time += int(latency[devices[s + 1], devices[s]]) if s + 1 < len(devices) else 0
+            head[r, Kind.B, s] = head[r, Kind.I, s] = time
+            time += int(gradient[s])
+            head[r, Kind.W, s] = time
+        for s, device in enumerate(devices):
+            after = int(gradient[s]) + max(int(rest[s]), after + (int(latency[device, devices[s - 1]]) if s else 0))
+            tail[r, Kind.B, s] = tail[r, Kind.I, s] = after
+            tail[r, Kind.W, s] = rest[s]
+        for s in reversed(range(len(devices))):
+            hop = int(latency[devices[s], devices[s + 1]]) if s + 1 < len(devices) else 0
+            after += int(duration[r, Kind.F, s]) + hop
+            tail[r, Kind.F, s] = after
+    return head, tail
+
+
+# --- priority rules ----------------------------------------------------------------------------------------------
+
+Rule = Callable[[Jobs], tuple[IntArray, ...]]
+
+
+def _ranks(jobs: Jobs, forward: int, backward: int, weight: int) -> IntArray:
+    return np.array([forward, backward, backward, weight])[jobs.features.kind]
+
+
+def backward_first(jobs: Jobs) -> tuple[IntArray, ...]:
+    """Input gradients, then forwards, then weight gradients; the later stage first, then the older microbatch."""
+    return _ranks(jobs, 1, 0, 2), -jobs.features.stage, jobs.features.turn
+
+
+def oldest_backward_first(jobs: Jobs) -> tuple[IntArray, ...]:
+    """Input gradients, then forwards, then weight gradients; the older microbatch first, then the later stage."""
+    return _ranks(jobs, 1, 0, 2), jobs.features.turn, -jobs.features.stage
+
+
+def forward_first(jobs: Jobs) -> tuple[IntArray, ...]:
+    """Forwards, then input gradients, then weight gradients; the later stage first, then the older microbatch."""
+    return _ranks(jobs, 0, 1, 2), -jobs.features.stage, jobs.features.turn
+
+
+def weight_early(jobs: Jobs) -> tuple[IntArray, ...]:
+    """Input gradients, then weight gradients, then forwards; the later stage first, then the older microbatch."""
+    return _ranks(jobs, 2, 0, 1), -jobs.features.stage, jobs.features.turn
+
+
+def oldest_first(jobs: Jobs) -> tuple[IntArray, ...]:
+    """The oldest microbatch, weight gradients last."""
+    return _ranks(jobs, 0, 0, 1), jobs.features.turn, jobs.features.tail
+
+
+def critical_path(jobs: Jobs) -> tuple[IntArray, ...]:
+    """What has the longest way to the end of its microbatch."""
+    return -jobs.features.tail, jobs.features.turn
+
+
+def paced(jobs: Jobs) -> tuple[IntArray, ...]:
+    """As if a microbatch entered whenever the busiest device has worked off another: by the time at which an operation
+    would then be due."""
+    features = jobs.features
+    work = int(jobs.pipeline.work.max())
+    return (features.turn * work // max(1, int(features.turn.max()) + 1) + features.head, features.turn, features.stage)
+
+
+PRIORITIES: dict[str, Rule] = {
+    "backward-first": backward_first,
+    "oldest-backward-first": oldest_backward_first,
+    "forward-first": forward_first,
+    "weight-early": weight_early,
+    "oldest-first": oldest_first,
+    "critical-path": critical_path,
+    "paced": paced,
+}
+"""The priority rules by name. Keys are compared one after the other, small before large."""
+
+
+# --- the scheduler -----------------------------------------------------------------------------------------------
+
+
+def list_schedule(
+    pipeline: Pipeline,
+    words: Iterable[Word],
+    priority: str | Rule = "backward-first",
+    *,
+    patient: bool = False,
+    reserve: bool = True,
+) -> Schedule:
+    """A schedule that keeps ``words`` (:func:`~ppopt.constraints.rules_of` among them), built greedily.
+
+    ``patient``: a device about to start a weight gradient waits instead where something else is known to arrive so soon
+    that the weight gradient would delay it longer than the wait. ``reserve``: an activation is claimed only where every
+    microbatch can still be finished one after the other, the oldest first; with microbatches in order and no words but
+    the rules this never gets stuck (a device with several stages could otherwise fill up with forwards of the early ones).
+    Turn it off where other words fix the order.
+
+    Raises:
+        Stuck: memory, or a cycle in the words, lets nothing go on.
+        ValueError: the words contradict each other.
+    """
+    jobs = Jobs(pipeline, words)
+    rule = PRIORITIES[priority] if isinstance(priority, str) else priority
+    return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve))
+
+
+def run_jobs(
+    jobs: Jobs,
+    keys: Sequence[IntArray],
+    *,
+    patient: bool = False,
+    reserve: bool = True,
+    release: IntArray | None = None,
+) -> Order:
+    """The order in which the jobs run when those with smaller ``keys`` go first; as :func:`list_schedule`.
+
+    ``release``: per job, the time before which it must not start.
+    """
+    count = len(jobs.numbers)
+    rank = np.lexsort((np.arange(count), *keys[::-1]))  # jobs in the order of the rule
+    place = np.empty(count, dtype=np.int64)
+    place[rank] = np.arange(count)
+    machines = _Machines(jobs, rank, place, patient, reserve)
+    sequence = machines.run(None if release is None else release[rank])
+    pipeline = jobs.pipeline
+    numbers = jobs.numbers[rank][sequence]
+    family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
+    device = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
+    return Order(pipeline.index, tuple(numbers[device == d] for d in range(pipeline.devices)))
+
+
+class _Machines:
+    """The devices at work. Jobs are numbered in the order of the rule here, so that the smallest goes first."""
+
+    def __init__(self, jobs: Jobs, rank: IntArray, place: IntArray, patient: bool, reserve: bool) -> None:
+        self.jobs, self.rank = jobs, rank
+        self.count = len(rank)
+        self.duration = jobs.duration[rank].tolist()
+        self.machine = jobs.machine[rank].tolist()
+        after, lag, self.needs = place[jobs.after], jobs.lag, np.bincount(place[jobs.after], minlength=self.count).tolist()
+        before = place[jobs.before]
+        by_before = np.argsort(before, kind="stable")
+        self.after, self.lag = after[by_before].tolist(), lag[by_before].tolist()
+        self.offset = np.searchsorted(before[by_before], np.arange(self.count + 1)).tolist()
+        self.limits, *columns = jobs.memory
+        self.capacity, self.claim, self.give_back, self.family = ([column[j] for j in rank.tolist()] for column in columns)
+        self.reserve, self.patient = reserve, patient
+        self.deferrable = (jobs.features.kind[rank] == Kind.W).tolist()
+        self.held = [0] * len(self.limits)
+        self.claimed = [[0] * len(families) for families in jobs.claim_families]
+        self.returned = [[0] * len(families) for families in jobs.claim_families]
+
+    def run(self, release: IntArray | None) -> list[int]:
+        """The jobs in the order of their starts."""
+        count, duration, machine, needs = self.count, self.duration, self.machine, self.needs
+        after, lag, offset, give_back = self.after, self.lag, self.offset, self.give_back
+        earliest = [0] * count if release is None else release.tolist()
+        machines = max(machine, default=-1) + 1
+        ready: list[list[int]] = [[] for _ in range(machines)]  # heaps of what claims no memory
+        claimers: list[dict[int, list[int]]] = [{} for _ in range(machines)]  # and of what does, by family
+        running = [-1] * machines
+        coming: list[list[int]] = [[] for _ in range(machines)]  # heaps of known arrivals, where devices are patient
+        stride = count + machines
+        events = [earliest[j] * stride + j for j in range(count) if not needs[j]]
+        if self.patient:
+            for event in events:
+                self._announce(coming, event % stride, event // stride)
+        heapq.heapify(events)
+        sequence: list[int] = []
+        time = 0
+        while events:
+            time = events[0] // stride
+            last = (time + 1) * stride
+            touched = set()
+            while events and events[0] < last:
+                code = heapq.heappop(events) % stride
+                if code >= count:
+                    d = code - count
+                    job = running[d]
+                    if job >= 0:
+                        running[d] = -1
+                        if give_back[job]:
+                            self._return(job)
+                else:
+                    d = machine[code]
+                    if self.claim[code]:
+                        heapq.heappush(claimers[d].setdefault(self.family[code], []), code)
+                    else:
+                        heapq.heappush(ready[d], code)
+                touched.add(d)
+            for d in touched:
+                if running[d] >= 0:
+                    continue
+                job = self._next(ready[d], claimers[d])
+                if job < 0:
+                    continue
+                end = time + duration[job]
+                if self.patient and self.deferrable[job]:
+                    wait = self._worth_waiting(coming[d], time, end)
+                    if wait:
+                        heapq.heappush(ready[d], job)
+                        heapq.heappush(events, wait * stride + count + d)
+                        continue
+                running[d] = job
+                if self.claim[job]:
+                    self._claim(job)
+                sequence.append(job)
+                heapq.heappush(events, end * stride + count + d)
+                for i in range(offset[job], offset[job + 1]):
+                    follower = after[i]
+                    arrival = end + lag[i]
+                    if arrival > earliest[follower]:
+                        earliest[follower] = arrival
+                    needs[follower] -= 1
+                    if not needs[follower]:
+                        heapq.heappush(events, earliest[follower] * stride + follower)
+                        if self.patient:
+                            self._announce(coming, follower, earliest[follower])
+        if len(sequence) < count:
+            raise self._stuck(time, claimers, set(sequence))
+        return sequence
+
+    def _next(self, ready: list[int], claimers: dict[int, list[int]]) -> int:
+        """The first job, in the order of the rule, that can start; taken from its heap. -1: none can."""
+        best, source = (ready[0], ready) if ready else (self.count, None)
+        for heap in claimers.values():
+            if heap and heap[0] < best and self._fits(heap[0]):
+                best, source = heap[0], heap
+        return heapq.heappop(source) if source is not None else -1
+
+    def _fits(self, job: int) -> bool:
+        capacity = self.capacity[job]
+        limit = self.limits[capacity]
+        if self.held[capacity] + self.claim[job] > limit:
+            return False
+        families = self.jobs.claim_families[capacity]
+        if not self.reserve or len(families) < 2:
+            return True
+        claimed, returned, family = self.claimed[capacity], self.returned[capacity], self.family[job]
+        claimed[family] += 1
+        fits = all(
+            done >= of.count or self._reserved(families, claimed, returned, of.route, done) <= limit
+            for of, done in zip(families, claimed, strict=True)
+        )
+        claimed[family] -= 1
+        return fits
+
+    @staticmethod
+    def _reserved(families: list[Claims], claimed: list[int], returned: list[int], route: int, turn: int) -> int:
+        """What a microbatch needs at most on this device once all older ones are done: what it has yet to claim, and
+        what it and the younger ones hold. Microbatches are taken in turn over the routes."""
+        total = 0
+        for i, family in enumerate(families):
+            if family.route == route and claimed[i] <= turn:
+                total += family.amount
+            else:
+                total += family.amount * max(0, claimed[i] - max(returned[i], turn + (family.route < route)))
+        return total
+
+    def _claim(self, job: int) -> None:
+        capacity = self.capacity[job]
+        self.held[capacity] += self.claim[job]
+        self.claimed[capacity][self.family[job]] += 1
+
+    def _return(self, job: int) -> None:
+        self.held[self.capacity[job]] -= self.give_back[job]
+        if self.reserve:
+            for family in self.last_release[job]:
+                self.returned[self.capacity[job]][family] += 1
+
+    @cached_property
+    def last_release(self) -> list[tuple[int, ...]]:
+        """Per job, the claiming families of which it gives back the last part."""
+        jobs = self.jobs
+        result: list[tuple[int, ...]] = [()] * self.count
+        features = jobs.features
+        places = [{(f.route, f.stage): i for i, f in enumerate(families)} for families in jobs.claim_families]
+        for job, original in enumerate(self.rank.tolist()):
+            capacity = self.capacity[job]
+            if capacity >= 0 and features.kind[original] in (Kind.B, Kind.W):
+                family = places[capacity].get((int(features.route[original]), int(features.stage[original])))
+                result[job] = () if family is None else (family,)
+        return result
+
+    def _announce(self, coming: list[list[int]], job: int, time: int) -> None:
+        if not self.deferrable[job]:
+            heapq.heappush(coming[self.machine[job]], time)
+
+    @staticmethod
+    def _worth_waiting(coming: list[int], time: int, end: int) -> int:
+        """When to look again, 0: now is as good."""
+        while coming and coming[0] <= time:
+            heapq.heappop(coming)
+        return coming[0] if coming and coming[0] - time < end - coming[0] else 0
+
+    def _stuck(self, time: int, claimers: list[dict[int, list[int]]], started: set[int]) -> Stuck:
+        pipeline = self.jobs.pipeline
+        text = [str(pipeline.index.op(int(number))) for number in self.jobs.numbers[self.rank].tolist()]
+        before: dict[int, int] = {}
+        for job in range(self.count):
+            if job not in started:
+                for i in range(self.offset[job], self.offset[job + 1]):
+                    before.setdefault(self.after[i], job)
+        waiting: dict[int, str] = {}
+        for job in sorted(set(range(self.count)) - started, key=self.rank.__getitem__):  # forwards first, the oldest first
+            d = self.machine[job]
+            if d in waiting:
+                continue
+            blocked = [heap[0] for heap in claimers[d].values() if heap]
+            if blocked:
+                first = min(blocked)
+                amounts = (self.held[self.capacity[first]], self.claim[first], self.limits[self.capacity[first]])
+                held, claim, limit = map(pipeline.amount, amounts)
+                waiting[d] = f"memory for {text[first]} (holds {held}, needs {claim} more, has {limit})"
+            elif job in before:
+                waiting[d] = f"{text[before[job]]}, to run {text[job]}"
+        return Stuck(time, pipeline.time(time), waiting)
+
+
+def baselines(pipeline: Pipeline) -> list[tuple[str, Schedule]]:
+    """A schedule of every rule, patient and not, within the memory limit.
+
+    Where ``B`` or ``I``, ``W`` is a free choice, also with every backward split. Where a device holds several stages and
+    memory is limited, also with at most so many microbatches between their first and last operation, for several numbers:
+    early stages then leave room for the later ones.
+    """
+    rules = rules_of(pipeline)
+    variants: list[tuple[str, tuple[Word, ...]]] = [("", ())]
+    if pipeline.costs.split and not splitting_is_free(pipeline):
+        variants.append(("split", always_split(pipeline)))
+    variants += [(f"{most} in flight", _in_flight(pipeline, most)) for most in _crowds(pipeline)]
+    found = []
+    for variant, words in variants:
+        jobs = Jobs(pipeline, (*rules, *words))
+        names = PRIORITIES if not variant.endswith("flight") else ("backward-first", "oldest-backward-first")
+        for name in names:
+            keys = PRIORITIES[name](jobs)
+            for patient in (False, True):
+                label = ", ".join(part for part in (f"greedy {name}", "patient" if patient else "", variant) if part)
+                found.append((label, time_order(pipeline, run_jobs(jobs, keys, patient=patient))))
+    return found
+
+
+def _in_flight(pipeline: Pipeline, most: int) -> tuple[Word, ...]:
+    """On every route at most ``most`` microbatches have begun and not yet run their last backward."""
+    last = (Kind.B, Kind.W) if pipeline.costs.split else (Kind.B,)
+    return tuple(
+        Precede(Family(0, kind, route), Family(0, Kind.F, route), shift=most)
+        for route in range(len(pipeline.routes))
+        for kind in last
+    )
+
+
+def _crowds(pipeline: Pipeline) -> range:
+    """How many microbatches in flight are worth trying: from what always fits to what the first device can begin."""
+    amounts = pipeline.amounts
+    several = max(np.bincount(pipeline.device_of.ravel()))
+    if amounts.limit is None or several == 1:
+        return range(0)
+    room = amounts.limit - amounts.static
+    first = pipeline.routes[0][0]
+    whole = int(amounts.activation[0][pipeline.device_of[0] == first].sum())
+    one = int(amounts.activation[0, 0])
+    if not one:
+        return range(0)
+    least, most = (min(int(room[first]) // amount, pipeline.microbatches) for amount in (whole, one))
+    return range(max(least, 1), most + 1, max(1, (most - least) // 6))
