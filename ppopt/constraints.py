@@ -37,12 +37,14 @@ class Dealt:
     """Families taken in turn, ``group`` operations of each at a time (the last round takes what is left).
 
     For chunks 0 and 4 and groups of 2: ``0F0 0F1 4F0 4F1 0F2 0F3 4F2 4F3 …``, the table of interleaved schedules.
-    ``descending`` takes the operations of each group from the last to the first.
+    ``descending`` takes the operations of each group from the last to the first. With a ``stride`` of 2 each family gives
+    its operations 0, 2, 4, … first and 1, 3, 5, … then.
     """
 
     families: tuple[Family, ...]
     group: int
     descending: bool = False
+    stride: int = 1
 
     def __str__(self) -> str:
         return f"[{' '.join(map(str, self.families))}] by {self.group}"
@@ -143,7 +145,7 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
         base = (stream.kind * pipeline.stages + stream.stage) * pipeline.microbatches
         return pipeline.microbatches_of[stream.route] + base
     if isinstance(stream, Dealt):
-        columns = [operations(pipeline, family) for family in stream.families]
+        columns = [_strided(operations(pipeline, family), stream.stride) for family in stream.families]
         step = -1 if stream.descending else 1
         length = max((len(column) for column in columns), default=0)
         return np.concatenate(
@@ -152,6 +154,10 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
     if isinstance(stream, Listed):
         return np.array([pipeline.index.number(op) for op in stream.ops], dtype=np.int64)
     raise TypeError(f"unknown stream {stream!r}")
+
+
+def _strided(column: IntArray, stride: int) -> IntArray:
+    return column if stride == 1 else np.concatenate([column[first::stride] for first in range(stride)])
 
 
 def shifted(first: IntArray, second: IntArray, shift: int) -> tuple[IntArray, IntArray]:
