@@ -1,0 +1,302 @@
+"""From a schedule to a file that PyTorch runs: what PyTorch can express, and where the transfers go (docs/torch.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from ppopt.constraints import data_of, expand
+from ppopt.files.torch_csv import Action, Comm
+from ppopt.op import Kind, Op, Pair
+from ppopt.pipeline import IntArray, Pipeline, Value
+from ppopt.schedule import Order, Schedule, halves
+from ppopt.timing import time_order
+
+
+class NotForTorch(ValueError):
+    """A schedule that PyTorch's runtime cannot express; says which stage or rank stands in the way."""
+
+
+@dataclass(frozen=True)
+class Runnable:
+    """A schedule as PyTorch will run it, and what was done to it for that."""
+
+    schedule: Schedule
+    notes: tuple[str, ...]
+
+
+def for_torch(schedule: Schedule) -> Runnable:
+    """The schedule in a form that PyTorch runs, timed again.
+
+    Microbatches, which are alike, are renumbered where the last stage does not run their forwards in order; ``I`` directly
+    followed by its ``W`` becomes the cheaper ``B`` where nobody upstream waits longer for it.
+
+    Raises:
+        NotForTorch: a stage lives on two ranks, or a rank has nothing to run.
+    """
+    pipeline = _one_route(schedule.pipeline)
+    for rank, row in enumerate(schedule.order.rows):
+        if not len(row):
+            raise NotForTorch(f"rank {rank} runs nothing; PyTorch needs at least one stage on every rank")
+    notes = []
+    order, renumbered = _in_order_on_last_stage(pipeline, schedule.order)
+    if renumbered:
+        notes.append("microbatches were renumbered: PyTorch's last stage must run its forwards in the order 0, 1, 2, …")
+    timed = time_order(pipeline, order)
+    order, fused = _fused(timed)
+    if fused:
+        timed = time_order(pipeline, order)
+        notes.append(f"{fused} times I directly followed by its W became B, which nobody waits longer for")
+    if _input_gradient_of_first_stage(timed):
+        notes.append(
+            "PyTorch computes nothing in 0I… and the whole backward in 0W…, and the model gives 0I… a cost: "
+            "plan with --target torch for times that hold"
+        )
+    return Runnable(timed, tuple(notes))
+
+
+def _one_route(pipeline: Pipeline) -> Pipeline:
+    used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})
+    for stage, ranks in enumerate(zip(*used, strict=True)):
+        if len(set(ranks)) > 1:
+            places = " and ".join(map(str, sorted(set(ranks))))
+            raise NotForTorch(
+                f"stage {stage} lives on ranks {places}; PyTorch can express one rank per stage only "
+                "(of the schedules with two directions, dualpipe-v is the one that it runs)"
+            )
+    return pipeline if len(pipeline.routes) == 1 else pipeline.changed(routes=(used[0],))
+
+
+def _in_order_on_last_stage(pipeline: Pipeline, order: Order) -> tuple[Order, bool]:
+    """The order with microbatches numbered as the last stage runs their forwards, and whether that changed anything."""
+    index, last = pipeline.index, pipeline.stages - 1
+    ops = halves(index, order.rows[pipeline.routes[0][last]])[0]
+    base = (Kind.F * index.stages + last) * index.microbatches
+    forwards = ops[(base <= ops) & (ops < base + index.microbatches)] - base
+    number = np.empty(index.microbatches, dtype=np.int64)
+    number[forwards] = np.arange(len(forwards))
+    if (number == np.arange(index.microbatches)).all():
+        return order, False
+    slots = index.stages * index.microbatches
+
+    def renumbered(single: IntArray) -> IntArray:
+        family, microbatch = np.divmod(single, index.microbatches)
+        return family * index.microbatches + number[microbatch]
+
+    rows = []
+    for row in order.rows:
+        first, second = halves(index, row)
+        first, paired = renumbered(first), second >= 0
+        both = index.size + first * slots + renumbered(second) - int(Kind.B) * slots
+        rows.append(np.where(paired, both, first))
+    return Order(index, tuple(rows)), True
+
+
+def _fused(schedule: Schedule) -> tuple[Order, int]:
+    """The order with ``B`` for adjacent ``I`` and ``W`` where no operation starts later for it, and how many there are.
+
+    Upstream gets its gradient at the end of the ``B`` instead of the ``I``. Where what needs it starts no earlier than that in
+    the plan, and ``B`` takes no longer than ``I`` + ``W``, all start times of the plan stay possible; so none gets later.
+    """
+    pipeline = schedule.pipeline
+    index, ticks = pipeline.index, pipeline.ticks
+    slots = index.stages * index.microbatches
+    if not pipeline.costs.split:
+        return schedule.order, 0
+    start = np.full(index.size, -1, dtype=np.int64)
+    for row, times in zip(schedule.order.rows, schedule.start, strict=True):
+        for half in halves(index, row):
+            start[half[half >= 0]] = times[half >= 0]
+    device = pipeline.device_of[0]
+    rows, count = [], 0
+    for row in schedule.order.rows:
+        place = np.flatnonzero((row[:-1] // slots == Kind.I) & (row[1:] - row[:-1] == slots))
+        input_ = row[place]
+        stage = (input_ - int(Kind.I) * slots) // index.microbatches
+        duration = ticks.duration[0][:, stage]
+        cheap = duration[Kind.B] <= duration[Kind.I] + duration[Kind.W]
+        upstream = np.maximum(start[input_ - index.microbatches], start[input_ - index.microbatches - slots])
+        handed_over = start[input_] + duration[Kind.B] + ticks.latency[device[stage], device[stage - 1]]
+        place = place[cheap & ((stage == 0) | (upstream >= handed_over))]
+        fused = row.copy()
+        fused[place] -= slots
+        rows.append(np.delete(fused, place + 1))
+        count += len(place)
+    return (Order(index, tuple(rows)), count) if count else (schedule.order, 0)
+
+
+def _input_gradient_of_first_stage(schedule: Schedule) -> bool:
+    """Whether stage 0 runs an ``I`` that the model gives a cost."""
+    pipeline = schedule.pipeline
+    if pipeline.ticks.duration[0, Kind.I, 0] <= 0:
+        return False
+    first = int(Kind.I) * pipeline.stages * pipeline.microbatches
+    row = schedule.order.rows[pipeline.routes[0][0]]
+    return bool(((first <= row) & (row < first + pipeline.microbatches)).any())
+
+
+# --- the pipeline as PyTorch runs it -----------------------------------------------------------------------------
+
+
+def target_torch(pipeline: Pipeline) -> Pipeline:
+    """The pipeline as PyTorch really runs it: what to plan with when the schedule is exported.
+
+    Stage 0 needs no gradient of its input: PyTorch runs nothing in its ``I`` and the full backward in its ``W``. A split
+    backward keeps the whole activation until ``W``. Costs and activations become per stage. (The last stage's forwards in
+    order cost nothing: microbatches are alike and can be renumbered.)
+
+    Raises:
+        NotForTorch: a stage lives on two ranks.
+    """
+    pipeline = _one_route(pipeline)
+    route, costs, memory = pipeline.routes[0], pipeline.costs, pipeline.memory
+
+    def by_stage(value: Value | None) -> tuple[Fraction, ...] | None:
+        if value is None:
+            return None
+        if costs.per == "stage":
+            return value if isinstance(value, tuple) else (value,) * pipeline.stages
+        return tuple((value[d] if isinstance(value, tuple) else value) / route.count(d) for d in route)
+
+    values = {
+        name: by_stage(getattr(costs, name)) for name in ("forward", "backward_input", "backward_weight", "backward", "overlap")
+    }
+    input_, weight, full = values["backward_input"], values["backward_weight"], values["backward"]
+    if input_ is not None and weight is not None:
+        values["backward_input"] = (Fraction(0), *input_[1:])
+        values["backward_weight"] = (full[0] if full is not None else input_[0] + weight[0], *weight[1:])
+    return pipeline.changed(
+        costs=dataclasses.replace(costs, per="stage", **values),  # type: ignore[arg-type]
+        memory=dataclasses.replace(memory, activation=by_stage(memory.activation) or Fraction(0), retained=None),
+    )
+
+
+# --- communication -----------------------------------------------------------------------------------------------
+
+
+def with_comms(schedule: Schedule) -> list[list[Action]]:
+    """The rows with every communication; ``schedule`` is one that :func:`for_torch` gave.
+
+    All operations are taken in the order of their ends in the plan. What an operation hands to another rank is sent right after
+    it, and received before the first operation of the other rank that ends later: at its planned time every SEND finds its
+    RECV posted, no RECV is posted earlier than that takes, both ranks of a pair list their transfers in one order, and since
+    each row is a part of one common sequence, even transfers that block both sides cannot deadlock.
+
+    ``UNSHARD`` comes one operation before a stage's first use, so that gathering the weights overlaps with computation;
+    ``REDUCE_GRAD`` and ``RESHARD`` after its last.
+    """
+    pipeline = schedule.pipeline
+    route, index = pipeline.routes[0], pipeline.index
+    rows: list[list[Action]] = [[] for _ in range(pipeline.devices)]
+    left = [pipeline.microbatches] * pipeline.stages
+    for number in by_end(schedule):
+        action = index.op(number)
+        parts = (action.forward, action.backward) if isinstance(action, Pair) else (action,)
+        rank = route[parts[0].stage]
+        rows[rank].append(action)
+        for stage, kind, microbatch in parts:
+            to = stage + (1 if kind == Kind.F else -1)
+            if kind != Kind.W and 0 <= to < pipeline.stages and route[to] != rank:
+                letter = "F" if kind == Kind.F else "B"
+                rows[rank].append(Comm(stage, f"SEND_{letter}", microbatch))
+                rows[route[to]].append(Comm(to, f"RECV_{letter}", microbatch))
+        for stage, kind, _ in parts:
+            if kind in (Kind.B, Kind.W):
+                left[stage] -= 1
+                if not left[stage]:
+                    rows[rank] += [Comm(stage, "REDUCE_GRAD"), Comm(stage, "RESHARD")]
+    return [_unsharded(row) for row in rows]
+
+
+def _unsharded(row: Sequence[Action]) -> list[Action]:
+    computing = [place for place, action in enumerate(row) if not isinstance(action, Comm)]
+    seen: set[int] = set()
+    before: dict[int, list[Action]] = {}
+    for k, place in enumerate(computing):
+        action = row[place]
+        for part in (action.forward, action.backward) if isinstance(action, Pair) else (action,):
+            if part.stage not in seen:
+                seen.add(part.stage)
+                before.setdefault(computing[max(k - 1, 0)], []).append(Comm(part.stage, "UNSHARD"))
+    return [item for place, action in enumerate(row) for item in (*before.get(place, ()), action)]
+
+
+def by_end(schedule: Schedule) -> Iterator[int]:
+    """The numbers of all operations in the order of their ends; where ends tie, each after what it waits for."""
+    pipeline = schedule.pipeline
+    numbers, end, start = (np.concatenate(rows) for rows in (schedule.order.rows, schedule.end, schedule.start))
+    position = np.full(pipeline.index.size, -1, dtype=np.int64)
+    for half in halves(pipeline.index, numbers):
+        position[half[half >= 0]] = np.flatnonzero(half >= 0)
+    before, after, _ = expand(pipeline, data_of(pipeline))
+    before, after = position[before], position[after]
+    run = (before >= 0) & (after >= 0)
+    before, after = before[run], after[run]
+    next_on_device = np.arange(1, len(numbers) + 1)
+    next_on_device[np.cumsum([len(row) for row in schedule.order.rows]) - 1] = -1
+    by_source = np.argsort(before, kind="stable")
+    followers, first = after[by_source].tolist(), np.searchsorted(before[by_source], np.arange(len(numbers) + 1)).tolist()
+    waits = np.bincount(after, minlength=len(numbers))
+    waits[next_on_device[next_on_device >= 0]] += 1
+    key = list(zip(end.tolist(), start.tolist(), range(len(numbers)), strict=True))
+    ready = [key[place] for place in np.flatnonzero(waits == 0).tolist()]
+    heapify(ready)
+    left, following = waits.tolist(), next_on_device.tolist()
+    while ready:
+        place = heappop(ready)[2]
+        yield int(numbers[place])
+        for follower in (*followers[first[place] : first[place + 1]], following[place]):
+            if follower >= 0:
+                left[follower] -= 1
+                if not left[follower]:
+                    heappush(ready, key[follower])
+
+
+# --- what a user needs to know -----------------------------------------------------------------------------------
+
+
+def settings(pipeline: Pipeline, comms: bool) -> tuple[str, ...]:
+    """Where the stages go, and how PyTorch, TorchTitan and NeMo are told to use the file; a line each."""
+    route, ranks, microbatches = pipeline.routes[0], pipeline.devices, pipeline.microbatches
+    stages = [" ".join(str(s) for s, d in enumerate(route) if d == rank) for rank in range(ranks)]
+    lines = [
+        "stages on ranks: " + "; ".join(f"rank {rank}: {held}" for rank, held in enumerate(stages)),
+        f"PyTorch 2.13: _PipelineScheduleRuntime(stages, n_microbatches={microbatches}, loss_fn=…), then "
+        f'_load_csv(FILE, format="{"compute_comms" if comms else "compute_only"}"); stages ascending, as placed above',
+    ]
+    if comms:
+        return (*lines, "TorchTitan, NeMo Automodel: both read compute-only files; export with --to torch-csv")
+    name = _torch_name(pipeline)
+    if name is None:
+        return (
+            *lines,
+            "TorchTitan, NeMo Automodel: neither can place stages this way (they take the placement from a schedule's name)",
+        )
+    return (
+        *lines,
+        f"TorchTitan: --parallelism.pipeline_parallel_degree {ranks} --parallelism.pipeline_parallel_schedule {name} "
+        f"--parallelism.pipeline_parallel_schedule_csv FILE, {pipeline.stages} stages in all "
+        f"(pipeline_parallel_layers_per_stage), local batch = {microbatches} x pipeline_parallel_microbatch_size",
+        f"NeMo Automodel: pp_schedule {name}, pp_schedule_csv FILE, pp_batch_size = {microbatches} x pp_microbatch_size",
+    )
+
+
+def _torch_name(pipeline: Pipeline) -> str | None:
+    """The built-in schedule whose name makes TorchTitan place the stages like this."""
+    ranks, chunks, route = pipeline.devices, pipeline.chunks, pipeline.routes[0]
+    up = tuple(range(ranks))
+    if route == up:
+        return "1F1B"
+    if route == up * chunks:
+        return "Interleaved1F1B"
+    return "ZBVZeroBubble" if route == up + up[::-1] else None
+
+
+def actions_of(schedule: Schedule) -> list[list[Op | Pair]]:
+    """The rows of a compute-only file; ``schedule`` is one that :func:`for_torch` gave."""
+    return [schedule.order.ops(rank) for rank in range(schedule.pipeline.devices)]
