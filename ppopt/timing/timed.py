@@ -151,8 +151,8 @@ def _sweep(duration: list[int], offsets: list[int], device: list[int], waits: Wa
             time = ready + duration[place]
             end[place] = time
             place += 1
-        at[d], free[d] = place, time
-        if waiting[d]:
+        if place > at[d]:
+            at[d], free[d] = place, time
             todo += waiting[d]
             waiting[d] = []
     stuck = [place for d, place in enumerate(at) if place < offsets[d + 1]]

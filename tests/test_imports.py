@@ -1,0 +1,55 @@
+"""Imports run downwards only: each room may import those above it in this list."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOMS = ["op", "pipeline", "constraints", "schedule", "timing", "check", "named", "bounds", "solvers", "solve", "files", "study",
+         "pictures", "cli"]  # fmt: skip
+PACKAGE = Path(__file__).parents[1] / "ppopt"
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def room(module: Path) -> str:
+    return module.parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("ppopt.")} & set(ROOMS)
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room(m) in ROOMS], ids=str)
+def test_imports_run_downwards(module: Path) -> None:
+    mine = room(module)
+    higher = {other for other in imported_rooms(PACKAGE / module) if ROOMS.index(other) > ROOMS.index(mine)}
+    assert not higher, f"ppopt/{module} ({mine}) imports {higher}"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room(m) == "check"], ids=str)
+def test_the_checker_shares_nothing_with_the_rest(module: Path) -> None:
+    assert imported_rooms(PACKAGE / module) <= {"op", "pipeline", "schedule", "check"}
+
+
+def test_every_module_has_a_room() -> None:
+    assert {room(module) for module in MODULES} <= {*ROOMS, "__init__", "__main__"}
+
+
+def test_help_needs_no_solver_and_no_plotting() -> None:
+    code = (
+        "import sys\n"
+        "from ppopt.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'ortools', 'pulp', 'matplotlib', 'numpy', 'pydantic', 'rich', 'torch'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
