@@ -56,7 +56,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Change:
-    """A key of the model file set from outside; ``flag`` is how messages name the place."""
+    """A key of the model file set from outside (``None`` leaves it out); ``flag`` is how messages name the place."""
 
     key: str
     value: Any
@@ -95,12 +95,16 @@ def model_of_text(text: str, source: str, changes: Sequence[Change] = ()) -> Mod
     return model_of(tree, source, changes)
 
 
-def setting(text: str) -> Change:
-    """``KEY=VALUE`` as a change: a dotted key and a TOML value; a bare word is a string."""
-    flag = f"--set {text}"
+def setting(text: str, option: str = "--set", example: str = "costs.forward=2") -> Change:
+    """``KEY=VALUE`` as a change: a dotted key and a TOML value; a bare word is a string. ``option`` is named in messages.
+
+    Raises:
+        ModelError: it is anything else.
+    """
+    flag = f"{option} {text}"
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or not value:
-        raise ModelError(flag, "", "expected KEY=VALUE, such as costs.forward=2")
+        raise ModelError(flag, "", f"expected KEY=VALUE, such as {example}")
     try:
         tree = _toml(f"value = {value}")
     except ValueError:
@@ -153,7 +157,10 @@ def _set(tree: Tree, change: Change) -> None:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise ModelError(change.flag, ".".join(tables[: depth + 1]), f"is not a table: it is {table!r}")
-    table[last] = change.value
+    if change.value is None:
+        table.pop(last, None)
+    else:
+        table[last] = change.value
     if change.key == "pipeline.placement":  # two ways to say the same thing: the change wins
         table.pop("routes", None)
     elif change.key == "pipeline.routes":
@@ -202,8 +209,9 @@ def _check_keys(table: Tree, name: str) -> None:
 
 
 def _suggestion(dotted: str, table: str) -> str:
-    elsewhere = [known for known in _DOTTED if known.rpartition(".")[2] == dotted.rpartition(".")[2]]
-    near = elsewhere or difflib.get_close_matches(dotted, _DOTTED, 1)
+    last = dotted.rpartition(".")[2]
+    near = [known for known in _DOTTED if known.rpartition(".")[2] == last]
+    near += [f"{table}.{key}".removeprefix(".") for key in difflib.get_close_matches(last, _KEYS[table], 1)]
     return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(_KEYS[table])}"
 
 

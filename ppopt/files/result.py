@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import ppopt
@@ -115,7 +114,7 @@ def times(pipeline: Pipeline, ticks: IntArray) -> list[int | float]:
     """Ticks in the user's unit, as :meth:`~ppopt.pipeline.Pipeline.time` gives them one by one."""
     per_unit = pipeline.ticks.per_unit
     if per_unit == 1:
-        return ticks.tolist()
+        return list(ticks.tolist())
     if max(int(ticks.max(initial=0)), per_unit) >= 2**53:  # the quotient of two doubles would be rounded twice
         return [pipeline.time(tick) for tick in ticks.tolist()]
     whole, doubles = (ticks // per_unit).tolist(), (ticks / per_unit).tolist()

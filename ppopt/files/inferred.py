@@ -1,46 +1,16 @@
-"""Orders as CSV in PyTorch's notation: a row per device, a cell per operation (``compute_only``)."""
+"""What an order alone says of its pipeline, even where the order has mistakes."""
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from ppopt.files.text import FileError
-from ppopt.op import Op, Pair, parse
+from ppopt.op import Op, Pair
 from ppopt.pipeline import PLACEMENTS, Pipeline, PipelineError, routes_of
-from ppopt.schedule import Order
 
 Rows: TypeAlias = Sequence[Sequence[Op | Pair]]
-
-
-def order_text(order: Order) -> str:
-    """The order as CSV: no header, no empty cells, lines end in a newline."""
-    return "".join(",".join(row) + "\n" for row in order.texts())
-
-
-def read_order(text: str) -> list[list[Op | Pair]]:
-    """The operations of every device in a CSV text. Blanks around a cell and empty cells (idle) mean nothing.
-
-    Raises:
-        FileError: a cell is not an operation; or there is none at all.
-    """
-    rows: list[list[Op | Pair]] = []
-    try:
-        for cells in csv.reader(text.splitlines(), strict=True):
-            rows.append([])
-            for column, cell in enumerate(cells):
-                if cell.strip():
-                    try:
-                        rows[-1].append(parse(cell.strip()))
-                    except ValueError as error:
-                        raise FileError(f"row {len(rows) - 1}, cell {column}: {error}") from None
-    except csv.Error as error:
-        raise FileError(f"row {len(rows)}: not a CSV file: {error}") from None
-    if not any(rows):
-        raise FileError("holds no operation; expected a row per device with cells such as 2F0")
-    return rows
 
 
 def infer_pipeline(rows: Rows) -> Pipeline:

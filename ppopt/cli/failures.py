@@ -1,0 +1,23 @@
+"""Errors of the library that are the user's to mend, as one line and exit code 2."""
+
+from __future__ import annotations
+
+import click
+
+from ppopt.files import FileError, ModelError, ResultError
+from ppopt.files.torch_csv import CsvError
+from ppopt.named import Restriction, UnknownSchedule
+from ppopt.pipeline import PipelineError
+
+_MENDABLE = (CsvError, FileError, ModelError, PipelineError, Restriction, ResultError, UnknownSchedule)
+
+
+class Failure(click.ClickException):
+    """Shown as ``Error: …``."""
+
+    exit_code = 2
+
+
+def failure(error: ValueError) -> Failure | None:
+    """How an error is shown; ``None`` for what is a mistake of the program and deserves its traceback."""
+    return Failure(str(error)) if isinstance(error, _MENDABLE) else None

@@ -1,0 +1,188 @@
+"""Options that commands share: where the model comes from and what is changed in it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+
+import click
+
+from ppopt.files import Change, Model, model_dict, model_of, read_model, setting
+from ppopt.pipeline import PLACEMENTS
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Given:
+    """A model as the command line gives it: a file (or none) and changes to it."""
+
+    path: str | None
+    changes: tuple[Change, ...]
+    chunks: tuple[int, ...] = ()
+    """``--chunks``: for which numbers the named schedules that need chunks are shown."""
+
+    def read(self) -> Model:
+        """The model; without a file, a pipeline with unit costs.
+
+        Raises:
+            ModelError: the file or a change is wrong.
+        """
+        if self.path is not None:
+            return read_model(self.path, self.changes)
+        keys = {change.key for change in self.changes}
+        missing = [flag for flag, key in _SIZES.items() if key not in keys]
+        if missing:
+            raise click.UsageError(f"without MODEL a pipeline needs {' and '.join(_SIZES)}; missing: {', '.join(missing)}")
+        return model_of({}, "command line", self.changes)
+
+    def change(self, model: Model, source: str) -> Model:
+        """Another model with the same changes made to it."""
+        return model_of(model_dict(model), source, self.changes) if self.changes else model
+
+
+_CHUNKS_HELP = {
+    False: "Stages per device and route. A list (2,4) leaves the model as it is and is for the named schedules beside it.",
+    True: "Stages per device of the schedules that take several; a list such as 2,4 shows each.",
+}
+_SIZES = {"-d/--devices": "pipeline.devices", "-m/--microbatches": "pipeline.microbatches"}
+
+
+class Limit(click.ParamType):  # type: ignore[type-arg]
+    """A memory limit: a number, one per device with commas between, or ``none``."""
+
+    name = "limit"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A decimal, a list of decimals, or the word ``none``."""
+        if not isinstance(value, str) or value == "none":
+            return value
+        numbers = [self._number(part.strip(), param, ctx) for part in value.split(",")]
+        return numbers if len(numbers) > 1 else numbers[0]
+
+    def _number(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            number = Decimal("nan")
+        if not number.is_finite() or number < 0:
+            self.fail(f"expected a number >= 0, one per device with commas between, or none; got {text!r}", param, ctx)
+        return number
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """A finite number, larger than zero (or at least zero)."""
+
+    name = "number"
+
+    def __init__(self, least: float = 0.0, most: float = math.inf, positive: bool = False) -> None:
+        self.least, self.most, self.positive = least, most, positive
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """A float in range."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or not self.least <= number <= self.most or (self.positive and number == 0):
+            expected = f"a finite number {'>' if self.positive else '>='} {self.least:g}"
+            expected += f" and <= {self.most:g}" if self.most < math.inf else ""
+            self.fail(f"expected {expected}, got {value!r}", param, ctx)
+        return number
+
+
+class Counts(click.ParamType):  # type: ignore[type-arg]
+    """Whole numbers >= 1 with commas between."""
+
+    name = "list"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """A tuple of integers."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(int(part) for part in value.split(","))
+        except ValueError:
+            numbers = (0,)
+        if min(numbers) < 1:
+            self.fail(f"expected a whole number >= 1, or several with commas between (2,4); got {value!r}", param, ctx)
+        return numbers
+
+
+def model_options(*placements: str, own_chunks: bool = False) -> Callable[[Command], Command]:
+    """Argument MODEL and the options that override it; the command gets them as ``given``.
+
+    ``placements`` are further words for ``--placement``, passed to the command as ``any_placement`` and the like. A single
+    number of chunks overrides the model's, a list does not; with ``own_chunks`` neither does: each named schedule has
+    its own placement.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(
+            model: str | None,
+            devices: int | None,
+            microbatches: int | None,
+            chunks: tuple[int, ...] | None,
+            placement: str | None,
+            memory_limit: Any,
+            settings: Sequence[str],
+            **others: Any,
+        ) -> Any:
+            changes = [setting(text) for text in settings]
+            override = chunks[0] if chunks and len(chunks) == 1 and not own_chunks else None
+            flags = [
+                ("pipeline.devices", devices, f"-d {devices}"),
+                ("pipeline.microbatches", microbatches, f"-m {microbatches}"),
+                ("pipeline.chunks", override, f"-v {override}"),
+                ("pipeline.placement", None if placement in placements else placement, f"--placement {placement}"),
+                ("memory.limit", memory_limit, "--memory-limit"),
+            ]
+            changes += [Change(key, value, flag) for key, value, flag in flags if value is not None]
+            others.update({f"{word}_placement": placement == word for word in placements})
+            return command(given=Given(model, tuple(changes), chunks or ()), **others)
+
+        options = (
+            click.argument("model", required=False),
+            click.option("-d", "--devices", type=int, help="Number of devices."),
+            click.option("-m", "--microbatches", type=int, help="Number of microbatches."),
+            click.option("-v", "--chunks", type=Counts(), metavar="LIST", help=_CHUNKS_HELP[own_chunks]),
+            click.option("--placement", type=click.Choice([*PLACEMENTS, *placements]), help="Where the stages are."),
+            click.option(
+                "--memory-limit", type=Limit(), metavar="LIMIT", help="One number, one per device (3,4,4), or none: unlimited."
+            ),
+            click.option(
+                "--set",
+                "settings",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Set a dotted key of the model file, such as costs.forward=2; a flag beats it.",
+            ),
+        )
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped  # type: ignore[return-value]
+
+    return decorate
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (docs/result-json.md).")
+
+
+def _parameters(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` texts as a table."""
+    return {change.key: change.value for change in (setting(text, "--param", "group_size=8") for text in texts)}
+
+
+parameters_option = click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_parameters,
+    help="A parameter of the named schedule, such as group_size=8; `ppopt schedules NAME` lists them.",
+)

@@ -1,0 +1,48 @@
+"""``ppopt order``: one named schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ppopt.cli.options import Given, json_option, model_options, parameters_option
+from ppopt.cli.verified import excess, verified
+from ppopt.files import Model, json_text, result_dict
+from ppopt.files.torch_csv import lines_of
+from ppopt.named import find
+
+
+@click.command(short_help="One named schedule's order, as CSV in PyTorch's notation.")
+@click.argument("schedule")
+@model_options(own_chunks=True)
+@parameters_option
+@json_option
+def order(schedule: str, given: Given, params: dict[str, Any], as_json: bool) -> None:
+    """The order of the named SCHEDULE on its own placement, as CSV in PyTorch's notation: a row per device.
+
+    Only the order is printed, as PyTorch reads it; --json has the times too.
+
+    \b
+    Examples:
+      ppopt order 1f1b -d 4 -m 8
+      ppopt order interleaved-1f1b models/gpt-1.5b.toml --chunks 4 --json
+      ppopt order interleaved-1f1b -d 4 -m 16 --param group_size=8
+    """
+    if len(given.chunks) > 1:
+        raise click.UsageError("order shows one schedule: expected a single number of chunks")
+    definition = find(schedule)
+    model = given.read()
+    own = model.params if model.schedule == definition.name else {}
+    read = definition.read({**own, **params})
+    timed = definition.schedule(model.pipeline, given.chunks[0] if given.chunks else None, **read)
+    verified(timed, definition.name)
+    if not timed.within_memory:
+        click.echo(f"Warning: {definition.name} exceeds the memory limit: {excess(timed)}", err=True)
+    if as_json:
+        click.echo(json_text(result_dict(Model(timed.pipeline, definition.name, read), schedule=timed)), nl=False)
+        return
+    if len(timed.pipeline.routes) > 1:
+        click.echo("Note: this order has two routes (two copies of the weights); PyTorch has no such placement.", err=True)
+    for line in lines_of(timed.order.ops(device) for device in range(timed.pipeline.devices)):
+        click.echo(line, nl=False)

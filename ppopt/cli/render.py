@@ -1,0 +1,129 @@
+"""What commands print for people: rich tables on standard output, notes on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ppopt.named import Definition, Row
+from ppopt.pictures.text import grid
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+
+NARROW, WIDE = 100, 200
+"""Columns of a schedule's picture and of a table where the output is no terminal."""
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, and wide enough for every column where it is none."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE, soft_wrap=False)
+
+
+def show(table: Table) -> None:
+    """Print a table."""
+    console().print(table)
+
+
+def new_table(title: str | None, left: Sequence[str], right: Sequence[str], last: Sequence[str] = ()) -> Table:
+    """A table without rows: columns of text, of figures, and of text again."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in left:
+        table.add_column(name, overflow="fold")
+    for name in right:
+        table.add_column(name, justify="right", overflow="fold")
+    for name in last:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def heading(pipeline: Pipeline) -> str:
+    """A pipeline in a line."""
+    chunks = f", {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
+    name = f"{pipeline.name}: " if pipeline.name else ""
+    return f"{name}{pipeline.devices} devices, {pipeline.microbatches} microbatches, {pipeline.placement}{chunks}"
+
+
+def number(value: int | float) -> str:
+    """A figure with at most six significant digits after the point's side that matters; whole numbers as they are."""
+    return str(value) if isinstance(value, int) else f"{value:.6g}" if abs(value) < 1e6 else f"{value:.1f}"
+
+
+def percent(ratio: float) -> str:
+    """A ratio in percent."""
+    return f"{100 * ratio:.1f} %"
+
+
+def unit(name: str, label: str) -> str:
+    """The head of a column with its unit."""
+    return f"{name} [{label}]" if label else name
+
+
+def figures(schedule: Schedule) -> list[str]:
+    """Makespan, device span, bubble ratio, span bubble ratio, largest peak memory."""
+    pipeline = schedule.pipeline
+    return [
+        number(pipeline.time(schedule.makespan)),
+        number(pipeline.time(schedule.device_span)),
+        percent(schedule.bubble_ratio),
+        percent(schedule.span_bubble_ratio),
+        number(pipeline.amount(max(schedule.peak_memory))),
+    ]
+
+
+def figure_names(pipeline: Pipeline) -> list[str]:
+    """The heads of :func:`figures`."""
+    time, memory = (label.replace("[", "(").replace("]", ")") for label in (pipeline.units.time, pipeline.units.memory))
+    return [
+        unit("makespan", time).replace("[", r"\["),
+        unit("device span", time).replace("[", r"\["),
+        "bubble ratio",
+        "span bubble ratio",
+        unit("peak memory", memory).replace("[", r"\["),
+    ]
+
+
+def named_table(pipeline: Pipeline, rows: Iterable[Row], title: str | None, marked: str | None = None) -> Table:
+    """The named schedules that exist on this hardware, fastest first; ``marked`` is the one that the model stands for."""
+    table = new_table(title, ["schedule", "placement", "chunks"], figure_names(pipeline), ["memory"])
+    applying = [row for row in rows if row.schedule is not None]
+    for row in sorted(applying, key=_makespan):
+        assert row.schedule is not None
+        name = f"{row.name} *" if row.name == marked else row.name
+        within = "" if row.schedule.within_memory else "over the limit"
+        table.add_row(name, row.placement, str(row.chunks), *figures(row.schedule), within)
+    return table
+
+
+def _makespan(row: Row) -> tuple[float, str]:
+    assert row.schedule is not None
+    return row.schedule.makespan / row.schedule.pipeline.ticks.per_unit, row.name
+
+
+def show_named(pipeline: Pipeline, rows: Sequence[Row], title: str, marked: str | None = None) -> None:
+    """The table of named schedules, and below it those that do not apply, with the reason."""
+    show(named_table(pipeline, rows, title, marked))
+    out = console()
+    if marked:
+        out.print(f"* the schedule that the model stands for ({marked})", markup=False)
+    excluded = [row for row in rows if row.excluded is not None]
+    if excluded:
+        out.print("Not applicable:", markup=False)
+    for row in excluded:
+        out.print(f"  {row.excluded}", markup=False, soft_wrap=True)
+
+
+def show_grid(schedule: Schedule) -> None:
+    """The picture of a schedule whose every cell fits on the screen; nothing where it does not."""
+    out = console()
+    picture = grid(schedule)
+    if max(map(len, picture.splitlines())) <= max(out.width if sys.stdout.isatty() else 0, NARROW):
+        out.print(picture, markup=False, soft_wrap=True)
+
+
+def aliases(definition: Definition) -> str:
+    """Other names of a schedule."""
+    return ", ".join(definition.aliases)

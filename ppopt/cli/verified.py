@@ -1,0 +1,35 @@
+"""Every schedule that is shown has passed the checker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ppopt.check import violations
+from ppopt.schedule import Schedule
+
+
+def verified(schedule: Schedule, name: str) -> Schedule:
+    """The schedule itself, once the checker has found nothing; the memory limit aside, of which the caller speaks.
+
+    Raises:
+        RuntimeError: it violates a rule, which is a mistake of the program.
+    """
+    pipeline = schedule.pipeline
+    found = violations(pipeline.changed(memory=replace(pipeline.memory, limit=None)), schedule)
+    if found:
+        raise RuntimeError(f"{name} violates a rule (please report this): {found[0].message}")
+    return schedule
+
+
+def excess(schedule: Schedule) -> str:
+    """By how much a schedule exceeds the memory limit, on the devices where it does."""
+    pipeline = schedule.pipeline
+    limits = pipeline.amounts.limit
+    if limits is None:
+        return "it has none"
+    over = [
+        f"device {device} holds {pipeline.amount(peak)} of {pipeline.amount(limit)}"
+        for device, (peak, limit) in enumerate(zip(schedule.peak_memory, limits.tolist(), strict=True))
+        if peak > limit
+    ]
+    return ", ".join(over[:4]) + (f" and {len(over) - 4} more devices" if len(over) > 4 else "")
