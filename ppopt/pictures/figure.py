@@ -1,0 +1,174 @@
+"""Whole pictures: several schedules on one time axis, with their memory if wanted, titles and one legend; and saving."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ppopt.op import Kind
+from ppopt.pictures.gantt import bars_of, gantt, legend_handles
+from ppopt.pictures.memory import memory as draw_memory
+from ppopt.pictures.palette import KINDS, LIMIT, STATIC
+from ppopt.pictures.timeaxis import TimeAxis, time_axis
+from ppopt.schedule import Schedule
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES = (".png", ".svg", ".pdf")
+LINE = 0.19
+"""Height of a line of text, in inches."""
+LEFT, RIGHT, AXIS = 0.75, 0.3, 0.55
+"""Room for the device numbers, the right margin, and the numbers of the time axis, in inches."""
+CHARACTER = 0.072
+"""Mean width of a character of the titles and the legend, in inches."""
+
+
+def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, width: float | None = None) -> Figure:
+    """Gantt charts of ``(name, schedule)``, one below the other on one time axis; with ``memory``, what is held below each.
+
+    ``width`` is in inches; by default what the microbatch numbers need, between 8 and 20.
+    """
+    if not schedules:
+        raise ValueError("a picture needs at least one schedule")
+    everything = [schedule for _, schedule in schedules]
+    axis = time_axis(everything)
+    width = width or _width(everything, axis)
+    right = RIGHT + 0.9 * memory
+    room = width - LEFT - right
+    handles, labels = _legend(everything, memory)
+    columns = _columns(labels, width)
+    titles = [[name, *_lines(figures_of(schedule), room)] for name, schedule in schedules]
+    rows = [_height(schedule) for schedule in everything]
+    blocks = [
+        (len(title) + 0.6) * LINE + row + AXIS + memory * (1.4 * LINE + row + AXIS)
+        for title, row in zip(titles, rows, strict=True)
+    ]
+    height = sum(blocks) + LINE * (1.5 - -len(labels) // columns) + 0.1
+    picture = Figure(figsize=(width, height), dpi=100)
+    top = height - 0.1
+    for (_, schedule), title, row, block in zip(schedules, titles, rows, blocks, strict=True):
+        for k, line in enumerate(title):
+            look = {"weight": "bold", "size": 11} if k == 0 else {"size": 9}
+            picture.text(LEFT / width, (top - LINE * (k + 0.5)) / height, line, va="center", **look)
+        at = top - (len(title) + 0.3) * LINE - row
+        gantt(schedule, _axes(picture, at, row, right), axis)
+        if memory:
+            at -= AXIS + 1.4 * LINE + row
+            picture.text(LEFT / width, (at + row + 0.6 * LINE) / height, "memory", size=9, va="center")
+            draw_memory(schedule, _axes(picture, at, row, right), axis)
+        top -= block
+    shades = {tuple: HandlerTuple(ndivide=None, pad=0)}  # a tuple of handles is drawn side by side; the stubs know artists only
+    options: dict[str, Any] = {"loc": "lower center", "ncols": columns, "frameon": False, "fontsize": 9, "handler_map": shades}
+    picture.legend(handles, labels, **options)  # type: ignore[call-overload]
+    return picture
+
+
+def save(picture: Figure, path: str) -> None:
+    """Write a picture as png, svg or pdf, whichever the suffix says.
+
+    Raises:
+        ValueError: another suffix.
+        OSError: the file cannot be written.
+    """
+    check_suffix(path)
+    picture.savefig(path, dpi=150)
+
+
+def check_suffix(path: str) -> None:
+    """Raise ValueError where ``path`` does not end in one of :data:`SUFFIXES`."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, got {suffix or 'no suffix'}")
+
+
+def figures_of(schedule: Schedule) -> str:
+    """Sizes and metrics of a schedule in one line."""
+    pipeline = schedule.pipeline
+    time, unit = suffix_of(pipeline.units.time), suffix_of(pipeline.units.memory)
+    limit = pipeline.amounts.limit
+    limits = [] if limit is None else sorted({pipeline.amount(int(most)) for most in limit})
+    bound = f" (limit {' to '.join(f'{most:.4g}' for most in dict.fromkeys((limits[0], limits[-1])))})" if limits else ""
+    chunks = f", {_count(pipeline.chunks, 'chunk')}" if pipeline.chunks > 1 else ""
+    return " · ".join(
+        (
+            f"{_count(pipeline.devices, 'device')}, {_count(pipeline.microbatches, 'microbatch')}, {pipeline.placement}{chunks}",
+            f"makespan {pipeline.time(schedule.makespan):.6g}{time}",
+            f"device span {pipeline.time(schedule.device_span):.6g}{time}",
+            f"bubble ratio {schedule.bubble_ratio:.1%}",
+            f"span bubble ratio {schedule.span_bubble_ratio:.1%}",
+            f"peak memory {pipeline.amount(max(schedule.peak_memory)):.4g}{unit}{bound}",
+        )
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{'e' if noun.endswith('ch') else ''}s"
+
+
+def suffix_of(unit: str) -> str:
+    """What follows a number in this unit: `` ms``, `` × 0.1 ms``, or nothing."""
+    return f" × {unit}" if unit[:1].isdigit() else f" {unit}" if unit else ""
+
+
+def _lines(text: str, room: float) -> list[str]:
+    """``text`` in lines of ``room`` inches, broken at its dots only."""
+    glued = text.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}", "\N{NO-BREAK SPACE}· ")
+    return textwrap.wrap(glued, max(20, int(room / CHARACTER)))
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    """The most columns of a legend with these labels that fit into ``width`` inches."""
+    for columns in range(len(labels), 1, -1):
+        rows = -(-len(labels) // columns)
+        widest = [max(map(len, labels[at : at + rows])) for at in range(0, len(labels), rows)]
+        if sum(CHARACTER * length + 0.65 for length in widest) <= width:
+            return columns
+    return 1
+
+
+def _axes(picture: Figure, bottom: float, height: float, right: float) -> Axes:
+    """Axes at ``bottom`` inches from below, ``height`` inches high."""
+    width, full = picture.get_size_inches()
+    return picture.add_axes((LEFT / width, bottom / full, (width - LEFT - right) / width, height / full))
+
+
+def _height(schedule: Schedule) -> float:
+    """Inches for the rows: comfortable for a few devices, as little as can be read for many."""
+    devices = schedule.pipeline.devices
+    return min(devices * (0.32 if devices <= 10 else 0.24 if devices <= 20 else 0.19), 16.0)
+
+
+def _width(schedules: Sequence[Schedule], axis: TimeAxis) -> float:
+    """Inches that let most microbatch numbers fit in readable type."""
+    needed = 8.0
+    for schedule in schedules:
+        bars = bars_of(schedule)
+        if len(bars.start):
+            digits = np.floor(np.log10(np.maximum(bars.microbatch, 1))) + 1
+            per_time = float(np.quantile((digits * 4.5 * 0.64 + 3) / (bars.end - bars.start), 0.9))
+            needed = max(needed, per_time * axis.length / 72 + LEFT + RIGHT)
+    return min(needed, 20.0)
+
+
+def _legend(schedules: Sequence[Schedule], memory: bool) -> tuple[list[tuple[Patch | Line2D, ...]], list[str]]:
+    handles, labels = legend_handles(schedules)
+    full: list[tuple[Patch | Line2D, ...]] = [*handles]
+    if memory:
+        full.append((Patch(facecolor=KINDS[Kind.F], alpha=0.55),))
+        labels = [*labels, "held"]
+        if any(schedule.pipeline.amounts.static.any() for schedule in schedules):
+            full.append((Patch(facecolor=STATIC),))
+            labels = [*labels, "static"]
+        if any(schedule.pipeline.amounts.limit is not None for schedule in schedules):
+            full.append((Line2D([], [], color=LIMIT, linestyle="--"),))
+            labels = [*labels, "limit"]
+    return full, labels
