@@ -68,7 +68,7 @@ def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, widt
         top -= block
     shades = {tuple: HandlerTuple(ndivide=None, pad=0)}  # a tuple of handles is drawn side by side; the stubs know artists only
     options: dict[str, Any] = {"loc": "lower center", "ncols": columns, "frameon": False, "fontsize": 9, "handler_map": shades}
-    picture.legend(handles, labels, **options)  # type: ignore[call-overload]
+    picture.legend(handles, labels, **options)  # type: ignore[arg-type]
     return picture
 
 

@@ -45,7 +45,7 @@ class Bars(NamedTuple):
 
     def part(self, first: int, last: int) -> Bars:
         """The boxes from ``first`` up to ``last``."""
-        return Bars(*(column[first:last] for column in self))  # type: ignore[arg-type]
+        return Bars(*(column[first:last] for column in self))
 
 
 def gantt(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
