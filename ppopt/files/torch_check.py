@@ -131,8 +131,9 @@ def _placement(file: _File) -> Iterator[Violation]:
 def _computation(file: _File) -> Iterator[Violation]:
     """Every stage runs every microbatch once: F, and B or I and W."""
     for part, places in file.at.items():
-        for place in places[1:]:
-            yield file.found("once", place, "runs a second time")
+        if not (isinstance(part, Comm) and part.verb in ("UNSHARD", "RESHARD")):  # a stage may come and go several times
+            for place in places[1:]:
+                yield file.found("once", place, "runs a second time")
         if isinstance(part, Op) and part.microbatch >= file.microbatches:
             yield file.found("microbatch", places[0], f"there are {file.microbatches} microbatches, 0..{file.microbatches - 1}")
     kinds: dict[int, dict[int, set[Kind]]] = {stage: defaultdict(set) for stage in range(file.stages)}
@@ -219,16 +220,17 @@ def _communication(file: _File) -> Iterator[Violation]:
 
 def _once_per_stage(file: _File) -> Iterator[Violation]:
     """REDUCE_GRAD after a stage's last W or B; where the file has UNSHARD, everything between an UNSHARD and its RESHARD."""
-    for stage in sorted(file.rank_of):
-        backwards = [
-            file.at[op][-1] for op in file.at if isinstance(op, Op) and op.stage == stage and op.kind in (Kind.B, Kind.W)
-        ]
+    last: dict[int, tuple[int, int]] = {}
+    for part, places in file.at.items():
+        if isinstance(part, Op) and part.kind in (Kind.B, Kind.W):
+            last[part.stage] = max(places[-1], last.get(part.stage, (-1, -1)))
+    for stage, home in sorted(file.rank_of.items()):
         reduce = file.first(Comm(stage, "REDUCE_GRAD"))
         if reduce is None:
             message = f"{stage}REDUCE_GRAD is missing: the gradients of stage {stage} stay M times too large"
-            yield Violation("reduce-grad", file.rank_of[stage], None, None, message)
-        elif backwards and reduce < max(backwards):
-            rank, column = max(backwards)
+            yield Violation("reduce-grad", home, None, None, message)
+        elif stage in last and reduce < last[stage]:
+            rank, column = last[stage]
             yield file.found("reduce-grad", reduce, f"comes before {file.rows[rank][column]}, which adds to the gradients")
     if any(comm.verb in ("UNSHARD", "RESHARD") for comm in file.at if isinstance(comm, Comm)):
         for rank, row in enumerate(file.rows):

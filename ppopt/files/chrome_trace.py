@@ -1,0 +1,200 @@
+"""A schedule as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing, in Chrome's JSON trace format.
+
+One row per device; transfers that take time on rows of their link, with arrows from what makes a result over the transfer to
+what needs it; the memory held by each device as a counter. The file is made line by line, whatever its size.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppopt.constraints import data_of, expand
+from ppopt.op import Kind, Op, Pair
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Schedule, halves, memory_changes
+
+_MICROSECONDS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), Fraction(10**6)),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), Fraction(10**3)),
+    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), Fraction(1)),
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), Fraction(1, 1000)),
+}
+_UNIT = re.compile(r"(\d+(?:\.\d+)?)?\s*([a-zA-Zµμ]+)")
+
+DEVICES, LINKS = 0, 1
+"""The trace's two processes."""
+
+
+def microseconds(unit: str) -> Fraction | None:
+    """How many microseconds ``ms``, ``0.1 ms``, … are; ``None`` where the label is no unit of time."""
+    match = _UNIT.fullmatch(unit.strip())
+    scale = _MICROSECONDS.get(match[2]) if match else None
+    return Fraction(match[1] or 1) * scale if match and scale else None
+
+
+def trace_lines(schedule: Schedule) -> Iterator[str]:
+    """The lines of the trace of a schedule, each with its line end.
+
+    Times are in microseconds as the format wants them: the pipeline's unit of time says how many one unit is; where it says
+    nothing, one unit is one microsecond.
+    """
+    pipeline = schedule.pipeline
+    known = microseconds(pipeline.units.time)
+    clock = _Clock(float((known or Fraction(1)) / pipeline.ticks.per_unit))
+    unit = pipeline.units.time if known else "1 time unit is shown as 1 us"
+    head = {"displayTimeUnit": "ms", "otherData": {"pipeline": pipeline.name, "time unit": unit}}
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    yield encode(head)[:-1] + ',"traceEvents":[\n'
+    separator = ""
+    for event in _events(schedule, clock):
+        yield separator + encode(event)
+        separator = ",\n"
+    yield "\n]}\n"
+
+
+class _Clock(NamedTuple):
+    per_tick: float
+
+    def at(self, ticks: float) -> float:
+        """Microseconds, to the picosecond."""
+        return round(ticks * self.per_tick, 6)
+
+
+def _events(schedule: Schedule, clock: _Clock) -> Iterator[dict[str, Any]]:
+    pipeline = schedule.pipeline
+    transfers = _transfers(schedule)
+    yield _name("process_name", DEVICES, 0, "devices")
+    for device in range(pipeline.devices):
+        yield _name("thread_name", DEVICES, device, f"device {device}")
+    for device in range(pipeline.devices):
+        yield from _computing(schedule, device, clock)
+        yield from _memory(schedule, device, clock)
+    if len(transfers.sent):
+        yield from _links(schedule, transfers, clock)
+
+
+def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _computing(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[str, Any]]:
+    rows = (schedule.order.rows[device], schedule.start[device], schedule.duration[device])
+    for number, start, duration in zip(*(row.tolist() for row in rows), strict=True):
+        action = schedule.order.index.op(number)
+        yield {
+            "ph": "X",
+            "name": str(action),
+            "cat": "pair" if isinstance(action, Pair) else action.kind.name,
+            "pid": DEVICES,
+            "tid": device,
+            "ts": clock.at(start),
+            "dur": clock.at(duration),
+            "args": _args(action),
+        }
+
+
+def _args(action: Op | Pair) -> dict[str, Any]:
+    if isinstance(action, Pair):
+        return {"forward": str(action.forward), "backward": str(action.backward)}
+    return {"stage": action.stage, "microbatch": action.microbatch}
+
+
+def _memory(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[str, Any]]:
+    """What the device holds, after every change."""
+    pipeline = schedule.pipeline
+    claimed, released = memory_changes(pipeline, schedule.order.rows[device])
+    held = int(pipeline.amounts.static[device])
+    rows = (schedule.start[device], claimed, schedule.end[device], released)
+    yield _counter(pipeline, device, 0.0, held)
+    for start, claim, end, release in zip(*(row.tolist() for row in rows), strict=True):
+        if claim:
+            held += claim
+            yield _counter(pipeline, device, clock.at(start), held)
+        if release:
+            held -= release
+            yield _counter(pipeline, device, clock.at(end), held)
+
+
+def _counter(pipeline: Pipeline, device: int, time: float, held: int) -> dict[str, Any]:
+    value = {pipeline.units.memory or "held": pipeline.amount(held)}
+    return {"ph": "C", "name": f"memory of device {device}", "pid": DEVICES, "ts": time, "args": value}
+
+
+# --- transfers ---------------------------------------------------------------------------------------------------
+
+
+class _Transfers(NamedTuple):
+    """Results that go from one device to another; an entry of each array per transfer, in the order of sending."""
+
+    sent: IntArray
+    """End of what makes the result, in ticks."""
+    made: IntArray
+    """Number of what makes it."""
+    took: IntArray
+    """Duration of what makes it."""
+    source: IntArray
+    arrived: IntArray
+    used: IntArray
+    """Start of what needs the result."""
+    target: IntArray
+
+
+def _transfers(schedule: Schedule) -> _Transfers:
+    pipeline = schedule.pipeline
+    index = pipeline.index
+    device = np.full(index.size, -1, dtype=np.int64)
+    start, end, duration = np.zeros_like(device), np.zeros_like(device), np.zeros_like(device)
+    for d, row in enumerate(schedule.order.rows):
+        for half in halves(index, row):
+            there = half >= 0
+            device[half[there]] = d
+            start[half[there]], end[half[there]] = schedule.start[d][there], schedule.end[d][there]
+            duration[half[there]] = schedule.duration[d][there]
+    before, after, lag = expand(pipeline, data_of(pipeline))
+    crosses = (device[before] >= 0) & (device[after] >= 0) & (device[before] != device[after])
+    before, after, lag = before[crosses], after[crosses], lag[crosses]
+    order = np.lexsort((after, end[before]))
+    before, after, lag = before[order], after[order], lag[order]
+    return _Transfers(end[before], before, duration[before], device[before], end[before] + lag, start[after], device[after])
+
+
+def _links(schedule: Schedule, transfers: _Transfers, clock: _Clock) -> Iterator[dict[str, Any]]:
+    """Slices on link rows (a further row where transfers of one link overlap) and the arrows."""
+    lanes: dict[tuple[int, int], list[int]] = {}
+    threads: dict[tuple[int, int, int], int] = {}
+    op = schedule.order.index.op
+    columns = (column.tolist() for column in transfers)
+    yield _name("process_name", LINKS, 0, "links")
+    for identity, (sent, made, took, source, arrived, used, target) in enumerate(zip(*columns, strict=True)):
+        action = op(made)
+        assert isinstance(action, Op)
+        carries = "activation" if action.kind == Kind.F else "gradient"
+        flow = {"name": carries, "cat": "transfer", "id": identity}
+        # an arrow belongs to the slice that is open at its time: a little before the end, where the next one is not yet open
+        yield {**flow, "ph": "s", "pid": DEVICES, "tid": source, "ts": clock.at(sent - took / 1000)}
+        if arrived > sent:
+            free = lanes.setdefault((source, target), [])
+            lane = next((i for i, until in enumerate(free) if until <= sent), len(free))
+            free[lane : lane + 1] = [arrived]
+            thread = threads.get((source, target, lane))
+            if thread is None:
+                thread = threads[source, target, lane] = len(threads)
+                name = f"{source} to {target}" + (f" ({lane + 1})" if lane else "")
+                yield _name("thread_name", LINKS, thread, name)
+            yield {
+                "ph": "X",
+                "name": f"{carries} {action}",
+                "cat": "transfer",
+                "pid": LINKS,
+                "tid": thread,
+                "ts": clock.at(sent),
+                "dur": clock.at(arrived - sent),
+            }
+            yield {**flow, "ph": "t", "pid": LINKS, "tid": thread, "ts": clock.at(sent)}
+        yield {**flow, "ph": "f", "bp": "e", "pid": DEVICES, "tid": target, "ts": clock.at(used)}

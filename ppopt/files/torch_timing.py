@@ -1,0 +1,218 @@
+"""A stopwatch for the stages of a PyTorch pipeline; ``ppopt profile`` makes a model file of what it writes.
+
+In the training script, on every rank, once the schedule is built::
+
+    timer = StageTimer(schedule)
+    for batch in batches:              # a few steps are enough; the first one is left out later
+        schedule.step(...)
+    timer.measure_links()              # optional; on all ranks at once
+    timer.save(f"timing-{rank}.json")
+
+PyTorch waits for the input of a stage before it calls the stage, so that what is measured here holds no waiting time. The
+stages must run as they do in training: under their real checkpointing and parallelism.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+VERSION = 1
+"""Of the record's format."""
+_METHODS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
+_ATTRIBUTES = ("_stages", "_loss_fn", "_n_microbatches", "step")
+
+
+class StageTimer:
+    """Measures every F, B, I and W of a schedule's stages on this rank, what the stages hold and what they send.
+
+    The schedule is an object of ``torch.distributed.pipelining`` with its stages; it is used as before. With CUDA the time
+    is the device's (events on its stream). The loss counts to the last stage's forward.
+
+    Raises:
+        TypeError: the schedule or a stage is not as PyTorch 2.13 has it.
+    """
+
+    def __init__(self, schedule: Any) -> None:
+        missing = [name for name in _ATTRIBUTES if not hasattr(schedule, name)]
+        missing += [name for name in _METHODS if missing or not all(hasattr(stage, name) for stage in schedule._stages)]
+        if missing:
+            raise TypeError(f"the schedule has no {missing[0]}; StageTimer is tested with PyTorch 2.13")
+        self._schedule = schedule
+        self._step = -1
+        self._times: dict[tuple[int, str], list[list[Any]]] = {}
+        self._sizes: dict[int, dict[str, int]] = {stage.stage_index: {} for stage in schedule._stages}
+        self._links: list[dict[str, Any]] = []
+        schedule.step = self._stepping(schedule.step)
+        for stage in schedule._stages:
+            self._wrap(stage)
+        if schedule._loss_fn is not None:
+            last = max(self._sizes)
+            loss = schedule._loss_fn
+            schedule._loss_fn = lambda *args, **kwargs: self._timed(last, "loss", loss, *args, **kwargs)
+
+    def _stepping(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        def stepping(*args: Any, **kwargs: Any) -> Any:
+            self._step += 1
+            return step(*args, **kwargs)
+
+        return stepping
+
+    def _wrap(self, stage: Any) -> None:
+        forward, backward, weight = (getattr(stage, name) for name in _METHODS)
+        index = stage.stage_index
+
+        def forward_one_chunk(*args: Any, **kwargs: Any) -> Any:
+            if not self._sizes[index]:
+                return self._sized(stage, forward, *args, **kwargs)
+            return self._timed(index, "F", forward, *args, **kwargs)
+
+        def backward_one_chunk(chunk: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False) -> Any:
+            kind = "B" if full_backward else "I"
+            return self._timed(index, kind, backward, chunk, loss=loss, full_backward=full_backward, last_backward=last_backward)
+
+        stage.forward_one_chunk = forward_one_chunk
+        stage.backward_one_chunk = backward_one_chunk
+        stage.backward_weight_one_chunk = lambda *args, **kwargs: self._timed(index, "W", weight, *args, **kwargs)
+
+    def _timed(self, stage: int, kind: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        began = self._now()
+        result = function(*args, **kwargs)
+        steps = self._times.setdefault((stage, kind), [])
+        steps += [[] for _ in range(self._step + 1 - len(steps))]
+        steps[self._step].append((began, self._now()))
+        return result
+
+    def _now(self) -> Any:
+        """A time on this rank's device: an event with CUDA, else seconds."""
+        import torch
+
+        if self._device().type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _device(self) -> Any:
+        import torch
+
+        return torch.device(self._schedule._stages[0].device)
+
+    def _sized(self, stage: Any, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The stage's first forward: count the bytes of what it keeps for its backward (no time is taken)."""
+        import torch
+
+        own = {tensor.untyped_storage().data_ptr() for tensor in (*stage.submod.parameters(), *stage.submod.buffers())}
+        held: dict[int, int] = {}
+
+        def hold(tensor: Any) -> Any:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                held[storage.data_ptr()] = storage.nbytes()
+            return tensor.detach()
+
+        with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+            output = forward(*args, **kwargs)
+        sent = list(_tensors(output))
+        for tensor in sent:
+            hold(tensor)
+        self._sizes[stage.stage_index] = {
+            "activation_bytes": sum(held.values()),
+            "output_bytes": sum(tensor.nbytes for tensor in sent),
+        }
+        return output
+
+    def measure_links(self, repeats: int = 20) -> None:
+        """Time messages of the size of the largest stage output between all pairs of ranks; call it on all ranks.
+
+        It takes one pair after the other: a message there and back, ``repeats`` times; half of that is one way.
+        """
+        import torch
+        import torch.distributed as dist
+
+        group = self._schedule._stages[0].group
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        largest = torch.tensor([max(sizes.get("output_bytes", 0) for sizes in self._sizes.values())], device=self._device())
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
+        message = torch.zeros(max(int(largest), 1), dtype=torch.uint8, device=self._device())
+        for a in range(size):
+            for b in range(a + 1, size):
+                dist.barrier(group=group)
+                if rank in (a, b):
+                    first, peer = rank == a, b if rank == a else a
+                    seconds = [_there_and_back(message, first, peer, group) / 2 for _ in range(repeats + 1)][1:]
+                    if first:
+                        self._links.append({"from": a, "to": b, "bytes": len(message), "seconds": seconds})
+
+    def record(self) -> dict[str, Any]:
+        """What was measured: seconds, step by step, for every stage and kind; bytes; links."""
+        import torch
+        import torch.distributed as dist
+
+        if self._device().type == "cuda":
+            torch.cuda.synchronize()
+        group = self._schedule._stages[0].group
+        stages = []
+        for stage in sorted(self._sizes):
+            kinds = {kind: self._seconds(stage, kind) for kind in "FBIW" if (stage, kind) in self._times}
+            loss = self._seconds(stage, "loss") if (stage, "loss") in self._times else []
+            kinds["F"] = [
+                # of the first forward of all there is a loss, but no time
+                [f + more for f, more in zip(of_step, losses[len(losses) - len(of_step) :], strict=True)] if losses else of_step
+                for of_step, losses in zip(kinds.get("F", []), loss or [[]] * len(kinds.get("F", [])), strict=True)
+            ]
+            stages.append({"stage": stage, **self._sizes[stage], "seconds": kinds})
+        return {
+            "ppopt_timing": VERSION,
+            "rank": dist.get_rank(group),
+            "ranks": dist.get_world_size(group),
+            "microbatches": self._schedule._n_microbatches,
+            "device": str(self._device()),
+            "stages": stages,
+            "links": self._links,
+        }
+
+    def _seconds(self, stage: int, kind: str) -> list[list[float]]:
+        return [[_between(*pair) for pair in of_step] for of_step in self._times[stage, kind]]
+
+    def save(self, path: str) -> None:
+        """Write the record of this rank."""
+        record = json.dumps(self.record())
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(record + "\n")
+
+
+def _between(began: Any, ended: Any) -> float:
+    seconds: float = ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000
+    return seconds
+
+
+def _there_and_back(message: Any, first: bool, peer: int, group: Any) -> float:
+    import torch
+    import torch.distributed as dist
+
+    if message.is_cuda:
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    for sending in (first, not first):
+        if sending:
+            dist.send(message, group=group, group_dst=peer)
+        else:
+            dist.recv(message, group=group, group_src=peer)
+    if message.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
