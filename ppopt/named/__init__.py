@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ppopt.named import dualpipe, flush, hanayo, interleaved, zero_bubble
+from ppopt.named import bidirectional, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -14,7 +14,7 @@ from ppopt.schedule import Schedule
 NAMED: Mapping[str, Definition] = MappingProxyType(
     {
         definition.name: definition
-        for family in (flush, interleaved, hanayo, zero_bubble, dualpipe)
+        for family in (flush, interleaved, hanayo, zero_bubble, zero_bubble_v, bidirectional, dualpipe)
         for definition in family.DEFINITIONS
     }
 )
@@ -38,18 +38,13 @@ def find(name: str) -> Definition:
 
 @dataclass(frozen=True)
 class Row:
-    """A named schedule on given hardware: its schedule on its own placement, or why it cannot be."""
+    """A named or user-written schedule on given hardware: its schedule on its own placement, or why it cannot be."""
 
-    definition: Definition
+    name: str
     placement: str
     chunks: int
     schedule: Schedule | None
     excluded: str | None
-
-    @property
-    def name(self) -> str:
-        """The schedule's name."""
-        return self.definition.name
 
 
 def compare(pipeline: Pipeline, chunks: Sequence[int] = ()) -> list[Row]:
@@ -60,11 +55,11 @@ def compare(pipeline: Pipeline, chunks: Sequence[int] = ()) -> list[Row]:
     """
     rows = []
     for definition in NAMED.values():
-        for v in (chunks or (None,)) if definition.chunked else (None,):
+        for v in (chunks or (None,)) if definition.any_chunks else (None,):
             try:
                 schedule = definition.schedule(pipeline, v)
             except Restriction as restriction:
-                rows.append(Row(definition, definition.placement, v or definition.least_chunks, None, str(restriction)))
+                rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
             else:
-                rows.append(Row(definition, definition.placement, schedule.pipeline.chunks, schedule, None))
+                rows.append(Row(definition.name, definition.placement, schedule.pipeline.chunks, schedule, None))
     return rows

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ppopt.constraints import Family, OneOf, Precede, Stream, Word, chain
+from ppopt.constraints import Capacity, Family, OneOf, Precede, Stream, Together, Word, chain, rules_of
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.pipeline import Pipeline, PipelineError, Routes, routes_of
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, order_of, time_order
+from ppopt.timing.greedy import Stuck, list_schedule
 
 
 class Restriction(ValueError):
@@ -50,7 +51,8 @@ class Definition:
     """One named schedule.
 
     ``constrain`` gives its constraints on a pipeline of its placement; what they leave open, ``fill`` settles (a rule that
-    is said in ``open_rule``). ``peak`` and ``idle`` are the closed forms, in activations and durations of one chunk.
+    is said in ``open_rule``). ``peak`` and ``idle`` (makespan - work) are the closed forms, in activations and durations of
+    one chunk.
     """
 
     name: str
@@ -64,17 +66,17 @@ class Definition:
     chunks: Callable[[Parameters], int | None] | None = None
     """The number of chunks that the parameters fix, if they do."""
     least_chunks: int = 1
+    """The number of chunks where nothing else says it."""
+    any_chunks: bool = False
+    """Whether it is defined for other numbers of chunks too."""
+    routes: Callable[[int], Routes] | None = None
+    """The routes on so many devices, where ``placement`` does not give them."""
     parameters: tuple[Parameter, ...] = ()
     needs: str = "-"
     peak: str = ""
     idle: str = ""
     open_rule: str = ""
-    fill: Callable[[Pipeline, tuple[Word, ...]], Schedule] | None = None
-
-    @property
-    def chunked(self) -> bool:
-        """Whether it is defined for several chunks per device."""
-        return self.placement in ("loop", "wave")
+    fill: Callable[[Pipeline, tuple[Word, ...], Parameters], Schedule] | None = None
 
     def read(self, params: Parameters) -> dict[str, Any]:
         """The parameters, validated.
@@ -100,16 +102,23 @@ class Definition:
         """
         fixed = self.chunks(self.read(params)) if self.chunks else None
         if chunks is None:
-            own = pipeline.chunks if pipeline.placement == self.placement else 0
-            chunks = fixed or (max(own, self.least_chunks) if self.chunked else 1)
+            own = pipeline.chunks if self.any_chunks and self._placed_here(pipeline) else 0
+            chunks = fixed or max(own, self.least_chunks)
         if fixed is not None and chunks != fixed:
             raise Restriction(f"{self.name}: {_listed(params)} means {fixed} chunks, got chunks = {chunks}")
-        if not self.chunked and chunks != 1:
-            raise Restriction(f"{self.name}: chunks must be 1 (placement {self.placement}), got {chunks}")
+        if not self.any_chunks and chunks != self.least_chunks:
+            raise Restriction(f"{self.name}: chunks must be {self.least_chunks} (placement {self.placement}), got {chunks}")
         try:
-            return pipeline.placed(self.placement, chunks)
+            if self.routes is None:
+                placed = pipeline.placed(self.placement, chunks)
+            else:
+                placed = pipeline.placed("linear").changed(routes=self.routes(pipeline.devices), chunks=chunks)
         except PipelineError as error:
             raise Restriction(f"{self.name}: {error}") from error
+        return pipeline if placed.routes == pipeline.routes else placed
+
+    def _placed_here(self, pipeline: Pipeline) -> bool:
+        return pipeline.routes == routes_of(self.placement, pipeline.devices, pipeline.chunks)
 
     def words(self, pipeline: Pipeline, **params: Any) -> tuple[Word, ...]:
         """Its constraints on a pipeline that has its placement (see :meth:`place`).
@@ -142,13 +151,13 @@ class Definition:
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
         words = self.words(pipeline, **params)
         try:
-            if self.fill is not None:
-                return self.fill(pipeline, words)
             order = order_of(pipeline, words)
-            if order is None:
+            if order is not None:
+                return time_order(pipeline, order)
+            if self.fill is None:
                 raise AssertionError(f"{self.name}: its constraints leave the order open and it has no rule to fill it")
-            return time_order(pipeline, order)
-        except CyclicOrder as error:
+            return self.fill(pipeline, words, self.read(params))
+        except (CyclicOrder, Stuck) as error:
             raise Restriction(f"{self.name}: {self._size(pipeline, params)}: {error}") from error
 
     def _size(self, pipeline: Pipeline, params: Parameters) -> str:
@@ -168,6 +177,30 @@ def alternating(forward: Stream, backward: Stream, warmup: int, count: int) -> t
     """
     w = min(warmup, count - 1)
     return (chain(forward), chain(backward), Precede(forward, backward, shift=-w), Precede(backward, forward, shift=w + 1))
+
+
+def overlapping(forward: Stream, backward: Stream, warmup: int, count: int) -> tuple[Precede | Together, ...]:
+    """``warmup`` forwards, then pairs ``(F(k + w); B(k))``, then the remaining backwards.
+
+    For streams of ``count`` operations, each in its own order; a warm-up of all ``count`` leaves no pairs.
+    """
+    chains = (chain(forward), chain(backward))
+    if warmup >= count:
+        return (*chains, Precede(forward, backward, shift=1 - count))
+    return (*chains, Together(forward, backward, shift=warmup))
+
+
+def deferred(input_: Stream, weight: Stream, by: int) -> tuple[Precede, ...]:
+    """``I(k + by) < W(k) < I(k + by + 1)``: each W follows the I that comes ``by`` places later in the stream."""
+    return (chain(weight), Precede(input_, weight, shift=-by), Precede(weight, input_, shift=by + 1))
+
+
+def filled_greedily(pipeline: Pipeline, words: tuple[Word, ...], params: Parameters) -> Schedule:
+    """What ``words`` leave open is decided as time goes by: of what a device can start, a backward comes before a forward
+    and the older microbatch before the younger; a weight gradient runs where the device would be idle otherwise, or where
+    the words ask for it before something else can go on."""
+    rules = (rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
+    return list_schedule(pipeline, (*rules, *words), "oldest-backward-first", patient=True, reserve=False)
 
 
 def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:

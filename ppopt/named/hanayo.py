@@ -109,6 +109,7 @@ DEFINITIONS = (
         constrain=hanayo,
         chunks=lambda params: 2 * params["waves"] if "waves" in params else None,
         least_chunks=2,
+        any_chunks=True,
         parameters=(
             Parameter("waves", "number of waves (W); a device holds 2W chunks", "half the chunks"),
             Parameter("variant", "rule (the paper's, M = D) or groups", "rule where M = D", choices=("rule", "groups")),

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ppopt.constraints import Family, Precede, Word, chain
-from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, alternating, fused, split
+from ppopt.named.definition import (
+    Definition,
+    Parameter,
+    Parameters,
+    Restriction,
+    alternating,
+    deferred,
+    filled_greedily,
+    fused,
+    split,
+)
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -30,9 +40,23 @@ def zb_h1(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
         yield Precede(weight, forward, shift=devices)
 
 
-def deferred(input_: Family, weight: Family, by: int) -> tuple[Precede, ...]:
-    """``I(m + by) < W(m) < I(m + by + 1)``: each W directly follows the I ``by`` microbatches later."""
-    return (chain(weight), Precede(input_, weight, shift=-by), Precede(weight, input_, shift=by + 1))
+def zb_h2(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
+    """A warm-up of ``2 (D - 1 - d)`` forwards, then F and I in turn, and ``W(m)`` right after ``I(m + 2d)``.
+
+    The variant ``heuristic`` pins F and I, and of W only its order and the peak: ``W(m) < F(m + 2D - 1)``.
+    """
+    devices, microbatches = pipeline.devices, pipeline.microbatches
+    if microbatches < 2 * devices - 1:
+        raise Restriction(f"zb-h2: microbatches must be >= 2*devices - 1 ({2 * devices - 1}), got {microbatches}")
+    for d in range(devices):
+        forward, _, input_, weight = (Family(d, kind) for kind in Kind)
+        yield from split([d])
+        yield from alternating(forward, input_, 2 * (devices - 1 - d), microbatches)
+        if params.get("variant") == "heuristic":
+            yield chain(weight)
+        else:
+            yield from deferred(input_, weight, 2 * d)
+        yield Precede(weight, forward, shift=2 * devices - 1)
 
 
 DEFINITIONS = (
@@ -48,5 +72,20 @@ DEFINITIONS = (
         needs="M >= D",
         peak="D",
         idle="(D-1)max(T_F, T_I, T_F+T_I-T_W)",
+    ),
+    Definition(
+        name="zb-h2",
+        summary="twice ZB-H1's warm-up and memory, for a device span without idle time at equal costs",
+        source="Qi et al. 2023, arXiv 2401.10241; sail-sg/zero-bubble-pipeline-parallelism (branch arxiv) efficiency.py",
+        placement="linear",
+        constrain=zb_h2,
+        aliases=("zb2p", "zbh2"),
+        split=True,
+        parameters=(Parameter("variant", "heuristic: only the order of F and I is pinned", "none", choices=("heuristic",)),),
+        needs="M >= 2D-1",
+        peak="2D - 1",
+        idle="(D-1)max(T_F, T_I-T_F, T_F+T_I-2T_W); of the device span (D-1)max(0, T_I-T_F, T_F+T_I-2T_W)",
+        open_rule="variant = heuristic: W where the device would be idle, or where the peak of 2D - 1 asks for it",
+        fill=filled_greedily,
     ),
 )

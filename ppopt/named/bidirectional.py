@@ -1,0 +1,91 @@
+"""Two directions with a copy of the weights each, fused backward: Chimera and BitPipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ppopt.constraints import Listed, Word, chain
+from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, filled_greedily, fused
+from ppopt.op import Kind, Op
+from ppopt.pipeline import Pipeline, Routes
+
+MERGE = Parameter("merge", "slots (the rule) or greedy (each direction's order kept)", "slots", choices=("slots", "greedy"))
+
+
+def chimera(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
+    """Operations by slot, in units of D microbatches, one stage per device and direction."""
+    return by_slots("chimera", pipeline, params)
+
+
+def bitpipe(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
+    """Chimera's slots on two V's: two chunks per device and direction."""
+    return by_slots("bitpipe", pipeline, params)
+
+
+def by_slots(name: str, pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
+    """A device runs its operations by slot, or, merged greedily, only those of each direction.
+
+    Unit u is D microbatches, half of them in each direction. With j the index inside its direction and unit, ``F`` of
+    stage s has slot ``2Su + 2j + s`` and ``B`` has ``2Su + 2j + 2S-1-s``. Slots of one device never tie.
+    """
+    devices, microbatches, stages = pipeline.devices, pipeline.microbatches, pipeline.stages
+    if devices % 2:
+        raise Restriction(f"{name}: devices must be even, got {devices}")
+    if microbatches % devices:
+        raise Restriction(f"{name}: microbatches must be a multiple of devices ({devices}), got {microbatches}")
+    on_routes = [of_route.tolist() for of_route in pipeline.microbatches_of]
+    if len(on_routes[0]) != len(on_routes[1]):
+        raise Restriction(f"{name}: each route needs half of the microbatches, got {len(on_routes[0])} and {len(on_routes[1])}")
+    slots: list[list[tuple[int, int, Op]]] = [[] for _ in range(devices)]
+    for route, on_route in enumerate(on_routes):
+        for i, microbatch in enumerate(on_route):
+            unit, j = divmod(i, devices // 2)
+            begin = 2 * stages * unit + 2 * j
+            for stage, device in enumerate(pipeline.routes[route]):
+                slots[device].append((begin + stage, route, Op(stage, Kind.F, microbatch)))
+                slots[device].append((begin + 2 * stages - 1 - stage, route, Op(stage, Kind.B, microbatch)))
+    for route in (0, 1):
+        yield from fused(range(stages), route)
+    for row in slots:
+        row.sort()
+        if params.get("merge") == "greedy":
+            for direction in (0, 1):
+                yield chain(Listed(tuple(op for _, route, op in row if route == direction)))
+        else:
+            yield chain(Listed(tuple(op for _, _, op in row)))
+
+
+def two_waves(devices: int) -> Routes:
+    """Two V's, one from each end of the devices."""
+    up = tuple(range(devices))
+    return (up + up[::-1], up[::-1] + up)
+
+
+DEFINITIONS = (
+    Definition(
+        name="chimera",
+        summary="two pipes in opposite directions, in units of D microbatches that fill each other's gaps",
+        source="Li, Hoefler 2021, arXiv 2107.06925 (direct concatenation)",
+        placement="bidirectional",
+        constrain=chimera,
+        parameters=(MERGE,),
+        needs="D even, M mod D = 0",
+        peak="D/2 + 1 + min(d, D-1-d) (weights twice)",
+        idle="(D-2)max(T_F,T_B) + (M/D-1)(D-2)|T_B-T_F|",
+        open_rule="merge = greedy: a backward before a forward, the older microbatch first",
+        fill=filled_greedily,
+    ),
+    Definition(
+        name="bitpipe",
+        summary="two V's in opposite directions, two chunks per device and direction, in units of D microbatches",
+        source="Wu et al. 2024, arXiv 2410.19367; wuhouming/BitPipe. Built from its description: Chimera's slots on two V's",
+        placement="bidirectional",
+        constrain=bitpipe,
+        least_chunks=2,
+        routes=two_waves,
+        parameters=(MERGE,),
+        needs="D even, M mod D = 0",
+        open_rule="merge = greedy: a backward before a forward, the older microbatch first",
+        fill=filled_greedily,
+    ),
+)
