@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ppopt.op import Kind, Op, Pair
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, halves
 
 # --- streams -----------------------------------------------------------------------------------------------------
 
@@ -169,10 +169,24 @@ def shifted(first: IntArray, second: IntArray, shift: int) -> tuple[IntArray, In
 
 
 def instances(pipeline: Pipeline, word: Precede | Together) -> tuple[IntArray, IntArray]:
-    """The operations that a word relates: before and after, or the first and second halves of the pairs."""
-    if isinstance(word, Precede):
-        return shifted(operations(pipeline, word.before), operations(pipeline, word.after), word.shift)
-    return shifted(operations(pipeline, word.first), operations(pipeline, word.second), -word.shift)
+    """The single operations that a word relates: before and after, or the first and second halves of the pairs.
+
+    What comes before or after a pair comes before or after both of its halves.
+    """
+    if isinstance(word, Together):
+        return shifted(operations(pipeline, word.first), operations(pipeline, word.second), -word.shift)
+    before, after = shifted(operations(pipeline, word.before), operations(pipeline, word.after), word.shift)
+    size = pipeline.index.size
+    if (before < size).all() and (after < size).all():
+        return before, after
+    columns = [
+        (a[both], b[both])
+        for a in halves(pipeline.index, before)
+        for b in halves(pipeline.index, after)
+        for both in [(a >= 0) & (b >= 0)]
+    ]
+    first, second = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return first, second
 
 
 def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArray, IntArray]:

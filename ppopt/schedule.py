@@ -10,6 +10,7 @@ import numpy as np
 
 from ppopt.op import Kind, Op, OpIndex, Pair, parse
 from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import halves as halves
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +52,6 @@ class Order:
 
     def __hash__(self) -> int:
         return hash((self.index, *(row.tobytes() for row in self.rows)))
-
-
-def halves(index: OpIndex, numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """Two arrays of single operations: the operation itself, or a pair's forward; and a pair's backward, else -1."""
-    slots = index.stages * index.microbatches
-    paired = numbers >= index.size
-    forward, backward = np.divmod(numbers - index.size, slots)
-    return np.where(paired, forward, numbers), np.where(paired, backward + int(Kind.B) * slots, -1)
 
 
 def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:

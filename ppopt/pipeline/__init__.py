@@ -1,6 +1,6 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
-from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks
+from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks, halves
 from ppopt.pipeline.parts import Costs, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 
@@ -24,6 +24,7 @@ __all__ = [
     "Units",
     "Value",
     "exact",
+    "halves",
     "plain",
     "routes_of",
 ]

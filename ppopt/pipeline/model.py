@@ -308,6 +308,14 @@ class Pipeline:
         return plain(Fraction(int(units), self.amounts.per_unit))
 
 
+def halves(index: OpIndex, numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Two arrays of single operations: the operation itself, or a pair's forward; and a pair's backward, else -1."""
+    slots = index.stages * index.microbatches
+    paired = numbers >= index.size
+    forward, backward = np.divmod(numbers - index.size, slots)
+    return np.where(paired, forward, numbers), np.where(paired, backward + int(Kind.B) * slots, -1)
+
+
 def _at(value: Value, index: int) -> Fraction:
     return value[index] if isinstance(value, tuple) else value
 
