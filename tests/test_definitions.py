@@ -111,7 +111,7 @@ def dropped() -> Iterable[Any]:
 
 
 IMPLIED = {("zb-h1", "I before I")}
-"""Said for clarity only: between ``W(m) < I(m + d + 1)`` and ``I(m + d) < W(m)``, and the ``F`` before them, ``I`` has no choice."""
+"""Said for clarity only: ``W`` pins it from both sides, and ``F`` does before the first ``W``."""
 
 
 @pytest.mark.parametrize(("entry", "kind"), list(dropped()))
