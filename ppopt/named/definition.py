@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from ppopt.constraints import Capacity, Family, OneOf, Precede, Stream, Together, Word, chain, rules_of
 from ppopt.op import Kind
@@ -201,6 +204,17 @@ def filled_greedily(pipeline: Pipeline, words: tuple[Word, ...], params: Paramet
     the words ask for it before something else can go on."""
     rules = (rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
     return list_schedule(pipeline, (*rules, *words), "oldest-backward-first", patient=True, reserve=False)
+
+
+def limited(pipeline: Pipeline, activations: Fraction) -> Pipeline:
+    """The same pipeline with room for so many activations of a microbatch (over all chunks of a route) on every device."""
+    amounts = pipeline.amounts
+    limits = [
+        max(int(amounts.activation[r, np.asarray(route) == d].sum()) for r, route in enumerate(pipeline.routes)) * activations
+        for d in range(pipeline.devices)
+    ]
+    memory = replace(pipeline.memory, static=Fraction(0), limit=tuple(limit / amounts.per_unit for limit in limits))
+    return pipeline.changed(memory=memory)
 
 
 def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:
