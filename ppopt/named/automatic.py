@@ -144,7 +144,7 @@ class Greedy:
         first = max(0, -(-excess // self.retained[d])) if self.retained[d] else 0  # weight gradients that make room
         if self.now[d] + self.cost[Kind.F][d] + first * self.cost[Kind.W][d] <= due:
             return True
-        return due - self.now[d] > max(self.idle) - self.idle[d]
+        return bool(due - self.now[d] > max(self.idle) - self.idle[d])
 
     def _fill_gap(self, d: int, kind: Kind) -> None:
         """Weight gradients until the next operation of this kind can start."""
@@ -191,7 +191,7 @@ def _definition(name: str, times: int, beside: str) -> Definition:
         split=True,
         parameters=(Parameter("limit", "activations of a microbatch that a device may hold", most),),
         peak=f"at most {most}",
-        open_rule="all but the order of each kind: a greedy heuristic with three yes/no settings, which also keeps the limits given",
+        open_rule="all but the order of each kind: a greedy heuristic with three yes/no settings; it keeps the given limits too",
         fill=lambda pipeline, words, params: best_of_eight(pipeline, params, times),
     )
 
