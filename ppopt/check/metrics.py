@@ -1,0 +1,151 @@
+"""The figures of a schedule, derived from its records, and the comparison with recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+from ppopt.check.memory import levels
+from ppopt.check.records import Record, Run, length_of, read_rows, read_schedule
+from ppopt.check.violation import Rule, Violation
+from ppopt.pipeline import Pipeline, plain
+from ppopt.schedule import Schedule
+
+RATIO_TOLERANCE = Fraction(1, 10**6)
+"""Ratios, and amounts of memory relative to themselves, are compared to this."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What follows from the times of a schedule, exactly, in the model's units.
+
+    ``work`` is what the operations of each device cost. Ratios are 0 where they would divide by no time at all.
+    """
+
+    makespan: Fraction
+    """Last end minus first start."""
+    device_span: Fraction
+    """The largest over the devices of own last end minus own first start."""
+    bubble_ratio: Fraction
+    """``1 - sum(work) / (D * makespan)``."""
+    span_bubble_ratio: Fraction
+    """``1 - max(work) / device_span``."""
+    overhead: Fraction
+    """``(makespan - mean(work)) / mean(work)``."""
+    work: tuple[Fraction, ...]
+    """Per device."""
+    peak_memory: tuple[Fraction, ...]
+    """Per device, the most that it holds, static memory included."""
+
+
+def metrics(pipeline: Pipeline, schedule: Schedule) -> Metrics:
+    """The figures of a schedule of ``pipeline``."""
+    return _metrics(read_schedule(pipeline, schedule))
+
+
+def metrics_of(pipeline: Pipeline, rows: Sequence[Iterable[Record]]) -> Metrics:
+    """The figures of recorded operations; see :func:`~ppopt.check.rules.violations_of` for ``rows``.
+
+    Records that name no operation or no time count for nothing.
+    """
+    return _metrics(read_rows(pipeline, rows))
+
+
+def mismatches(
+    pipeline: Pipeline,
+    rows: Sequence[Iterable[Record]],
+    *,
+    metrics: Mapping[str, Any] | None = None,
+    outcome: Mapping[str, Any] | None = None,
+) -> list[Violation]:
+    """Where recorded figures are not those that follow from recorded times.
+
+    ``metrics`` are named as in :class:`Metrics`. ``outcome`` is a solver's: ``objective`` (``makespan`` or ``span``),
+    ``value``, ``lower_bound``, ``gap`` and ``reason``. Each figure that is given is compared; times as
+    :func:`~ppopt.check.rules.violations_of` does, the rest to a millionth.
+    """
+    run = read_rows(pipeline, rows)
+    derived = _metrics(run)
+    slack = Fraction(run.tolerance, run.facts.per_time)
+    return [*_metric_mismatches(derived, metrics or {}, slack), *_outcome_mismatches(derived, outcome or {}, slack)]
+
+
+def _metrics(run: Run) -> Metrics:
+    devices = run.pipeline.devices
+    rows = [*run.rows[:devices], *([] for _ in range(devices - len(run.rows)))]
+    per_time, per_amount = run.facts.per_time, run.facts.per_amount
+    spans = [max(e.end for e in row) - min(e.start for e in row) if row else 0 for row in rows]
+    makespan = max((e.end for row in rows for e in row), default=0) - min((e.start for row in rows for e in row), default=0)
+    work = [sum(max(length_of(run, entry), 0) for entry in row) for row in rows]
+    static = run.facts.static
+    peaks = [
+        max((held for _, held in levels(run, d)), default=static[d]) if d < len(run.rows) else static[d] for d in range(devices)
+    ]
+    return Metrics(
+        makespan=Fraction(makespan, per_time),
+        device_span=Fraction(max(spans), per_time),
+        bubble_ratio=1 - Fraction(sum(work), devices * makespan) if makespan else Fraction(0),
+        span_bubble_ratio=1 - Fraction(max(work), max(spans)) if max(spans) else Fraction(0),
+        overhead=Fraction(makespan * devices, sum(work)) - 1 if sum(work) else Fraction(0),
+        work=tuple(Fraction(w, per_time) for w in work),
+        peak_memory=tuple(Fraction(peak, per_amount) for peak in peaks),
+    )
+
+
+def _metric_mismatches(derived: Metrics, recorded: Mapping[str, Any], slack: Fraction) -> Iterator[Violation]:
+    for name in (field.name for field in fields(Metrics)):
+        if name not in recorded:
+            continue
+        expected, given = getattr(derived, name), recorded[name]
+        if not isinstance(expected, tuple):
+            if not _close(name, given, expected, slack):
+                yield _mismatch(None, f"metrics.{name}", given, expected)
+            continue
+        if not isinstance(given, list | tuple) or len(given) != len(expected):
+            message = f"metrics.{name} has to list {len(expected)} devices, got {given!r}"
+            yield Violation(Rule.METRIC, None, "", None, message)
+            continue
+        for device, (value, right) in enumerate(zip(given, expected, strict=True)):
+            if not _close(name, value, right, slack):
+                yield _mismatch(device, f"metrics.{name}[{device}]", value, right)
+
+
+def _outcome_mismatches(derived: Metrics, outcome: Mapping[str, Any], slack: Fraction) -> Iterator[Violation]:
+    objective, value, bound = (outcome.get(key) for key in ("objective", "value", "lower_bound"))
+    if objective is not None and value is not None:
+        expected = derived.makespan if objective == "makespan" else derived.device_span
+        if not _close("makespan", value, expected, slack):
+            yield _mismatch(None, f"result.value ({objective})", value, expected)
+    if value is None or bound is None:
+        return
+    value, bound = Fraction(value), Fraction(bound)
+    if bound > value + slack:
+        message = f"result.lower_bound is {plain(bound)}, more than the value {plain(value)} that a schedule reaches"
+        yield Violation(Rule.BOUND, None, "", None, message)
+    elif outcome.get("reason") == "optimal" and bound < value - slack:
+        message = f"result.reason is optimal, but the lower bound {plain(bound)} is less than the value {plain(value)}"
+        yield Violation(Rule.BOUND, None, "", None, message)
+    if outcome.get("gap") is not None:
+        gap = (value - bound) / value if value else Fraction(0)
+        if not _close("gap", outcome["gap"], gap, slack):
+            yield _mismatch(None, "result.gap", outcome["gap"], gap)
+
+
+def _close(name: str, given: Any, expected: Fraction, slack: Fraction) -> bool:
+    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+        return False
+    try:
+        difference: Fraction = abs(Fraction(given) - expected)
+    except (ValueError, OverflowError):  # not finite
+        return False
+    if name in ("makespan", "device_span", "work"):
+        return difference <= slack
+    if name == "peak_memory":
+        return difference <= RATIO_TOLERANCE * expected
+    return difference <= RATIO_TOLERANCE * max(Fraction(1), abs(expected))
+
+
+def _mismatch(device: int | None, key: str, given: Any, expected: Fraction) -> Violation:
+    return Violation(Rule.METRIC, device, "", None, f"{key} is {given!r}; the recorded operations give {plain(expected)}")

@@ -1,0 +1,182 @@
+"""The record of a schedule: per device, operations with their starts and ends, on the checker's own integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
+
+from ppopt.check.facts import Facts, facts_of, horizon, shortest
+from ppopt.check.violation import Rule, Violation
+from ppopt.op import Kind, Op, Pair, parse
+from ppopt.pipeline import Number, Pipeline, plain
+from ppopt.schedule import Schedule
+
+Record: TypeAlias = tuple[str | Op | Pair, Number, Number]
+"""An operation, its start and its end, in the model's unit of time."""
+TOLERANCE = 10**6
+"""Recorded times are compared to this part of the shortest operation that takes any time."""
+
+
+class Entry(NamedTuple):
+    """One record. An operation is ``key = (kind * stages + stage) * microbatches + microbatch``."""
+
+    key: int
+    """The operation, or the forward of a pair; -1: not an operation of the pipeline."""
+    second: int
+    """The backward of a pair, else -1."""
+    start: int
+    end: int
+    text: str
+    """The record's own words where ``key`` is -1."""
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The operations that it runs: none, one, or the two of a pair."""
+        return (self.key, self.second) if self.second >= 0 else (self.key,) if self.key >= 0 else ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a schedule says it did.
+
+    ``rows`` has the records with times, per device, in their order; ``untimed`` the operations without (a time that is no
+    finite number). ``tolerance`` is how much earlier than it may something may be. ``found`` is what was wrong already.
+    """
+
+    pipeline: Pipeline
+    facts: Facts
+    tolerance: int
+    rows: list[list[Entry]]
+    untimed: list[tuple[int, Entry]]
+    found: list[Violation]
+
+    def time(self, time: int) -> int | float:
+        """In the model's unit."""
+        return plain(Fraction(time, self.facts.per_time))
+
+    def amount(self, amount: int) -> int | float:
+        """In the model's unit of memory."""
+        return plain(Fraction(amount, self.facts.per_amount))
+
+    def text(self, key: int) -> str:
+        """An operation in PyTorch's notation."""
+        family, microbatch = divmod(key, self.pipeline.microbatches)
+        kind, stage = divmod(family, self.pipeline.stages)
+        return f"{stage}{'FBIW'[kind]}{microbatch}"
+
+    def shown(self, entry: Entry) -> str:
+        """The operation of a record, in PyTorch's notation."""
+        if entry.second >= 0:
+            return f"({self.text(entry.key)};{self.text(entry.second)})OVERLAP_F_B"
+        return entry.text if entry.key < 0 else self.text(entry.key)
+
+
+def read_schedule(pipeline: Pipeline, schedule: Schedule) -> Run:
+    """The record of a schedule: its order and starts, with ends from the costs. Nothing is tolerated.
+
+    Raises:
+        ValueError: a device has another number of starts than of operations.
+    """
+    per_unit = schedule.pipeline.ticks.per_unit  # the unit of its starts, whatever the pipeline is
+    facts = facts_of(pipeline, per_unit)
+    run = Run(pipeline, facts, 0, [], [], [])
+    index, factor = schedule.order.index, facts.per_time // per_unit
+    plainly = 0  # numbers below this are single operations of this very pipeline
+    if index == pipeline.index:
+        plainly = index.size if pipeline.costs.split else index.size // 2
+    microbatches, route_of = pipeline.microbatches, pipeline.route_of_microbatch
+    for device, (numbers, starts) in enumerate(zip(schedule.order.rows, schedule.start, strict=True)):
+        if len(numbers) != len(starts):
+            raise ValueError(f"device {device} has {len(numbers)} operations and {len(starts)} starts")
+        row = []
+        for number, tick in zip(numbers.tolist(), starts.tolist(), strict=True):
+            start = tick * factor
+            if 0 <= number < plainly:
+                family, microbatch = divmod(number, microbatches)
+                entry = Entry(number, -1, start, start + facts.duration[route_of[microbatch]][family], "")
+            else:
+                entry = _entry(run, device, _op_of(schedule, number), start, start)
+                entry = entry._replace(end=start + max(length_of(run, entry), 0))
+            row.append(entry)
+        run.rows.append(row)
+    return run
+
+
+def read_rows(pipeline: Pipeline, rows: Sequence[Iterable[Record]]) -> Run:
+    """The record as a file has it, per device; whatever is wrong with it is found, not raised."""
+    facts = facts_of(pipeline, None)
+    scale = facts.per_time
+    run = Run(pipeline, facts, 0, [], [], [])
+    rounded = False
+    for device, records in enumerate(rows):
+        row = []
+        for op, start, end in records:
+            try:
+                begin, finish = _scaled(start, scale), _scaled(end, scale)
+            except (ValueError, OverflowError):
+                entry = _entry(run, device, op, 0, 0)
+                message = f"{run.shown(entry)} on device {device} runs from {start} to {end}: not finite numbers"
+                run.found.append(Violation(Rule.TIME, device, run.shown(entry), None, message))
+                run.untimed.append((device, entry))
+                continue
+            row.append(_entry(run, device, op, begin, finish))
+            rounded = rounded or isinstance(start, float) or isinstance(end, float)
+        run.rows.append(row)
+    tolerance = shortest(facts) // TOLERANCE
+    if rounded:  # a double cannot tell more than this at the end of a long schedule
+        spacing = Fraction(math.ulp(float(Fraction(horizon(pipeline, facts), scale))))
+        tolerance = max(tolerance, math.ceil(2 * spacing * scale))
+    return Run(pipeline, facts, tolerance, run.rows, run.untimed, run.found)
+
+
+def length_of(run: Run, entry: Entry) -> int:
+    """What a record's operation costs; -1 if it is not one of the pipeline."""
+    if entry.key < 0:
+        return -1
+    pipeline = run.pipeline
+    family, microbatch = divmod(entry.key, pipeline.microbatches)
+    route = pipeline.route_of_microbatch[microbatch]
+    length = run.facts.duration[route][family]
+    if entry.second < 0:
+        return length
+    together = run.facts.overlap[route][family % pipeline.stages]
+    family, microbatch = divmod(entry.second, pipeline.microbatches)
+    return together if together >= 0 else length + run.facts.duration[pipeline.route_of_microbatch[microbatch]][family]
+
+
+def _scaled(time: Number, scale: int) -> int:
+    numerator, denominator = time.as_integer_ratio()
+    return (2 * numerator * scale + denominator) // (2 * denominator)
+
+
+def _op_of(schedule: Schedule, number: int) -> str | Op | Pair:
+    try:
+        return schedule.order.index.op(number)
+    except ValueError:
+        return f"operation number {number}"
+
+
+def _entry(run: Run, device: int, op: str | Op | Pair, start: int, end: int) -> Entry:
+    try:
+        parsed = parse(op) if isinstance(op, str) else op
+        if isinstance(parsed, Pair):
+            if (parsed.forward.kind, parsed.backward.kind) != (Kind.F, Kind.B):
+                raise ValueError(f"{parsed}: an overlapped pair is one F and one B")
+            return Entry(_key(run.pipeline, parsed.forward), _key(run.pipeline, parsed.backward), start, end, "")
+        return Entry(_key(run.pipeline, parsed), -1, start, end, "")
+    except ValueError as problem:
+        run.found.append(Violation(Rule.UNKNOWN, device, str(op), run.time(start), f"on device {device}: {problem}"))
+        return Entry(-1, -1, start, end, str(op))
+
+
+def _key(pipeline: Pipeline, op: Op) -> int:
+    if not 0 <= op.stage < pipeline.stages:
+        raise ValueError(f"{op}: there is no stage {op.stage}; stages are 0..{pipeline.stages - 1}")
+    if not 0 <= op.microbatch < pipeline.microbatches:
+        raise ValueError(f"{op}: there is no microbatch {op.microbatch}; microbatches are 0..{pipeline.microbatches - 1}")
+    if op.kind in (Kind.I, Kind.W) and pipeline.costs.backward_input is None:
+        raise ValueError(f"{op}: the costs have a fused backward only, no {op.kind.name}")
+    return (int(op.kind) * pipeline.stages + op.stage) * pipeline.microbatches + op.microbatch

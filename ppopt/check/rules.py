@@ -1,0 +1,274 @@
+"""Every violation of the rules, by a reading of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple, TypeAlias
+
+from ppopt.check.memory import in_time, levels
+from ppopt.check.records import Entry, Record, Run, length_of, read_rows, read_schedule
+from ppopt.check.violation import Rule, Violation
+from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+
+Found: TypeAlias = Iterator[Violation]
+
+
+def violations(pipeline: Pipeline, schedule: Schedule, *, earliest: bool = False) -> list[Violation]:
+    """Every rule of ``pipeline`` that a schedule breaks, exactly; those of earlier times first, those without a time last.
+
+    ``earliest`` asks besides that every operation start as early as order, data and links allow.
+
+    Raises:
+        ValueError: a device has another number of starts than of operations.
+    """
+    return _violations(read_schedule(pipeline, schedule), earliest)
+
+
+def violations_of(pipeline: Pipeline, rows: Sequence[Iterable[Record]], *, earliest: bool = False) -> list[Violation]:
+    """Every rule of ``pipeline`` that recorded operations break, with their own starts and ends.
+
+    ``rows[device]`` are ``(operation, start, end)`` in the device's order, in the model's unit. They are compared to a
+    millionth of the shortest operation that takes any time (and to what a double can tell). Nothing in them raises:
+    an operation or a time that is none is a violation, too.
+    """
+    return _violations(read_rows(pipeline, rows), earliest)
+
+
+class _Ran(NamedTuple):
+    """For every operation of the pipeline: whether it ran at all, its start and its end (``None``: unknown)."""
+
+    seen: bytearray
+    start: list[int | None]
+    end: list[int | None]
+
+
+class _Edge(NamedTuple):
+    """Operations of ``after`` start ``lag`` after those of ``before`` end; kinds and stages, on one route."""
+
+    before: tuple[Kind, int]
+    after: tuple[Kind, int]
+    lag: int
+
+
+def _violations(run: Run, earliest: bool) -> list[Violation]:
+    found = list(run.found)
+    ran = _tabulate(run, found)
+    found += _completeness(run, ran)
+    found += _data(run, ran)
+    for device in range(len(run.rows)):
+        found += _times(run, device)
+        found += _listed_order(run, device)
+        found += _overlaps(run, device)
+    if run.facts.limit is not None:
+        for device in range(min(len(run.rows), run.pipeline.devices)):
+            found += _memory(run, device, run.facts.limit[device])
+    if earliest:
+        found += _late(run, ran)
+    return sorted(found, key=lambda v: (v.time is None, v.time or 0, -1 if v.device is None else v.device))
+
+
+def _tabulate(run: Run, found: list[Violation]) -> _Ran:
+    """Where and when every operation ran first; what ran again, or elsewhere, is ``found``."""
+    pipeline = run.pipeline
+    microbatches, stages, route_of, routes = pipeline.microbatches, pipeline.stages, pipeline.route_of_microbatch, pipeline.routes
+    size = 4 * stages * microbatches
+    seen = bytearray(size)
+    start: list[int | None] = [None] * size
+    end: list[int | None] = [None] * size
+    timed = ((device, entry, True) for device, row in enumerate(run.rows) for entry in row)
+    for device, entry, has_time in chain(timed, ((device, entry, False) for device, entry in run.untimed)):
+        homes = []
+        for key in entry.keys:
+            family, microbatch = divmod(key, microbatches)
+            home = routes[route_of[microbatch]][family % stages]
+            homes.append(home)
+            time = run.time(entry.start) if has_time and (seen[key] or home != device) else None
+            if seen[key]:
+                found.append(
+                    Violation(Rule.TWICE, device, run.text(key), time, f"{run.text(key)} is run again on device {device}")
+                )
+            elif has_time:
+                start[key], end[key] = entry.start, entry.end
+            seen[key] = 1
+            if home != device:
+                message = (
+                    f"{run.text(key)} runs on device {device}; the route of its microbatch has stage {family % stages} on {home}"
+                )
+                found.append(Violation(Rule.DEVICE, device, run.text(key), time, message))
+        if len(set(homes)) > 1:
+            message = f"{run.shown(entry)}: its halves belong to devices {homes[0]} and {homes[1]}"
+            time = run.time(entry.start) if has_time else None
+            found.append(Violation(Rule.PAIR, device, run.shown(entry), time, message))
+    return _Ran(seen, start, end)
+
+
+def _completeness(run: Run, ran: _Ran) -> Found:
+    pipeline, seen = run.pipeline, ran.seen
+    stages, microbatches = pipeline.stages, pipeline.microbatches
+    slots = stages * microbatches
+    for slot in range(slots):
+        forward, full, input_, weight = (slot + kind * slots for kind in Kind)
+        if seen[forward] and seen[full] and not seen[input_] and not seen[weight]:
+            continue
+        device = pipeline.routes[pipeline.route_of_microbatch[slot % microbatches]][slot // microbatches]
+        f, b, i, w = (run.text(key) for key in (forward, full, input_, weight))
+        if not seen[forward]:
+            yield Violation(Rule.MISSING, device, f, None, f"{f} is never run; it belongs on device {device}")
+        if seen[full]:
+            for key, text in ((input_, i), (weight, w)):
+                if seen[key]:
+                    yield _at(run, ran, Rule.BOTH_BACKWARDS, device, key, f"{text} is run although {b} is: one or the other")
+        elif seen[weight] and not seen[input_]:
+            yield _at(run, ran, Rule.W_WITHOUT_I, device, weight, f"{w} is run without {i}")
+        elif seen[input_] and not seen[weight]:
+            yield Violation(Rule.MISSING, device, w, None, f"{w} is never run, but {i} is; it belongs on device {device}")
+        elif not seen[input_]:
+            choice = f"neither {b} nor {i} and {w}" if pipeline.costs.backward_input is not None else f"no {b}"
+            yield Violation(Rule.MISSING, device, b, None, f"{choice} is ever run; it belongs on device {device}")
+
+
+def _at(run: Run, ran: _Ran, rule: Rule, device: int, key: int, message: str) -> Violation:
+    start = ran.start[key]
+    return Violation(rule, device, run.text(key), None if start is None else run.time(start), message)
+
+
+def _edges(run: Run, route: int) -> Iterator[_Edge]:
+    """Who waits for whom, within a microbatch."""
+    stages = run.pipeline.stages
+    for stage in range(stages):
+        for backward in (Kind.B, Kind.I):
+            yield _Edge((Kind.F, stage), (backward, stage), 0)
+        yield _Edge((Kind.I, stage), (Kind.W, stage), 0)
+    for stage in range(stages - 1):
+        yield _Edge((Kind.F, stage), (Kind.F, stage + 1), run.facts.up[route][stage])
+        for upstream in (Kind.B, Kind.I):
+            for backward in (Kind.B, Kind.I):
+                yield _Edge((upstream, stage + 1), (backward, stage), run.facts.down[route][stage])
+
+
+def _waits(run: Run) -> Iterator[tuple[int, int, int]]:
+    """``(before, after, lag)``, operation by operation."""
+    pipeline = run.pipeline
+    stages, microbatches = pipeline.stages, pipeline.microbatches
+    for route in range(len(pipeline.routes)):
+        taken = [m for m, of in enumerate(pipeline.route_of_microbatch) if of == route]
+        for (kind, stage), (later_kind, later_stage), lag in _edges(run, route):
+            first, second = (kind * stages + stage) * microbatches, (later_kind * stages + later_stage) * microbatches
+            for m in taken:
+                yield first + m, second + m, lag
+
+
+def _data(run: Run, ran: _Ran) -> Found:
+    start_of, end_of, tolerance = ran.start, ran.end, run.tolerance
+    for before, after, lag in _waits(run):
+        start, end = start_of[after], end_of[before]
+        if start is None or end is None or start + tolerance >= end + lag:
+            continue
+        microbatch = after % run.pipeline.microbatches
+        stage = after // run.pipeline.microbatches % run.pipeline.stages
+        device = run.pipeline.routes[run.pipeline.route_of_microbatch[microbatch]][stage]
+        op, needed, at = run.text(after), run.text(before), run.time(start)
+        if start + tolerance < end:
+            message = f"{op} starts at {at} on device {device}, but needs {needed}, which ends at {run.time(end)}"
+            yield Violation(Rule.DATA, device, op, at, message)
+        else:
+            message = (
+                f"{op} starts at {at} on device {device}, but the result of {needed}, which ends at {run.time(end)}, "
+                f"arrives at {run.time(end + lag)}"
+            )
+            yield Violation(Rule.LATENCY, device, op, at, message)
+
+
+def _times(run: Run, device: int) -> Found:
+    for entry in run.rows[device]:
+        if entry.start < -run.tolerance:
+            op, at = run.shown(entry), run.time(entry.start)
+            yield Violation(Rule.NEGATIVE, device, op, at, f"{op} starts at {at} on device {device}, before 0")
+        length = length_of(run, entry)
+        if length >= 0 and abs(entry.end - entry.start - length) > run.tolerance:
+            op, at = run.shown(entry), run.time(entry.start)
+            message = (
+                f"{op} on device {device} takes {run.time(entry.end - entry.start)} from {at} on; it costs {run.time(length)}"
+            )
+            yield Violation(Rule.DURATION, device, op, at, message)
+
+
+def _listed_order(run: Run, device: int) -> Found:
+    row = run.rows[device]
+    for earlier, later in pairwise(row):
+        if later.start < earlier.start - run.tolerance:
+            op, at = run.shown(later), run.time(later.start)
+            message = (
+                f"{op} starts at {at} on device {device}, before {run.shown(earlier)}, which is listed before it "
+                f"and starts at {run.time(earlier.start)}"
+            )
+            yield Violation(Rule.ORDER, device, op, at, message)
+
+
+def _overlaps(run: Run, device: int) -> Found:
+    running: Entry | None = None  # of those that have started, the last to end
+    for entry in in_time(run, device):
+        if running is not None and entry.start < running.end - run.tolerance:
+            op, other, at = run.shown(entry), run.shown(running), run.time(entry.start)
+            if _torn(run, entry, running):
+                message = f"{op} and {other} start together at {at} on device {device}, but not as an overlapped pair"
+                yield Violation(Rule.PAIR, device, op, at, message)
+            else:
+                message = f"{op} starts at {at} on device {device} while {other} runs until {run.time(running.end)}"
+                yield Violation(Rule.OVERLAP, device, op, at, message)
+        if running is None or entry.end >= running.end:
+            running = entry
+
+
+def _torn(run: Run, a: Entry, b: Entry) -> bool:
+    """Whether these are a forward and a full backward that start as a pair's halves do."""
+    slots = run.pipeline.stages * run.pipeline.microbatches
+    kinds = {a.key // slots, b.key // slots}
+    together = abs(a.start - b.start) <= run.tolerance and min(a.end - a.start, b.end - b.start) > run.tolerance
+    return together and a.second < 0 and b.second < 0 and kinds == {Kind.F, Kind.B}
+
+
+def _memory(run: Run, device: int, limit: int) -> Found:
+    """One violation for each stretch of operations over the limit."""
+    first: Entry | None = None
+    worst, most = first, limit
+    for entry, held in levels(run, device):
+        if held > most:
+            first = entry if first is None else first
+            worst, most = entry, held
+        elif held <= limit and first is not None and worst is not None:
+            yield _excess(run, device, first, worst, most)
+            first, most = None, limit
+    if first is not None and worst is not None:
+        yield _excess(run, device, first, worst, most)
+
+
+def _excess(run: Run, device: int, first: Entry, worst: Entry, most: int) -> Violation:
+    assert run.facts.limit is not None
+    limit = run.facts.limit[device]
+    at = run.time(first.start)
+    message = (
+        f"device {device} exceeds its memory limit of {run.amount(limit)} from the start of {run.shown(first)} at {at} on: "
+        f"it holds up to {run.amount(most)}, {run.amount(most - limit)} too much, at {run.time(worst.start)}"
+    )
+    return Violation(Rule.MEMORY, device, run.shown(first), at, message)
+
+
+def _late(run: Run, ran: _Ran) -> Found:
+    ready = [0] * len(ran.seen)
+    for before, after, lag in _waits(run):
+        end = ran.end[before]
+        if end is not None and end + lag > ready[after]:
+            ready[after] = end + lag
+    for device, row in enumerate(run.rows):
+        free = 0
+        for entry in row:
+            earliest = max([free, *(ready[key] for key in entry.keys)])
+            if entry.start > earliest + run.tolerance:
+                op, at = run.shown(entry), run.time(entry.start)
+                message = f"{op} starts at {at} on device {device}, but nothing holds it back after {run.time(earliest)}"
+                yield Violation(Rule.LATE, device, op, at, message)
+            free = max(free, entry.end)
