@@ -1,0 +1,273 @@
+"""The relaxed pipeline that every bound works on: families of operations, alike for all microbatches.
+
+Of a pipeline only this is kept: per route and stage ``F``, ``I`` and ``W`` (with durations that no way of running the
+backward undercuts), data edges with their latency, one device per family, and what a device may hold. Written as a graph over
+families it is symmetric in time: :meth:`Flow.reversed` is again a flow, so tails are heads of the reversed flow and an
+end window is a start window of it.
+
+*Why it is a relaxation.* Let ``b``, ``i``, ``w`` be the durations of ``B``, ``I``, ``W`` of a stage. The flow has
+``i' = min(i, b)`` and ``w' = min(i + w, b) - i'``. In any schedule put ``I'`` at the start of ``B`` and ``W'`` behind it, or
+``I'`` at the start of ``I`` and ``W'`` at the start of ``W``: nothing overlaps, gradients arrive no later, memory is released
+no later. A fused backward is an ``I'`` alone (labelled ``B``), and so is one with ``w' = 0``. An overlapped pair that takes at
+least as long as its forward and its full backward together is covered the same way (forward at its start, backward at its end).
+
+*In order.* Microbatches of a route are alike, so the n-th operation of a family (by start) can be renumbered to belong
+to the n-th microbatch: if the n + 1 earliest starts of a family are at most y, each has its own predecessor, so the n + 1
+earliest starts of the predecessor are at most y - duration - latency. Device intervals stay, memory depends on counts only.
+Every bound here uses ``start(n + 1) >= start(n) + duration`` within a family on that ground; it needs equal durations and
+amounts over the microbatches of a route (a :class:`~ppopt.pipeline.Pipeline` has no others) and an objective of device
+intervals alone (makespan and device span are).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ppopt.pipeline import IntArray, Pipeline
+
+FAR = 2**62
+"""``-FAR`` is the head of an operation that nothing is known of; no horizon reaches ``FAR / 2``."""
+
+
+class Edge(NamedTuple):
+    """``after(n)`` starts at least ``lag`` after the end of ``before(n)``; both are families, by number."""
+
+    before: int
+    after: int
+    lag: int
+
+
+class Held(NamedTuple):
+    """``amount`` is held from the start of ``first(n)`` to the end of ``last(n)``."""
+
+    first: int
+    last: int
+    amount: int
+
+
+class Arc(NamedTuple):
+    """For lack of memory ``after(n)`` starts no earlier than the end of ``before(n - shift)``."""
+
+    before: int
+    after: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Families of operations in topological order of the data edges, numbered from 0. Times in ticks."""
+
+    devices: int
+    label: tuple[str, ...]
+    duration: tuple[int, ...]
+    device: tuple[int, ...]
+    count: tuple[int, ...]
+    """Per family how many instances there are: the microbatches of its route."""
+    edges: tuple[Edge, ...]
+    held: tuple[Held, ...]
+    arcs: tuple[Arc, ...]
+    """Consequences of ``held`` and ``limit``."""
+    limit: tuple[int, ...] | None
+    """Per device, static memory taken off; ``None`` is unlimited."""
+
+    def reversed(self) -> Flow:
+        """The same flow with time running backwards; family ``o`` becomes family ``len - 1 - o``."""
+        last = len(self.label) - 1
+        return replace(
+            self,
+            label=self.label[::-1],
+            duration=self.duration[::-1],
+            device=self.device[::-1],
+            count=self.count[::-1],
+            edges=tuple(Edge(last - after, last - before, lag) for before, after, lag in self.edges),
+            held=tuple(Held(last - end, last - first, amount) for first, end, amount in self.held),
+            arcs=tuple(Arc(last - after, last - before, shift) for before, after, shift in self.arcs),
+        )
+
+    @cached_property
+    def families_of(self) -> tuple[tuple[int, ...], ...]:
+        """Per device its families, in topological order."""
+        of: list[list[int]] = [[] for _ in range(self.devices)]
+        for family, device in enumerate(self.device):
+            of[device].append(family)
+        return tuple(map(tuple, of))
+
+    @cached_property
+    def work(self) -> tuple[int, ...]:
+        """Per device, the sum of all its operations' durations."""
+        return tuple(sum(self.duration[o] * self.count[o] for o in families) for families in self.families_of)
+
+    @cached_property
+    def edges_into(self) -> tuple[tuple[Edge, ...], ...]:
+        """Per family the data edges that end in it."""
+        into: list[list[Edge]] = [[] for _ in self.label]
+        for edge in self.edges:
+            into[edge.after].append(edge)
+        return tuple(map(tuple, into))
+
+    @cached_property
+    def ancestors(self) -> tuple[int, ...]:
+        """Per family the set of families that it depends on, directly or not, as bits of an integer."""
+        sets: list[int] = []
+        for edges in self.edges_into:
+            found = 0
+            for edge in edges:
+                found |= sets[edge.before] | 1 << edge.before
+            sets.append(found)
+        return tuple(sets)
+
+    def chain(self, first: int, last: int) -> int:
+        """Least time from the start of ``first(n)`` to the end of ``last(n)``; ``-FAR`` where neither depends on the other."""
+        reach = [-FAR] * len(self.label)
+        reach[first] = self.duration[first]
+        for family in range(first + 1, last + 1):
+            arrivals = (reach[edge.before] + edge.lag for edge in self.edges_into[family] if edge.before >= first)
+            reach[family] = max(arrivals, default=-FAR) + self.duration[family]
+        return reach[last] if reach[last] > -FAR // 2 else -FAR
+
+
+def flow_of(pipeline: Pipeline) -> Flow:
+    """The relaxed pipeline (see above). Valid for schedules without pairs that are shorter than their two halves."""
+    limit = None
+    if pipeline.amounts.limit is not None:
+        limit = tuple((pipeline.amounts.limit - pipeline.amounts.static).tolist())
+    builder = _Builder(pipeline, limit)
+    for route, microbatches in enumerate(pipeline.microbatches_of):
+        if len(microbatches):
+            builder.add_route(route, len(microbatches))
+    return Flow(
+        pipeline.devices,
+        tuple(builder.label),
+        tuple(builder.duration),
+        tuple(builder.device),
+        tuple(builder.count),
+        tuple(builder.edges),
+        tuple(builder.held),
+        tuple(builder.arcs),
+        limit,
+    )
+
+
+class _Builder:
+    """Collects the families of all routes."""
+
+    def __init__(self, pipeline: Pipeline, limit: tuple[int, ...] | None) -> None:
+        self.pipeline = pipeline
+        self.limit = limit
+        self.label: list[str] = []
+        self.duration: list[int] = []
+        self.device: list[int] = []
+        self.count: list[int] = []
+        self.edges: list[Edge] = []
+        self.held: list[Held] = []
+        self.arcs: list[Arc] = []
+
+    def add(self, label: str, duration: int, device: int, count: int, before: int | None) -> int:
+        """A family that depends on ``before``; its number."""
+        number = len(self.label)
+        if before is not None:
+            self.edges.append(Edge(before, number, int(self.pipeline.ticks.latency[self.device[before], device])))
+        self.label.append(label)
+        self.duration.append(duration)
+        self.device.append(device)
+        self.count.append(count)
+        return number
+
+    def add_route(self, route: int, count: int) -> None:
+        """The families of a route that ``count`` microbatches take."""
+        devices = self.pipeline.routes[route]
+        suffix = f"@{route}" if route else ""
+        forward, full, input_, weight = self.pipeline.ticks.duration[route].tolist()
+        before = None
+        first: list[int] = []
+        for stage, device in enumerate(devices):
+            before = self.add(f"{stage}F{suffix}", forward[stage], device, count, before)
+            first.append(before)
+        last: dict[int, tuple[int, int | None]] = {}
+        for stage in reversed(range(len(devices))):
+            split = input_[stage] >= 0
+            least = min(full[stage], input_[stage]) if split else full[stage]
+            rest = min(input_[stage] + weight[stage], full[stage]) - least if split else 0
+            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", least, devices[stage], count, before)
+            after = self.add(f"{stage}W{suffix}", rest, devices[stage], count, before) if rest else None
+            last[stage] = (before, after)
+        if self.limit is not None:
+            below = [0] * len(self.limit)
+            for stage, device in enumerate(devices):
+                below[device] += int(self.pipeline.amounts.activation[route, stage])
+                self._add_memory(route, stage, first[stage], last[stage], self.limit[device], below[device])
+
+    def _add_memory(self, route: int, stage: int, first: int, last: tuple[int, int | None], limit: int, below: int) -> None:
+        """What one stage holds, and the arcs that follow.
+
+        When ``F(n)`` of a stage starts, the device also holds that microbatch's activations of its earlier stages, and at
+        least as many others of each as of this stage: ``below`` per microbatch, its own share included. So ``I(n - limit //
+        below)`` has ended; and besides ``below`` of this microbatch there is room for ``(limit - below) // retained`` others
+        whose ``W`` has not.
+        """
+        activation = int(self.pipeline.amounts.activation[route, stage])
+        input_, weight = last
+        retained = int(self.pipeline.amounts.retained[route, stage]) if weight is not None else 0
+        if activation > retained:
+            self.held.append(Held(first, input_, activation - retained))
+        if below:
+            self.arcs.append(Arc(input_, first, limit // below))
+        if weight is not None and retained:
+            self.held.append(Held(first, weight, retained))
+            self.arcs.append(Arc(weight, first, 1 + (limit - below) // retained))
+
+
+def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = None) -> list[IntArray]:
+    """Earliest starts: one array per family, ``[instance]``; not decreasing.
+
+    They follow from the data edges, the order within a family, the work that its device must have done before an instance,
+    and, with ``memory``, the arcs. With ``own`` the arrays are ``[device, instance]``: starts counted from that device's own
+    first start (below ``-FAR / 2``: nothing is known). ``most`` keeps the first instances only.
+
+    *Arcs.* ``after(n)`` waits for ``before(n - shift)``, which ends at least ``chain`` after ``after(n - shift)`` starts; so
+    the head of ``after`` rises by ``chain`` every ``shift`` instances.
+    *Device.* Before ``o(n)`` starts, its device has run ``n + 1`` instances of each ancestor of ``o`` that it holds, and ``n``
+    instances of ``o``.
+    """
+    result: list[IntArray] = []
+    for family, (time, device) in enumerate(zip(flow.duration, flow.device, strict=True)):
+        index = np.arange(flow.count[family] if most is None else min(most, flow.count[family]))
+        if own:
+            start = np.full((flow.devices, len(index)), -FAR)
+            start[device] = 0
+        else:
+            start = np.zeros((1, len(index)), dtype=np.int64)
+        for edge in flow.edges_into[family]:
+            start = np.maximum(start, result[edge.before] + (flow.duration[edge.before] + edge.lag))
+        ancestors = [o for o in flow.families_of[device] if flow.ancestors[family] >> o & 1]
+        earliest = np.full(len(start), FAR)
+        work = 0
+        for ancestor in reversed(ancestors):
+            earliest = np.minimum(earliest, result[ancestor][:, 0])
+            work += flow.duration[ancestor]
+            start = np.maximum(start, earliest[:, None] + (index + 1) * work + index * time)
+        start = np.maximum.accumulate(start - index * time, axis=1) + index * time
+        if memory:
+            for arc in flow.arcs:
+                if arc.after == family and arc.shift < len(index):
+                    start = _lifted(start, arc.shift, flow.chain(family, arc.before))
+        result.append(start)
+    return result if own else [start[0] for start in result]
+
+
+def _lifted(start: IntArray, shift: int, rise: int) -> IntArray:
+    """The least array at or above ``start`` that rises by ``rise`` or more every ``shift`` instances (and is not decreasing)."""
+    rows = -(-start.shape[1] // shift)
+    padded = np.pad(start, ((0, 0), (0, rows * shift - start.shape[1])), mode="edge").reshape(len(start), rows, shift)
+    steps = (np.arange(rows) * rise)[None, :, None]
+    lifted = np.maximum.accumulate(padded - steps, axis=1) + steps
+    return np.maximum.accumulate(lifted.reshape(len(start), -1)[:, : start.shape[1]], axis=1)
+
+
+def tails(flow: Flow, *, memory: bool, own: bool = False, most: int | None = None) -> list[IntArray]:
+    """Least times from an instance's end to the end of all (``own``: of the device): per family, from its last instance on."""
+    return heads(flow.reversed(), memory=memory, own=own, most=most)[::-1]

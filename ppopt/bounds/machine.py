@@ -1,0 +1,143 @@
+"""Bounds in closed form: work, one machine with heads and tails, memory. Milliseconds each, whatever M is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ppopt.bounds.bound import Bound, Objective, check_objective, pairs_save_time
+from ppopt.bounds.flow import FAR, Flow, flow_of, heads, tails
+from ppopt.pipeline import IntArray, Pipeline
+
+_THRESHOLDS = 256
+"""Heads and tails tried per device as thresholds; any choice gives a valid bound."""
+_INSTANCES = 2**22
+"""Most numbers in the arrays of heads counted from each device's own start; the first instances are kept."""
+
+
+def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
+    """The largest work of a device: it runs one operation at a time, every backward the cheaper way.
+
+    ``pairs``: the bound is for schedules with overlapped pairs; ``None`` where these can save time.
+    """
+    check_objective(objective)
+    if pairs and pairs_save_time(pipeline):
+        return None
+    busiest = int(pipeline.work.argmax())
+    return Bound(int(pipeline.work[busiest]), "work", f"device {busiest} computes for that long")
+
+
+def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
+    """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device.
+
+    For any set J of operations of a device: ``min head + sum of durations + min tail <= makespan``, where a head is a lower
+    bound on the operation's start, and a tail one on the time from its end to the end of the schedule (for the device
+    span: from the device's own first start, to its own last end). The best J consists of all operations whose head and
+    tail reach two thresholds. Heads and tails are those of the n-th operation of each family in an in-order schedule,
+    which loses nothing (:mod:`ppopt.bounds.flow`). Thresholds are the heads of the first and the tails of the last instances:
+    between them the value is linear in the threshold up to rounding, and fewer thresholds are a weaker bound, never a wrong one.
+
+    Valid for all routes, uneven durations, latency, fused and split backwards. ``pairs`` as in :func:`work`.
+    """
+    return _one_machine(pipeline, objective, pairs, memory=False)
+
+
+def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
+    """What the memory limits alone imply; ``None`` without limits (and as :func:`work` for ``pairs``).
+
+    The best of three arguments:
+
+    *Turns.* Where a stage has room for C microbatches, its ``F(n)`` waits for ``I(n - C)`` or ``W(n - C)``, so every C
+    instances take at least the shortest way from the start of ``F`` to the end of that backward (the arcs of
+    :mod:`ppopt.bounds.flow`). By itself, and in the heads and tails of the one-machine bound.
+
+    *Area.* A device holds an amount from the start of ``F`` to the end of the backward, no shorter than that way; all these
+    rectangles fit under ``limit``, rounded down to a multiple of the amounts' common divisor, between its first
+    head and its least tail: ``makespan >= head + area / limit + tail``.
+    """
+    check_objective(objective)
+    flow = flow_of(pipeline)
+    if flow.limit is None or (pairs and pairs_save_time(pipeline)):
+        return None
+    found = [_one_machine(pipeline, objective, pairs, memory=True), _area(flow, objective), _turns(flow)]
+    return max((bound for bound in found if bound is not None), key=lambda bound: bound.value, default=None)
+
+
+def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: bool) -> Bound | None:
+    check_objective(objective)
+    if pairs and pairs_save_time(pipeline):
+        return None
+    flow = flow_of(pipeline)
+    own = objective == "span"
+    most = max(1, _INSTANCES // (flow.devices * len(flow.label))) if own else None
+    head, tail = (of(flow, memory=memory, own=own, most=most) for of in (heads, tails))
+    best, busiest, whole = 0, 0, ""
+    for device, families in enumerate(flow.families_of):
+        rows = [tuple(array[device] if own else array for array in (head[o], tail[o])) for o in families]
+        value = _subset(rows, [flow.duration[o] for o in families], [flow.count[o] for o in families])
+        if value > best:
+            best, busiest = value, device
+    if not own:
+        for family, (first, last) in enumerate(zip(head, tail, strict=True)):
+            value = int((first + last[::-1]).max()) + flow.duration[family]
+            if value > best:
+                best, busiest, whole = value, flow.device[family], f", the way of one {flow.label[family]}"
+    limits = " within its memory" if memory else ""
+    return Bound(best, "memory" if memory else "one-machine", f"heads, work and tails of device {busiest}{whole}{limits}")
+
+
+def _subset(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: Sequence[int]) -> int:
+    """Largest ``a + b + work of the operations with head >= a and tail >= b`` over the thresholds a and b.
+
+    ``rows``: per family its heads by instance from the first, and tails by instance from the last. Where they cover the
+    first (last) instances only, those beyond count as too early once all that are covered are.
+    """
+    per_family = max(1, _THRESHOLDS // len(rows))
+    a, b = (np.unique(np.concatenate([row[side][:per_family] for row in rows])) for side in (0, 1))
+    a, b = a[a > -FAR // 2], b[b > -FAR // 2]
+    total = np.zeros((len(a), len(b)), dtype=np.int64)
+    present = np.zeros((len(a), len(b)), dtype=bool)
+    for (head, tail), time, count in zip(rows, times, counts, strict=True):
+        early = np.searchsorted(head, a)
+        late = np.searchsorted(tail, b)
+        early, late = (np.where(n == len(side), count, n) for n, side in ((early, head), (late, tail)))
+        left = np.maximum(count - early[:, None] - late[None, :], 0)
+        present |= left > 0
+        total += left * time
+    value = np.where(present, total + a[:, None] + b[None, :], 0)
+    return int(value.max(initial=0))
+
+
+def _area(flow: Flow, objective: Objective) -> Bound | None:
+    """Memory held times the time that it is held for, against the limit times the time that there is."""
+    assert flow.limit is not None
+    head = tail = None
+    if objective == "makespan":
+        head, tail = (of(flow, memory=False, most=1) for of in (heads, tails))
+    best = None
+    for device in range(flow.devices):
+        held = [hold for hold in flow.held if flow.device[hold.first] == device]
+        if not held:
+            continue
+        unit = math.gcd(*(hold.amount for hold in held))
+        room = flow.limit[device] // unit
+        area = sum(hold.amount // unit * flow.count[hold.first] * flow.chain(hold.first, hold.last) for hold in held)
+        value = -(-area // room)
+        if head is not None and tail is not None:
+            value += min(int(head[hold.first][0]) for hold in held) + min(int(tail[hold.last][0]) for hold in held)
+        if best is None or value > best.value:
+            best = Bound(value, "memory", f"memory times time of device {device}")
+    return best
+
+
+def _turns(flow: Flow) -> Bound | None:
+    """Whole turns of a stage's room, each as long as the shortest way from its forward to its backward."""
+    best = None
+    for arc in flow.arcs:
+        turns = -(-flow.count[arc.after] // arc.shift)
+        value = turns * flow.chain(arc.after, arc.before)
+        if best is None or value > best.value:
+            best = Bound(value, "memory", f"{turns} turns from {flow.label[arc.after]} to {flow.label[arc.before]}")
+    return best
