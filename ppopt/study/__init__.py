@@ -1,0 +1,1 @@
+"""Studies: memory frontiers, and sweeps over many pipelines whose results are never lost."""
