@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ppopt.check.memory import in_time, levels
 from ppopt.check.records import Entry, Record, Run, length_of, read_rows, read_schedule
 from ppopt.check.violation import Rule, Violation
+from ppopt.check.waits import Ran, circles, waits
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -37,27 +38,12 @@ def violations_of(pipeline: Pipeline, rows: Sequence[Iterable[Record]], *, earli
     return _violations(read_rows(pipeline, rows), earliest)
 
 
-class _Ran(NamedTuple):
-    """For every operation of the pipeline: whether it ran at all, its start and its end (``None``: unknown)."""
-
-    seen: bytearray
-    start: list[int | None]
-    end: list[int | None]
-
-
-class _Edge(NamedTuple):
-    """Operations of ``after`` start ``lag`` after those of ``before`` end; kinds and stages, on one route."""
-
-    before: tuple[Kind, int]
-    after: tuple[Kind, int]
-    lag: int
-
-
 def _violations(run: Run, earliest: bool) -> list[Violation]:
     found = list(run.found)
     ran = _tabulate(run, found)
     found += _completeness(run, ran)
     found += _data(run, ran)
+    found += _circular(run)
     for device in range(len(run.rows)):
         found += _times(run, device)
         found += _listed_order(run, device)
@@ -70,7 +56,7 @@ def _violations(run: Run, earliest: bool) -> list[Violation]:
     return sorted(found, key=lambda v: (v.time is None, v.time or 0, -1 if v.device is None else v.device))
 
 
-def _tabulate(run: Run, found: list[Violation]) -> _Ran:
+def _tabulate(run: Run, found: list[Violation]) -> Ran:
     """Where and when every operation ran first; what ran again, or elsewhere, is ``found``."""
     pipeline = run.pipeline
     microbatches, stages, route_of, routes = pipeline.microbatches, pipeline.stages, pipeline.route_of_microbatch, pipeline.routes
@@ -102,16 +88,16 @@ def _tabulate(run: Run, found: list[Violation]) -> _Ran:
             message = f"{run.shown(entry)}: its halves belong to devices {homes[0]} and {homes[1]}"
             time = run.time(entry.start) if has_time else None
             found.append(Violation(Rule.PAIR, device, run.shown(entry), time, message))
-    return _Ran(seen, start, end)
+    return Ran(seen, start, end)
 
 
-def _completeness(run: Run, ran: _Ran) -> Found:
+def _completeness(run: Run, ran: Ran) -> Found:
     pipeline, seen = run.pipeline, ran.seen
     stages, microbatches = pipeline.stages, pipeline.microbatches
     slots = stages * microbatches
     for slot in range(slots):
         forward, full, input_, weight = (slot + kind * slots for kind in Kind)
-        if seen[forward] and seen[full] and not seen[input_] and not seen[weight]:
+        if seen[forward] and seen[full] != seen[input_] == seen[weight]:
             continue
         device = pipeline.routes[pipeline.route_of_microbatch[slot % microbatches]][slot // microbatches]
         f, b, i, w = (run.text(key) for key in (forward, full, input_, weight))
@@ -130,40 +116,14 @@ def _completeness(run: Run, ran: _Ran) -> Found:
             yield Violation(Rule.MISSING, device, b, None, f"{choice} is ever run; it belongs on device {device}")
 
 
-def _at(run: Run, ran: _Ran, rule: Rule, device: int, key: int, message: str) -> Violation:
+def _at(run: Run, ran: Ran, rule: Rule, device: int, key: int, message: str) -> Violation:
     start = ran.start[key]
     return Violation(rule, device, run.text(key), None if start is None else run.time(start), message)
 
 
-def _edges(run: Run, route: int) -> Iterator[_Edge]:
-    """Who waits for whom, within a microbatch."""
-    stages = run.pipeline.stages
-    for stage in range(stages):
-        for backward in (Kind.B, Kind.I):
-            yield _Edge((Kind.F, stage), (backward, stage), 0)
-        yield _Edge((Kind.I, stage), (Kind.W, stage), 0)
-    for stage in range(stages - 1):
-        yield _Edge((Kind.F, stage), (Kind.F, stage + 1), run.facts.up[route][stage])
-        for upstream in (Kind.B, Kind.I):
-            for backward in (Kind.B, Kind.I):
-                yield _Edge((upstream, stage + 1), (backward, stage), run.facts.down[route][stage])
-
-
-def _waits(run: Run) -> Iterator[tuple[int, int, int]]:
-    """``(before, after, lag)``, operation by operation."""
-    pipeline = run.pipeline
-    stages, microbatches = pipeline.stages, pipeline.microbatches
-    for route in range(len(pipeline.routes)):
-        taken = [m for m, of in enumerate(pipeline.route_of_microbatch) if of == route]
-        for (kind, stage), (later_kind, later_stage), lag in _edges(run, route):
-            first, second = (kind * stages + stage) * microbatches, (later_kind * stages + later_stage) * microbatches
-            for m in taken:
-                yield first + m, second + m, lag
-
-
-def _data(run: Run, ran: _Ran) -> Found:
+def _data(run: Run, ran: Ran) -> Found:
     start_of, end_of, tolerance = ran.start, ran.end, run.tolerance
-    for before, after, lag in _waits(run):
+    for before, after, lag in waits(run):
         start, end = start_of[after], end_of[before]
         if start is None or end is None or start + tolerance >= end + lag:
             continue
@@ -180,6 +140,15 @@ def _data(run: Run, ran: _Ran) -> Found:
                 f"arrives at {run.time(end + lag)}"
             )
             yield Violation(Rule.LATENCY, device, op, at, message)
+
+
+def _circular(run: Run) -> Found:
+    for circle in circles(run):
+        device, first = circle[0]
+        names = [run.shown(entry) for _, entry in circle]
+        at = run.time(first.start)
+        message = f"at {at}, on device {device}: {' waits for '.join([*names, names[0]])}; nothing can be the first"
+        yield Violation(Rule.DATA, device, names[0], at, message)
 
 
 def _times(run: Run, device: int) -> Found:
@@ -257,9 +226,9 @@ def _excess(run: Run, device: int, first: Entry, worst: Entry, most: int) -> Vio
     return Violation(Rule.MEMORY, device, run.shown(first), at, message)
 
 
-def _late(run: Run, ran: _Ran) -> Found:
+def _late(run: Run, ran: Ran) -> Found:
     ready = [0] * len(ran.seen)
-    for before, after, lag in _waits(run):
+    for before, after, lag in waits(run):
         end = ran.end[before]
         if end is not None and end + lag > ready[after]:
             ready[after] = end + lag
