@@ -82,7 +82,7 @@ FLAGS = {
     "the schedule no longer exists": (["compare", str(GOOD), "-m", "3"], "microbatches must be >= devices (4), got 3"),
     "unknown command": (["compair"], "there is no command 'compair'; did you mean compare?"),
     "unknown option": (["compare", "--job", "3"], "No such option"),
-    "unknown schedule": (["order", "zb-h11", "-d", "4", "-m", "8"], "there is no schedule 'zb-h11'; did you mean zb-h1"),
+    "unknown schedule": (["order", "zb-h11", "-d", "4", "-m", "8"], "there is no schedule 'zb-h11'; did you mean zb-h"),
     "schedule that cannot be": (["order", "dualpipe", "-d", "4", "-m", "7"], "dualpipe: microbatches must be even, got 7"),
     "schedule that deadlocks": (["order", "interleaved", "-d", "6", "-m", "8"], "interleaved-1f1b"),
     "order at two numbers of chunks": (["order", "hanayo", "-d", "4", "-m", "8", "-v", "2,4"], "a single number of chunks"),

@@ -20,6 +20,8 @@ COMMANDS = {
     "compare": "All named schedules on this hardware, side by side.",
     "order": "One named schedule's order, as CSV in PyTorch's notation.",
     "check": "Every rule that a schedule violates.",
+    "export": "A schedule as a file for PyTorch or for a trace viewer.",
+    "profile": "A model file from a real run in PyTorch.",
     "schedules": "The named schedules.",
 }
 """Name -> first line of its help; ``ppopt.cli.NAME`` holds the command, under the same name."""

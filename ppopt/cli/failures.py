@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from ppopt.files import FileError, ModelError, ResultError
+from ppopt.files.profile import ProfileError
 from ppopt.files.torch_csv import CsvError
+from ppopt.files.torch_export import NotForTorch
 from ppopt.named import Restriction, UnknownSchedule
 from ppopt.pipeline import PipelineError
 
-_MENDABLE = (CsvError, FileError, ModelError, PipelineError, Restriction, ResultError, UnknownSchedule)
+_MENDABLE = (CsvError, FileError, ModelError, NotForTorch, PipelineError, ProfileError, Restriction, ResultError, UnknownSchedule)
 
 
 class Failure(click.ClickException):

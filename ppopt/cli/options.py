@@ -142,7 +142,7 @@ def model_options(*placements: str, own_chunks: bool = False) -> Callable[[Comma
                 ("pipeline.placement", None if placement in placements else placement, f"--placement {placement}"),
                 ("memory.limit", memory_limit, "--memory-limit"),
             ]
-            changes += [Change(key, value, flag) for key, value, flag in flags if value is not None]
+            changes += [Change(key, None if value == "none" else value, flag) for key, value, flag in flags if value is not None]
             others.update({f"{word}_placement": placement == word for word in placements})
             return command(given=Given(model, tuple(changes), chunks or ()), **others)
 

@@ -9,13 +9,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ppopt.named import Definition, Row
+from ppopt.named import Row
 from ppopt.pictures.text import grid
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 
-NARROW, WIDE = 100, 200
+PICTURE, WIDE = 160, 200
 """Columns of a schedule's picture and of a table where the output is no terminal."""
+TALL = 32
+"""Most devices of a picture."""
 
 
 def console() -> Console:
@@ -116,14 +118,16 @@ def show_named(pipeline: Pipeline, rows: Sequence[Row], title: str, marked: str 
         out.print(f"  {row.excluded}", markup=False, soft_wrap=True)
 
 
+def picture(schedule: Schedule) -> tuple[str, bool]:
+    """The schedule as a text grid, no wider than the screen, and whether that is all of it."""
+    width = console().width if sys.stdout.isatty() else PICTURE
+    whole = grid(schedule)
+    fits = max(map(len, whole.splitlines())) <= width
+    return (whole, True) if fits else (grid(schedule, width), False)
+
+
 def show_grid(schedule: Schedule) -> None:
-    """The picture of a schedule whose every cell fits on the screen; nothing where it does not."""
-    out = console()
-    picture = grid(schedule)
-    if max(map(len, picture.splitlines())) <= max(out.width if sys.stdout.isatty() else 0, NARROW):
-        out.print(picture, markup=False, soft_wrap=True)
-
-
-def aliases(definition: Definition) -> str:
-    """Other names of a schedule."""
-    return ", ".join(definition.aliases)
+    """The picture of a small schedule; nothing where a line has to lose its middle or lines are too many."""
+    text, whole = picture(schedule)
+    if whole and schedule.pipeline.devices <= TALL:
+        console().print(text, markup=False, soft_wrap=True)

@@ -56,7 +56,7 @@ def results(store: str, study: str | None, status: tuple[str, ...], form: str | 
             click.echo(f"{name}: {finished} of {instances} instances have a result", err=True)
 
 
-_HIDDEN = {"key", "finished", "work", "overhead", "limit", "versions"}
+_HIDDEN = {"study", "position", "key", "finished", "work", "overhead", "limit", "seed", "objective", "placement", "device_span"}
 """Columns that a terminal has no room for."""
 
 
@@ -70,7 +70,10 @@ def _table(rows: list[dict[str, Any]], columns: list[str]) -> None:
         table.add_column(column.split(".")[-1].replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*(_shown(row.get(column)) for column in columns))
-    rich.console.Console().print(table)
+    console = rich.console.Console()
+    if not console.is_terminal:
+        console.width = 10_000  # a pipe has no width
+    console.print(table)
 
 
 def _shown(value: Any) -> str:
@@ -78,4 +81,4 @@ def _shown(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -12,8 +14,8 @@ from ppopt.named import NAMED, Definition, Restriction, find
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 
-EXAMPLES = ((4, 8), (4, 4), (2, 4), (1, 1))
-"""Devices and microbatches of the picture: the first at which the schedule exists."""
+SIZES = ((4, 8), (4, 4), (2, 4), (2, 2))
+"""Devices and microbatches of the picture: the largest at which the schedule exists and fits on the screen."""
 
 
 @click.command(short_help="The named schedules.")
@@ -68,7 +70,7 @@ def table(definitions: list[Definition]) -> None:
 
 def explain(definition: Definition) -> None:
     """All about one schedule."""
-    from ppopt.cli.render import heading, show_grid
+    from ppopt.cli.render import heading, picture
 
     d = definition
     facts = {
@@ -88,17 +90,13 @@ def explain(definition: Definition) -> None:
     for p in d.parameters:
         choices = f" ({', '.join(p.choices)})" if p.choices else ""
         click.echo(f"{'parameter:':13}{p.name}{choices}: {p.meaning}; default: {p.default}")
-    example = smallest(d)
-    click.echo(f"\nAt unit costs, {heading(example.pipeline)}:\n")
-    show_grid(example)
+    shown = [(example, *picture(example)) for example in examples(d)]
+    example, text, _ = next((entry for entry in shown if entry[2]), shown[-1])
+    click.echo(f"\nAt unit costs, {heading(example.pipeline)}:\n\n{text}")
 
 
-def smallest(definition: Definition) -> Schedule:
-    """The schedule at unit costs, at the first size of :data:`EXAMPLES` that its definition allows."""
-    for devices, microbatches in EXAMPLES[:-1]:
-        try:
-            return definition.schedule(Pipeline(devices, microbatches))
-        except Restriction:
-            continue
-    devices, microbatches = EXAMPLES[-1]
-    return definition.schedule(Pipeline(devices, microbatches))
+def examples(definition: Definition) -> Iterator[Schedule]:
+    """The schedule at unit costs, at those sizes of :data:`SIZES` that its definition allows."""
+    for devices, microbatches in SIZES:
+        with contextlib.suppress(Restriction):
+            yield definition.schedule(Pipeline(devices, microbatches))

@@ -23,7 +23,7 @@ def infer_pipeline(rows: Rows) -> Pipeline:
     Raises:
         FileError: no pipeline of these sizes is supported.
     """
-    singles = [(device, op) for device, row in enumerate(rows) for op in _halves(row)]
+    singles = [(device, op) for device, row in enumerate(rows) for op in halves_of(row)]
     stages = max(op.stage for _, op in singles) + 1
     microbatches = max(op.microbatch for _, op in singles) + 1
     try:
@@ -52,7 +52,8 @@ def infer_pipeline(rows: Rows) -> Pipeline:
         raise FileError(f"{error.key}: {error.message}") from None
 
 
-def _halves(row: Iterable[Op | Pair]) -> Iterator[Op]:
+def halves_of(row: Iterable[Op | Pair]) -> Iterator[Op]:
+    """The operations of a row one by one, pairs as their halves."""
     for op in row:
         if isinstance(op, Pair):
             yield from op

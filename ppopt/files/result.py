@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 import ppopt
 from ppopt.files.model import Model, ModelError, model_dict, model_of
@@ -130,6 +130,7 @@ def json_text(tree: Mapping[str, Any]) -> str:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Figure = Annotated[Real, AfterValidator(lambda value: int(value) if value.is_integer() else value)]
 Whole = Annotated[int, Field(strict=True)]
 
 
@@ -145,11 +146,11 @@ class Outcome(_Part):
     reason: Literal["optimal", "feasible", "infeasible", "no-solution"]
     limit: Literal["time", "gap", "interrupted"] | None
     objective: Literal["makespan", "span"]
-    value: Real | None
-    lower_bound: Real
-    gap: Real | None
+    value: Figure | None
+    lower_bound: Figure
+    gap: Figure | None
     proved_by: str | None
-    seconds: Real
+    seconds: Figure
     seed: Whole
     versions: dict[str, str]
 
@@ -165,13 +166,13 @@ class Recorded(_Part):
 class Metrics(_Part):
     """``metrics``: what follows from the schedule."""
 
-    makespan: Real
-    device_span: Real
-    bubble_ratio: Real
-    span_bubble_ratio: Real
-    overhead: Real
-    work: list[Real]
-    peak_memory: list[Real]
+    makespan: Figure
+    device_span: Figure
+    bubble_ratio: Figure
+    span_bubble_ratio: Figure
+    overhead: Figure
+    work: list[Figure]
+    peak_memory: list[Figure]
 
 
 class NamedRow(_Part):
@@ -180,10 +181,10 @@ class NamedRow(_Part):
     schedule: str
     placement: str
     chunks: Whole
-    makespan: Real | None
-    device_span: Real | None
-    bubble_ratio: Real | None
-    peak_memory: list[Real] | None
+    makespan: Figure | None
+    device_span: Figure | None
+    bubble_ratio: Figure | None
+    peak_memory: list[Figure] | None
     within_memory: bool | None
     excluded: str | None
 

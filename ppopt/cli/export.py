@@ -1,0 +1,64 @@
+"""``ppopt export``: a schedule as a file for PyTorch or for a trace viewer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from ppopt.cli.options import Given, model_options
+from ppopt.cli.verified import verified
+from ppopt.files.exported import schedule_in
+from ppopt.schedule import Schedule
+
+FORMATS = ("torch-csv", "torch-csv-comms", "chrome-trace")
+
+
+@click.command(short_help="A schedule as a file for PyTorch or for a trace viewer.")
+@click.argument("file")
+@model_options()
+@click.option("--to", "target", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", metavar="FILE", help="Default: standard output.")
+def export(file: str, given: Given, target: str, output: str) -> None:
+    """Write the schedule in FILE, a result (JSON) or an order (CSV in PyTorch's notation), in another format.
+
+    torch-csv and torch-csv-comms are the files that PyTorch's _PipelineScheduleRuntime loads, without and with the
+    communication (docs/torch.md); how to load them is shown on standard error. chrome-trace opens in Perfetto. An order has unit
+    costs unless MODEL, a model file, gives others.
+
+    \b
+    Examples:
+      ppopt export best.json --to torch-csv-comms -o schedule.csv
+      ppopt order zb-h1 -d 4 -m 8 | ppopt export - --to torch-csv
+      ppopt export best.json --to chrome-trace -o trace.json
+    """
+    model = given.read() if given.path is not None else None
+    schedule = schedule_in(file, model, lambda inside: given.change(inside, file))
+    verified(schedule, file)
+    lines = _trace(schedule) if target == "chrome-trace" else _torch(schedule, comms=target == "torch-csv-comms")
+    with click.open_file(output, "w", encoding="utf-8", atomic=output != "-") as out:
+        out.writelines(lines)
+
+
+def _trace(schedule: Schedule) -> Iterable[str]:
+    from ppopt.files.chrome_trace import microseconds, trace_lines
+
+    if microseconds(schedule.pipeline.units.time) is None:
+        click.echo("The model has no unit of time: 1 is shown as 1 us (--set units.time=ms says otherwise).", err=True)
+    return trace_lines(schedule)
+
+
+def _torch(schedule: Schedule, comms: bool) -> Iterable[str]:
+    from ppopt.files.torch_check import violations
+    from ppopt.files.torch_csv import lines_of
+    from ppopt.files.torch_export import actions_of, for_torch, settings, with_comms
+
+    runnable = for_torch(schedule)
+    verified(runnable.schedule, "the schedule as PyTorch runs it")
+    rows = with_comms(runnable.schedule) if comms else actions_of(runnable.schedule)
+    found = violations(rows, schedule.pipeline.microbatches)
+    if found:  # a mistake of the program
+        raise RuntimeError(f"the file for PyTorch would be wrong: {found[0]}")
+    for line in (*runnable.notes, *settings(runnable.schedule.pipeline, comms)):
+        click.echo(line, err=True)
+    return lines_of(rows)

@@ -1,0 +1,114 @@
+"""``ppopt solve``: the best schedule, with its proof."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from ppopt.cli.options import Given, Seconds, json_option, model_options, parameters_option
+from ppopt.files import Model, json_text, result_dict, write_text
+from ppopt.named import find
+from ppopt.op import Kind
+
+CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "no-solution": 4}
+"""Reason -> exit code."""
+INTERRUPTED = 130
+_PLACEMENT_KEYS = {"pipeline.placement", "pipeline.routes", "pipeline.chunks"}
+
+
+def _kinds(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[Kind, ...]:
+    """``F,W`` as kinds."""
+    if text is None:
+        return ()
+    kinds = [part.strip() for part in text.split(",")]
+    if not set(kinds) <= set(Kind.__members__):
+        raise click.BadParameter(f"expected kinds of {', '.join(Kind.__members__)} with commas between, got {text!r}")
+    return tuple(dict.fromkeys(Kind[kind] for kind in kinds))
+
+
+def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    """A path that can be written, as far as can be told beforehand."""
+    folder = os.path.dirname(os.path.abspath(path)) if path is not None else ""
+    if path is not None and not os.path.isdir(folder):
+        raise click.BadParameter(f"there is no folder {folder!r}")
+    return path
+
+
+@click.command(short_help="The best schedule, with its proof.")
+@model_options()
+@click.option(
+    "--objective", type=click.Choice(["makespan", "span"]), default="makespan", show_default=True, help="What to minimise."
+)
+@click.option("--solver", type=click.Choice(["auto", "cp-sat"]), default="auto", show_default=True, help="Which solver.")
+@click.option("--time-limit", type=Seconds(positive=True), default=60.0, show_default=True, metavar="S", help="Seconds.")
+@click.option("--gap", type=Seconds(most=1.0), default=0.0, show_default=True, metavar="G", help="Stop at this gap, a fraction.")
+@click.option("--workers", type=click.IntRange(min=1), help="Threads of the solver.  [default: all cores]")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the search.")
+@click.option("--deterministic", is_flag=True, help="One worker and deterministic time: the same answer every time.")
+@click.option("--order", "order", metavar="NAME", help="Make the constraints of a named schedule binding.")
+@click.option("--free", callback=_kinds, metavar="KIND,…", help="With --order: free these kinds (F, B, I, W) again.")
+@parameters_option
+@click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), callback=_output, metavar="FILE", help="Write the result as JSON."
+)
+@json_option
+def solve(
+    given: Given,
+    order: str | None,
+    free: tuple[Kind, ...],
+    params: dict[str, Any],
+    explain: bool,
+    output: str | None,
+    as_json: bool,
+    **search: Any,
+) -> None:
+    """The best schedule of MODEL with its proof, beside every named schedule that applies.
+
+    The proof holds for the model's placement and number of chunks. Ctrl-C ends the search and keeps the best so far.
+
+    \b
+    Examples:
+      ppopt solve models/gpt-1.5b.toml
+      ppopt solve -d 4 -m 8 --memory-limit 3 --time-limit 20 -o best.json
+      ppopt solve models/zb-h1.toml --order zb-h1 --free W
+    """
+    from ppopt.cli.progress import Progress
+    from ppopt.solve import solve as find_best
+
+    if order is None and (free or params):
+        raise click.UsageError("--free and --param need --order NAME")
+    model = given.read()
+    name = None
+    if order is not None:
+        model, name, params = _bound(given, model, order, params)
+    with Progress(model.pipeline, search["objective"]) as progress:
+        result = find_best(model.pipeline, order=name, params=params, free=free, chunks=given.chunks, progress=progress, **search)
+    tree = json_text(result_dict(model, result=result))
+    if output is not None:
+        write_text(output, tree)
+    if as_json:
+        click.echo(tree, nl=False)
+    else:
+        from ppopt.cli.summary import show_result
+
+        show_result(model, result, explain)
+    interrupted = result.schedule is None and result.limit == "interrupted"
+    click.get_current_context().exit(INTERRUPTED if interrupted else CODES[result.reason])
+
+
+def _bound(given: Given, model: Model, order: str, params: dict[str, Any]) -> tuple[Model, str, dict[str, Any]]:
+    """The model on the placement of the schedule that binds (unless the command line has given one), name and parameters."""
+    definition = find(order)
+    own = model.params if model.schedule == definition.name else {}
+    read = definition.read({**own, **params})
+    if _PLACEMENT_KEYS & {change.key for change in given.changes}:
+        return model, definition.name, read
+    placed = definition.place(model.pipeline, None, **read)
+    if placed.routes != model.pipeline.routes:
+        chunks = f" with {placed.chunks} chunks" if placed.chunks > 1 else ""
+        click.echo(f"Note: {definition.name} is solved on its own placement, {placed.placement}{chunks}.", err=True)
+        model = Model(placed, definition.name, read)
+    return model, definition.name, read

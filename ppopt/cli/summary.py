@@ -1,0 +1,113 @@
+"""What ``ppopt solve`` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from ppopt.cli.render import figures, heading, new_table, number, percent, show, show_grid, show_named
+from ppopt.files import Model
+from ppopt.files.result import gap
+from ppopt.named import Row
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+
+if TYPE_CHECKING:
+    from ppopt.solve import Result
+
+_LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}
+
+
+def show_result(model: Model, result: Result, explain: bool) -> None:
+    """The answer, its picture where it is small, and the named schedules beside it."""
+    click.echo(heading(result.pipeline))
+    for line in answer(result):
+        click.echo(line)
+    if explain:
+        show_steps(result)
+    if result.schedule is not None:
+        click.echo()
+        show_grid(result.schedule)
+    if result.named:
+        click.echo()
+        show_named(result.pipeline, result.named, "Named schedules on this hardware", model.schedule)
+        for line in remarks(model, result):
+            click.echo(line)
+
+
+def answer(result: Result) -> list[str]:
+    """Value, bound and proof in a few lines."""
+    pipeline = result.pipeline
+    unit = f" {pipeline.units.time}" if pipeline.units.time else ""
+    stopped = f"; {_LIMITS[result.limit]}" if result.limit is not None else ""
+    seconds = f"{result.seconds:.1f} s{stopped}"
+    bound = f"{number(pipeline.time(result.lower_bound))}{unit}"
+    if result.schedule is None or result.value is None:
+        if result.reason == "infeasible":
+            proof = f", proved by {result.proved_by}" if result.proved_by else ""
+            return [f"infeasible: no schedule satisfies the model{proof} ({seconds})"]
+        return [f"no schedule found; every schedule takes at least {bound} ({seconds})"]
+    value = f"{result.objective} {number(pipeline.time(result.value))}{unit}"
+    if result.reason == "optimal":
+        lines = [f"{value}: optimal, proved by {result.proved_by} ({seconds})"]
+    else:
+        share = gap(result.value, result.lower_bound) or 0.0
+        proof = f" by {result.proved_by}" if result.proved_by else ""
+        idle = percent(idle_gap(result.schedule, result.value, result.lower_bound))
+        lines = [f"{value}; lower bound {bound}{proof}, gap {percent(share)}, idle gap {idle} ({seconds})"]
+    makespan, span, bubble, span_bubble, peak = figures(result.schedule)
+    lines.append(f"makespan {makespan}{unit}, device span {span}{unit}, bubble ratio {bubble}, span bubble ratio {span_bubble}")
+    memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
+    lines.append(f"peak memory {peak}{memory}")
+    return lines
+
+
+def idle_gap(schedule: Schedule, value: int, lower_bound: int) -> float:
+    """``(value - lower_bound) / (value - max_d work_d)``: how much of the idle time might be avoidable."""
+    idle = value - max(schedule.work)
+    return (value - lower_bound) / idle if idle else 0.0
+
+
+def remarks(model: Model, result: Result) -> list[str]:
+    """What the named schedule that the model stands for costs against the answer, and rows of another placement that beat it."""
+    if result.value is None:
+        return []
+    value = result.value / result.pipeline.ticks.per_unit
+    rows = list(_fitting(result))
+    lines = []
+    for row, pipeline, time in rows:
+        if row.name == model.schedule and pipeline.routes == result.pipeline.routes:
+            best = "the optimum" if result.reason == "optimal" else "the best found"
+            against = "equals" if time == value else f"takes {percent(time / value - 1) if value else number(time)} more than"
+            lines.append(f"{row.name} {against} {best}.")
+    for row, pipeline, time in sorted(rows, key=lambda entry: entry[2]):
+        if time < value and pipeline.routes != result.pipeline.routes:
+            chunks = f" with {row.chunks} chunks" if row.chunks > 1 else ""
+            lines.append(
+                f"{row.name} ({number(time)}) is faster, on another placement: {row.placement}{chunks}; "
+                f"the answer and its bound are for {placed(result.pipeline)}."
+            )
+    return lines
+
+
+def placed(pipeline: Pipeline) -> str:
+    """A placement in words."""
+    return pipeline.placement + (f" with {pipeline.chunks} chunks" if pipeline.chunks > 1 else "")
+
+
+def _fitting(result: Result) -> Iterator[tuple[Row, Pipeline, float]]:
+    """The named schedules within the memory limit: row, pipeline on its placement, objective in the user's unit."""
+    for row in result.named:
+        if row.schedule is not None and row.schedule.within_memory:
+            pipeline = row.schedule.pipeline
+            yield row, pipeline, row.schedule.objective(result.objective) / pipeline.ticks.per_unit
+
+
+def show_steps(result: Result) -> None:
+    """The steps of the solution and their times."""
+    table = new_table("Steps", ["step"], ["seconds"], ["outcome"])
+    for step in result.steps:
+        table.add_row(*(str(field) for field in step))
+    show(table)

@@ -1,0 +1,72 @@
+"""What is wrong with a schedule in a file: a result (JSON) or an order (CSV)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ppopt.check import Record, Rule, Violation, mismatches, violations, violations_of
+from ppopt.files.inferred import infer_pipeline
+from ppopt.files.loose import loose_times
+from ppopt.files.model import Model
+from ppopt.files.result import ResultError, ResultFile, result_of_text
+from ppopt.files.text import FileError, read_text, source_of
+from ppopt.files.torch_csv import compute_only, rows_of_text
+from ppopt.op import Op, Pair
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Order
+from ppopt.timing import CyclicOrder, OrderError, time_order
+
+
+def check_file(path: str, model: Model | None, change: Callable[[Model], Model] = lambda model: model) -> list[Violation]:
+    """Every violation in a result (JSON) or an order (CSV in PyTorch's notation); ``-`` is standard input.
+
+    Without ``model`` a result is held to its own, an order to unit costs and the placement that it has itself; ``change`` is
+    made to either first. Recorded times, metrics and bounds are derived anew.
+
+    Raises:
+        FileError, ResultError, CsvError: the file cannot be read, or there is no schedule in it.
+        ModelError: ``change`` cannot be made.
+    """
+    source = source_of(path)
+    try:
+        text = read_text(path)
+    except FileError as error:
+        raise FileError(f"{source}: {error}") from None
+    if text.lstrip()[:1] in ("{", "["):
+        return check_result(result_of_text(text, source), model or change, source)
+    rows = compute_only(rows_of_text(text, source))
+    if model is None:
+        try:
+            model = change(Model(infer_pipeline(rows)))
+        except FileError as error:
+            raise FileError(f"{source}: {error}") from None
+    return check_order(model.pipeline, rows)
+
+
+def check_result(file: ResultFile, model: Model | Callable[[Model], Model], source: str) -> list[Violation]:
+    """Every violation in a result: of the rules, and of what it records."""
+    recorded = file.schedule
+    if recorded is None:
+        raise ResultError(f"{source}: schedule: there is none to check")
+    pipeline = (model if isinstance(model, Model) else model(file.model)).pipeline
+    rows: list[list[Record]] = [
+        list(zip(*row, strict=True)) for row in zip(recorded.order, recorded.start, recorded.end, strict=True)
+    ]
+    # a schedule with the least span waits on purpose: its operations need not start as early as they could
+    waits = file.result is not None and file.result.objective == "span"
+    found = violations_of(pipeline, rows, earliest=not waits)
+    metrics = None if file.metrics is None else file.metrics.model_dump()
+    outcome = None if file.result is None else file.result.model_dump()
+    return found + mismatches(pipeline, rows, metrics=metrics, outcome=outcome)
+
+
+def check_order(pipeline: Pipeline, rows: Sequence[Sequence[Op | Pair]]) -> list[Violation]:
+    """Every violation in an order, each operation run as early as it can be; a deadlock is one, too."""
+    try:
+        return violations(pipeline, time_order(pipeline, Order.of(pipeline, rows)))
+    except CyclicOrder as error:
+        op = error.cycle[0]
+        device = next(device for device, row in enumerate(rows) if op in map(str, row))
+        return [Violation(Rule.DATA, device, op, None, str(error))]
+    except (OrderError, ValueError):  # operations missing, twice or elsewhere: the checker says which
+        return violations_of(pipeline, loose_times(pipeline, rows))
