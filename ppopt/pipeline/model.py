@@ -156,10 +156,11 @@ class Pipeline:
 
     def changed(self, **changes: Any) -> Pipeline:
         """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew."""
-        if changes.keys() & {"placement", "chunks", "devices"} and "routes" not in changes:
-            changes["routes"] = () if "placement" in changes or self.placement != "routes" else self.routes
-        if changes.keys() & {"microbatches", "routes"} and "route_of_microbatch" not in changes:
+        derived = {"microbatches", "routes", "placement", "chunks", "devices"}
+        if changes.keys() & derived and "route_of_microbatch" not in changes:
             changes["route_of_microbatch"] = ()
+        if "routes" not in changes and (self.placement != "routes" or "placement" in changes):
+            changes["routes"] = ()  # they follow from the placement, which keeps its name
         return dataclasses.replace(self, **changes)
 
     def placed(self, placement: str, chunks: int = 1) -> Pipeline:
