@@ -1,0 +1,194 @@
+"""What the studies share: the six series of the field, running a study with its store, and drawing panels of curves.
+
+The studies repeat the figures of CrossPipe's simulation notebook (arXiv 2507.00217) with our names. A forward takes 400 / D
+and a backward twice that on each of D devices; a chunk of v takes the v-th part. Hanayo runs in groups of D microbatches, as
+there. ``optimal`` is the best schedule of the linear placement with the backward split in two, whatever its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ppopt.pictures.curves import curves
+from ppopt.pictures.figure import save
+from ppopt.study.plan import study_of
+from ppopt.study.store import Store, Stored
+from ppopt.study.sweep import Progress, sweep
+from ppopt.study.table import columns_of, rows_of
+
+LATENCIES = [0, 4, 16]
+DEVICES = [2, 4, 8, 16, 32]
+GROUPS = {"variant": "groups"}
+SIX = [
+    "gpipe",
+    "1f1b",
+    {"name": "interleaved-1f1b", "chunks": 2},
+    {"name": "hanayo", "chunks": 2, "params": GROUPS},
+    {"name": "hanayo", "chunks": 4, "params": GROUPS},
+    "zb-h1",
+]
+"""Six series; Hanayo with one and with two waves."""
+
+Tree = dict[str, Any]
+Keep = Callable[[Stored], bool]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot: which results, and what is on its axes. A result without an x is a level for all x."""
+
+    title: str
+    keep: Callable[[Stored], bool]
+    x: Callable[[Stored], float | None]
+    xlabel: str
+    y: str = "bubble_ratio"
+    line: Callable[[Stored], str] | None = None
+    """The series of a result; by default its schedule and chunks."""
+
+
+def times(devices: int) -> Tree:
+    """Costs on D devices: everything of a microbatch takes 1200 / D."""
+    share = 400 / devices
+    return {"costs.forward": share, "costs.backward_input": share, "costs.backward_weight": share}
+
+
+def together(rows: Iterable[Tree]) -> Tree:
+    """Lists that advance together, from the values that belong to each other."""
+    table: Tree = {}
+    for row in rows:
+        for key, value in row.items():
+            table.setdefault(key, []).append(value)
+    return table
+
+
+def arguments(about: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of every study."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=Path("studies"), help="folder for pictures and tables (studies)")
+    parser.add_argument("--quick", action="store_true", help="only the smallest sizes, in seconds")
+    parser.add_argument("--named-only", action="store_true", help="without the optimal curve")
+    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each optimum (20)")
+    parser.add_argument("--store", type=Path, help="SQLite file that keeps results between runs (default: none)")
+    parser.add_argument("--workers", type=int, help="processes (default: as many as the cores)")
+    return parser.parse_args(argv)
+
+
+def run(tree: Tree, options: argparse.Namespace, optimal: bool = True) -> list[Stored]:
+    """The results of a study, from the store where they are there already."""
+    if optimal and not options.named_only:
+        tree = {**tree, "solve": {"time_limit": options.time_limit, "seed": 0}}
+    study = study_of(tree, f"{tree['name']}.py")
+    options.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(options.store or Path(folder) / "results.db")
+        if options.quick:
+            with ThreadPoolExecutor(1) as pool:
+                _sweep(study, path, pool, None)
+        else:
+            _sweep(study, path, None, options.workers)
+        with Store(path) as store:
+            results = store.results(study.name)
+    for result in results:
+        if result.status == "failed":
+            print(f"failed: {result.changes} {result.task}: {result.outcome['error']}", file=sys.stderr)
+    _table(results, options.output / f"{study.name}.csv")
+    return results
+
+
+def _sweep(study: Any, path: str, executor: Executor | None, workers: int | None) -> None:
+    last = time.monotonic()
+
+    def show(state: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last > 10:
+            last = time.monotonic()
+            left = "" if state.remaining is None else f", about {state.remaining:.0f} s left"
+            print(f"{study.name}: {state.finished} of {state.total}{left}", file=sys.stderr)
+
+    sweep(study, path, executor=executor, workers=workers, progress=show)
+
+
+def _table(results: Sequence[Stored], path: Path) -> None:
+    rows = rows_of(results)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns_of(rows))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def label(result: Stored) -> str:
+    """The series of a result: schedule and chunks, or ``optimal``."""
+    task = result.task
+    if "schedule" not in task:
+        return "optimal (linear)"
+    chunks = f", {task['chunks']} chunks" if "chunks" in task else ""
+    return f"{task['schedule']}{chunks}"
+
+
+def points(results: Iterable[Stored], panel: Panel) -> tuple[list[float], dict[str, list[float | None]]]:
+    """The x values of a panel, and for each series its y at each of them; ``None`` where there is no such schedule."""
+    lines: dict[str, dict[float | None, float | None]] = {}
+    for result in results:
+        if panel.keep(result):
+            lines.setdefault((panel.line or label)(result), {})[panel.x(result)] = result.outcome.get(panel.y)
+    x = sorted({place for line in lines.values() for place in line if place is not None})
+    return x, {name: [line.get(place, line.get(None)) for place in x] for name, line in lines.items()}
+
+
+def draw(results: Sequence[Stored], panels: Sequence[Panel], title: str, path: Path) -> None:
+    """One picture of several panels side by side, with one legend."""
+    picture = Figure(figsize=(5 * len(panels), 4.6), layout="constrained")
+    axes = picture.subplots(1, len(panels), squeeze=False)[0]
+    for panel, ax in zip(panels, axes, strict=True):
+        x, lines = points(results, panel)
+        ylabel = {"bubble_ratio": "bubble ratio", "makespan": "makespan"}[panel.y]
+        curves(x, lines, ax, xlabel=panel.xlabel, ylabel=ylabel, log=panel.y == "makespan")
+        ax.set_title(panel.title)
+    picture.suptitle(title)
+    handles, labels = axes[0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 7), frameon=False)
+    save(picture, str(path))
+    print(path)
+
+
+def by_latency(
+    x: Callable[[Stored], float | None], xlabel: str, keep: Callable[[Stored], bool], line: Callable[[Stored], str] | None = None
+) -> list[Panel]:
+    """A panel for each latency."""
+
+    def at(latency: float) -> Callable[[Stored], bool]:
+        return lambda result: keep(result) and result.changes["links.latency"] == latency
+
+    return [Panel(f"T_C = {latency}", at(latency), x, xlabel, line=line) for latency in LATENCIES]
+
+
+def has(key: str, value: Any) -> Callable[[Stored], bool]:
+    """Whether a result has this value of a varied key."""
+    return lambda result: bool(result.changes[key] == value)
+
+
+def scaling(name: str, microbatches: Callable[[int], int], devices: Sequence[int]) -> Tree:
+    """Six series over the devices, for each latency."""
+    rows = [{"pipeline.devices": d, "pipeline.microbatches": microbatches(d), **times(d)} for d in devices]
+    return {"name": name, "vary": {"links.latency": LATENCIES}, "together": [together(rows)], "run": {"schedules": SIX}}
+
+
+def draw_scaling(results: Sequence[Stored], name: str, title: str, output: Path) -> None:
+    """Total time and bubble ratio over the devices, a picture for each latency."""
+    for latency in LATENCIES:
+        panels = [
+            Panel(text, has("links.latency", latency), lambda result: float(result.changes["pipeline.devices"]), "devices", y)
+            for y, text in (("makespan", "total time"), ("bubble_ratio", "bubble ratio"))
+        ]
+        draw(results, panels, f"{title}, T_C = {latency}", output / f"{name}-latency-{latency}.png")
