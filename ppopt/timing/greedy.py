@@ -62,18 +62,19 @@ class Claims:
 class Jobs:
     """What the words leave to be scheduled: jobs (operations and overlapped pairs), with their needs.
 
-    Where a backward may be run either way, each stage takes the cheaper one, split where they tie. ``duration`` and the
-    lags can be replaced (a coarser grid) by the caller of :func:`run_jobs`.
+    ``run``: the numbers of the single operations that are run; by default those that the words leave, and where a backward
+    may be run either way the cheaper one of the stage, split where they tie. ``duration`` and ``lag`` may be replaced before
+    :func:`run_jobs` (a coarser grid).
 
     Raises:
         ValueError: the words contradict each other, or choose between other things than the ways to run a backward.
         TypeError: a word that is not known here.
     """
 
-    def __init__(self, pipeline: Pipeline, words: Iterable[Word]) -> None:
+    def __init__(self, pipeline: Pipeline, words: Iterable[Word], run: IntArray | None = None) -> None:
         self.pipeline = pipeline
         words = tuple(words)
-        run = _run(pipeline, words)
+        run = _run(pipeline, words) if run is None else run
         self._job = np.full(pipeline.index.size, -1, dtype=np.int64)
         self._pairs: list[tuple[IntArray, IntArray]] = []
         self._machine: IntArray = np.full(pipeline.index.size, -1, dtype=np.int64)
@@ -364,100 +365,126 @@ class _Machines:
     """The devices at work. Jobs are numbered in the order of the rule here, so that the smallest goes first."""
 
     def __init__(self, jobs: Jobs, rank: IntArray, place: IntArray, patient: bool, reserve: bool) -> None:
-        self.jobs, self.rank = jobs, rank
-        self.count = len(rank)
+        self.jobs, self.rank, self.reserve, self.patient = jobs, rank, reserve, patient
+        self.count = count = len(rank)
         self.duration = jobs.duration[rank].tolist()
         self.machine = jobs.machine[rank].tolist()
-        after, lag, self.needs = place[jobs.after], jobs.lag, np.bincount(place[jobs.after], minlength=self.count).tolist()
-        before = place[jobs.before]
+        self.instant = 0 in self.duration
+        before, after = place[jobs.before], place[jobs.after]
         by_before = np.argsort(before, kind="stable")
-        self.after, self.lag = after[by_before].tolist(), lag[by_before].tolist()
-        self.offset = np.searchsorted(before[by_before], np.arange(self.count + 1)).tolist()
+        self.after, self.lag = after[by_before].tolist(), jobs.lag[by_before].tolist()
+        self.offset = np.searchsorted(before[by_before], np.arange(count + 1)).tolist()
+        self.needs = np.bincount(after, minlength=count).tolist()
         self.limits, *columns = jobs.memory
         self.capacity, self.claim, self.give_back, self.family = ([column[j] for j in rank.tolist()] for column in columns)
-        self.reserve, self.patient = reserve, patient
         self.deferrable = (jobs.features.kind[rank] == Kind.W).tolist()
         self.held = [0] * len(self.limits)
         self.claimed = [[0] * len(families) for families in jobs.claim_families]
         self.returned = [[0] * len(families) for families in jobs.claim_families]
+        machines = max(self.machine, default=-1) + 1
+        self.ready: list[list[int]] = [[] for _ in range(machines)]  # heaps of what claims no memory
+        self.claimers: list[dict[int, list[int]]] = [{} for _ in range(machines)]  # and of what does, by family
+        self.coming: list[list[int]] = [[] for _ in range(machines)]  # heaps of arrival times, where devices are patient
+        self.running = [-1] * machines
+        self.stride = count + machines  # an event is time * stride + (a job that arrives, or count + a device to look at)
+        self.events: list[int] = []
+        self.earliest = [0] * count
+        self.sequence: list[int] = []
 
     def run(self, release: IntArray | None) -> list[int]:
         """The jobs in the order of their starts."""
-        count, duration, machine, needs = self.count, self.duration, self.machine, self.needs
-        after, lag, offset, give_back = self.after, self.lag, self.offset, self.give_back
-        earliest = [0] * count if release is None else release.tolist()
-        machines = max(machine, default=-1) + 1
-        ready: list[list[int]] = [[] for _ in range(machines)]  # heaps of what claims no memory
-        claimers: list[dict[int, list[int]]] = [{} for _ in range(machines)]  # and of what does, by family
-        running = [-1] * machines
-        coming: list[list[int]] = [[] for _ in range(machines)]  # heaps of known arrivals, where devices are patient
-        stride = count + machines
-        events = [earliest[j] * stride + j for j in range(count) if not needs[j]]
-        if self.patient:
-            for event in events:
-                self._announce(coming, event % stride, event // stride)
-        heapq.heapify(events)
-        sequence: list[int] = []
+        if release is not None:
+            self.earliest = release.tolist()
+        for job in range(self.count):
+            if not self.needs[job]:
+                self._arrive(job)
+        events, stride, count, running = self.events, self.stride, self.count, self.running
         time = 0
         while events:
             time = events[0] // stride
-            last = (time + 1) * stride
+            now = (time + 1) * stride
             touched = set()
-            while events and events[0] < last:
+            while events and events[0] < now:
                 code = heapq.heappop(events) % stride
-                if code >= count:
-                    d = code - count
-                    job = running[d]
-                    if job >= 0:
-                        running[d] = -1
-                        if give_back[job]:
-                            self._return(job)
+                if code < count:
+                    self._queue(code)
+                    touched.add(self.machine[code])
                 else:
-                    d = machine[code]
-                    if self.claim[code]:
-                        heapq.heappush(claimers[d].setdefault(self.family[code], []), code)
-                    else:
-                        heapq.heappush(ready[d], code)
-                touched.add(d)
-            for d in touched:
-                if running[d] >= 0:
-                    continue
-                job = self._next(ready[d], claimers[d])
-                if job < 0:
-                    continue
-                end = time + duration[job]
-                if self.patient and self.deferrable[job]:
-                    wait = self._worth_waiting(coming[d], time, end)
-                    if wait:
-                        heapq.heappush(ready[d], job)
-                        heapq.heappush(events, wait * stride + count + d)
-                        continue
-                running[d] = job
-                if self.claim[job]:
-                    self._claim(job)
-                sequence.append(job)
-                heapq.heappush(events, end * stride + count + d)
-                for i in range(offset[job], offset[job + 1]):
-                    follower = after[i]
-                    arrival = end + lag[i]
-                    if arrival > earliest[follower]:
-                        earliest[follower] = arrival
-                    needs[follower] -= 1
-                    if not needs[follower]:
-                        heapq.heappush(events, earliest[follower] * stride + follower)
-                        if self.patient:
-                            self._announce(coming, follower, earliest[follower])
-        if len(sequence) < count:
-            raise self._stuck(time, claimers, set(sequence))
-        return sequence
+                    device = code - count
+                    job, running[device] = running[device], -1
+                    if job >= 0 and self.give_back[job]:
+                        self._return(job)
+                    touched.add(device)
+            idle = [device for device in touched if running[device] < 0]
+            if not self.instant:
+                for device in idle:
+                    job = self._next(device, time)
+                    if job >= 0:
+                        self._start(job, device, time)
+                continue
+            later = []  # what takes no time goes first everywhere: what it makes may be wanted now
+            for device in idle:
+                job = self._next(device, time)
+                if job >= 0 and not self.duration[job]:
+                    self._start(job, device, time)
+                elif job >= 0:
+                    later.append((job, device))
+            again = bool(events) and events[0] < now
+            for job, device in later:
+                if again:
+                    self._queue(job)
+                    heapq.heappush(events, time * stride + count + device)
+                else:
+                    self._start(job, device, time)
+        if len(self.sequence) < count:
+            raise self._stuck(time)
+        return self.sequence
 
-    def _next(self, ready: list[int], claimers: dict[int, list[int]]) -> int:
-        """The first job, in the order of the rule, that can start; taken from its heap. -1: none can."""
+    def _arrive(self, job: int) -> None:
+        time = self.earliest[job]
+        heapq.heappush(self.events, time * self.stride + job)
+        if self.patient and not self.deferrable[job]:
+            heapq.heappush(self.coming[self.machine[job]], time)
+
+    def _queue(self, job: int) -> None:
+        device = self.machine[job]
+        heap = self.claimers[device].setdefault(self.family[job], []) if self.claim[job] else self.ready[device]
+        heapq.heappush(heap, job)
+
+    def _start(self, job: int, device: int, time: int) -> None:
+        end = time + self.duration[job]
+        self.running[device] = job
+        if self.claim[job]:
+            capacity = self.capacity[job]
+            self.held[capacity] += self.claim[job]
+            self.claimed[capacity][self.family[job]] += 1
+        self.sequence.append(job)
+        heapq.heappush(self.events, end * self.stride + self.count + device)
+        after, lag, needs, earliest = self.after, self.lag, self.needs, self.earliest
+        for i in range(self.offset[job], self.offset[job + 1]):
+            follower = after[i]
+            arrival = end + lag[i]
+            if arrival > earliest[follower]:
+                earliest[follower] = arrival
+            needs[follower] -= 1
+            if not needs[follower]:
+                self._arrive(follower)
+
+    def _next(self, device: int, time: int) -> int:
+        """The first job, in the order of the rule, that can start; taken from its heap. -1: none can, or better none does."""
+        ready = self.ready[device]
         best, source = (ready[0], ready) if ready else (self.count, None)
-        for heap in claimers.values():
+        for heap in self.claimers[device].values():
             if heap and heap[0] < best and self._fits(heap[0]):
                 best, source = heap[0], heap
-        return heapq.heappop(source) if source is not None else -1
+        if source is None:
+            return -1
+        if self.patient and self.deferrable[best]:
+            wait = self._worth_waiting(self.coming[device], time, time + self.duration[best])
+            if wait:
+                heapq.heappush(self.events, wait * self.stride + self.count + device)
+                return -1
+        return heapq.heappop(source)
 
     def _fits(self, job: int) -> bool:
         capacity = self.capacity[job]
@@ -488,11 +515,6 @@ class _Machines:
                 total += family.amount * max(0, claimed[i] - max(returned[i], turn + (family.route < route)))
         return total
 
-    def _claim(self, job: int) -> None:
-        capacity = self.capacity[job]
-        self.held[capacity] += self.claim[job]
-        self.claimed[capacity][self.family[job]] += 1
-
     def _return(self, job: int) -> None:
         self.held[self.capacity[job]] -= self.give_back[job]
         if self.reserve:
@@ -513,10 +535,6 @@ class _Machines:
                 result[job] = () if family is None else (family,)
         return result
 
-    def _announce(self, coming: list[list[int]], job: int, time: int) -> None:
-        if not self.deferrable[job]:
-            heapq.heappush(coming[self.machine[job]], time)
-
     @staticmethod
     def _worth_waiting(coming: list[int], time: int, end: int) -> int:
         """When to look again, 0: now is as good."""
@@ -524,8 +542,8 @@ class _Machines:
             heapq.heappop(coming)
         return coming[0] if coming and coming[0] - time < end - coming[0] else 0
 
-    def _stuck(self, time: int, claimers: list[dict[int, list[int]]], started: set[int]) -> Stuck:
-        pipeline = self.jobs.pipeline
+    def _stuck(self, time: int) -> Stuck:
+        pipeline, started = self.jobs.pipeline, set(self.sequence)
         text = [str(pipeline.index.op(int(number))) for number in self.jobs.numbers[self.rank].tolist()]
         before: dict[int, int] = {}
         for job in range(self.count):
@@ -537,7 +555,7 @@ class _Machines:
             d = self.machine[job]
             if d in waiting:
                 continue
-            blocked = [heap[0] for heap in claimers[d].values() if heap]
+            blocked = [heap[0] for heap in self.claimers[d].values() if heap]
             if blocked:
                 first = min(blocked)
                 amounts = (self.held[self.capacity[first]], self.claim[first], self.limits[self.capacity[first]])

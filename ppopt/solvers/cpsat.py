@@ -1,0 +1,191 @@
+"""CP-SAT (OR-Tools): searches for a schedule, or proves that there is none, within limits and interruptible."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from ppopt.constraints import Word
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule, halves
+from ppopt.solvers.cpsat_model import Model, NoRoom
+from ppopt.timing.greedy import Jobs, run_jobs
+from ppopt.timing.timed import time_order
+
+NAME = "CP-SAT"
+VERSION = version("ortools")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, and how to search. ``seconds`` is deterministic time (about seconds, but repeatable) in deterministic
+    mode, which has one worker."""
+
+    seconds: float
+    gap: float = 0.0
+    workers: int | None = None
+    seed: int = 0
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search has shown.
+
+    ``schedule``: the best found, timed with the true durations. ``lower_bound``: ticks; no schedule within the horizon
+    is better, and where there is none at all it is above the upper end.
+    ``spent``: seconds, deterministic ones in deterministic mode.
+    """
+
+    schedule: Schedule | None
+    lower_bound: int
+    spent: float
+    interrupted: bool = False
+
+
+Progress = Callable[[int | None, int], None]
+"""Called with the best value and the lower bound, in ticks, whenever one improves."""
+
+
+def solve(
+    pipeline: Pipeline,
+    words: Iterable[Word],
+    *,
+    objective: str,
+    lower: int,
+    upper: int,
+    horizon: int,
+    limits: Limits,
+    hint: Schedule | None = None,
+    grid: int = 1,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``.
+
+    All in ticks. With ``lower == upper`` this asks for any schedule of that makespan. With a ``grid`` of several ticks,
+    durations and lags are rounded down to it: what is refuted stays refuted, and the found order is timed with the true ones,
+    so its value may exceed ``upper``. Ctrl-C stops the search and is noted in the outcome.
+
+    Raises:
+        TypeError: a word that the model does not know.
+        ValueError: words that contradict each other.
+    """
+    words = tuple(words)
+    begun = time.monotonic()
+    lowest, highest = lower // grid, upper // grid
+    until = highest if objective == "makespan" else horizon // grid
+    none = Outcome(None, upper + 1, 0.0)
+    if highest < lowest:
+        return none
+    try:
+        model = Model(pipeline, words, objective=objective, horizon=until, lower=lowest, upper=highest, grid=grid)
+    except NoRoom:
+        return none
+    if hint is not None:
+        model.hint(hint)
+    solver = _solver(limits, time.monotonic() - begun)
+    if model.objective is None:  # measured: a decision near the bound needs propagation, not relaxations or probing
+        solver.parameters.linearization_level = 0
+        solver.parameters.cp_model_probing_level = 0
+    status, interrupted = _run(solver, model, progress)
+    spent = solver.response_proto.deterministic_time if limits.deterministic else time.monotonic() - begun
+    if status == cp_model.MODEL_INVALID:
+        raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
+    if status == cp_model.INFEASIBLE:
+        return Outcome(None, upper + 1, spent, interrupted)
+    bound = lower
+    if model.objective is not None:
+        bound = max(lower, grid * math.ceil(solver.best_objective_bound - 1e-6))
+    if status == cp_model.UNKNOWN:
+        return Outcome(None, bound, spent, interrupted)
+    schedule = _timed(pipeline, words, model, solver)
+    if grid == 1 and schedule.objective(objective) > model.value(solver, objective):
+        schedule = Schedule(pipeline, schedule.order, model.starts_of(schedule.order, solver))
+    return Outcome(schedule, bound, spent, interrupted)
+
+
+def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.random_seed = limits.seed
+    parameters.relative_gap_limit = limits.gap
+    if limits.deterministic:
+        parameters.num_workers = 1
+        parameters.max_deterministic_time = limits.seconds
+    else:
+        parameters.num_workers = limits.workers or os.cpu_count() or 1
+        parameters.max_time_in_seconds = max(0.0, limits.seconds - spent)
+    return solver
+
+
+def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> tuple[cp_model.CpSolverStatus, bool]:
+    """The status, and whether Ctrl-C stopped the search. CP-SAT swallows the signal, so it runs in another thread."""
+    watch = None
+    if progress is not None and model.objective is not None:
+        watch = _Watch(progress, model.grid)
+        solver.best_bound_callback = watch.bounded
+    result: list[cp_model.CpSolverStatus | BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            result.append(solver.solve(model.model, watch))
+        except BaseException as error:  # handed on to the caller's thread
+            result.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    interrupted = False
+    while not done.is_set():
+        try:
+            done.wait(0.1 if interrupted else None)
+        except KeyboardInterrupt:
+            interrupted = True
+        if interrupted:
+            solver.stop_search()  # without effect before the search has begun, so again and again
+    (status,) = result
+    if isinstance(status, BaseException):
+        raise status
+    return status, interrupted
+
+
+class _Watch(cp_model.CpSolverSolutionCallback):
+    """Passes on what the search reports, in ticks; found values only where a step is a tick, so that they are exact."""
+
+    def __init__(self, progress: Progress, grid: int) -> None:
+        super().__init__()
+        self._progress, self._grid = progress, grid
+        self._best: int | None = None
+
+    def on_solution_callback(self) -> None:
+        if self._grid == 1:
+            self._best = round(self.objective_value)
+        self.bounded(self.best_objective_bound)
+
+    def bounded(self, bound: float) -> None:
+        """A new lower bound, in steps."""
+        self._progress(self._best, self._grid * math.ceil(bound - 1e-6))
+
+
+def _timed(pipeline: Pipeline, words: tuple[Word, ...], model: Model, solver: cp_model.CpSolver) -> Schedule:
+    """The found order with the pipeline's true times.
+
+    Sorting the starts is not enough where operations take no time and many start at once: the list scheduler puts these in
+    an order that data and memory allow, starting each operation when the solver did.
+    """
+    numbers, starts = model.found(solver)
+    first, second = halves(pipeline.index, numbers)
+    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
+    jobs.duration, jobs.lag = jobs.duration // model.grid, jobs.lag // model.grid
+    when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
+    release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
+    return time_order(pipeline, run_jobs(jobs, (release, jobs.features.turn), reserve=False, release=release))

@@ -1,0 +1,344 @@
+"""Words compiled to a CP-SAT model: one method per word; a word without one raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property, singledispatchmethod
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from ppopt.constraints import Capacity, Exclusive, Family, OneOf, Precede, Together, Word, chosen, instances, operations
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Order, Schedule, durations, halves
+from ppopt.solvers.shifts import Shifts
+
+Literal = cp_model.IntVar
+
+
+class NoRoom(ValueError):
+    """An operation takes longer than the horizon."""
+
+
+class Model:
+    """A CP-SAT model of ``words``, with starts in steps of ``grid`` ticks.
+
+    Durations and lags are rounded down to the grid, so that ``grid`` times a lower bound of the model is one of the
+    pipeline. ``objective`` is ``"makespan"`` or ``"span"``; every operation ends by ``horizon`` (steps), and the objective is in
+    ``lower..upper``. With ``upper == lower`` for the makespan it is a mere decision: nothing is minimised.
+
+    Variables are a start per operation (the halves of a pair share one), and for those that may be left out a literal.
+
+    Raises:
+        TypeError: a word that is not known here.
+        ValueError: the words contradict each other.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        words: Iterable[Word],
+        *,
+        objective: str,
+        horizon: int,
+        lower: int,
+        upper: int,
+        grid: int = 1,
+    ) -> None:
+        self.pipeline, self.words, self.grid = pipeline, tuple(words), grid
+        self.horizon, self.upper = horizon, upper
+        self.model = cp_model.CpModel()
+        forced, free = chosen(pipeline, self.words)
+        paired = [instances(pipeline, word) for word in self.words if isinstance(word, Together)]
+        self._partner = {int(a): int(b) for first, second in paired for a, b in zip(first, second, strict=True)}
+        halves_of_pairs = {op: pair for pair in self._partner.items() for op in pair}
+        self.present: dict[int, Literal | None] = dict.fromkeys(forced.tolist())
+        self.present |= {op: self.model.new_bool_var(f"run {pipeline.index.op(op)}") for op in free.tolist()}
+        """By operation: the literal that it is run; ``None`` = it always is; those never run are missing."""
+        slots = pipeline.index.stages * pipeline.index.microbatches
+        self.start: dict[int, cp_model.IntVar] = {}
+        self.size: dict[int, int] = {}
+        self.interval: dict[int, cp_model.IntervalVar] = {}
+        numbers = np.array(list(self.present), dtype=np.int64)
+        for op, duration in zip(numbers.tolist(), durations(pipeline, numbers).tolist(), strict=True):
+            if op not in halves_of_pairs:
+                self._add(op, str(pipeline.index.op(op)), duration // grid, self.present[op])
+        for forward, backward in self._partner.items():
+            number = pipeline.index.size + forward * slots + backward - int(Kind.B) * slots
+            size = int(durations(pipeline, np.array([number]))[0]) // grid
+            for op in (forward, backward):
+                if op not in self.present:
+                    raise ValueError(f"{pipeline.index.op(op)} is one half of a pair, and left out by another word")
+                if self.present[op] is not None:
+                    self.model.add(self.present[op] == 1)
+                    self.present[op] = None
+            self._add(forward, str(pipeline.index.op(number)), size, None)
+            for column in (self.start, self.size, self.interval):
+                column[backward] = column[forward]  # type: ignore[assignment]
+        self._holds: list[tuple[cp_model.IntVar, int, Sequence[int]]] = []
+        self._untils: list[tuple[cp_model.IntVar, Sequence[int]]] = []
+        self._befores: dict[tuple[int, int], Literal] = {}
+        self._followed: set[int] = set()
+        self._preceded: set[int] = set()
+        for word in self.words:
+            self.post(word)
+        self.objective: cp_model.IntVar | None = None
+        self._bounds: list[tuple[cp_model.IntVar, cp_model.IntVar, IntArray]] = []
+        if objective == "span":
+            self._span(lower, upper)
+        elif lower < upper:
+            self._makespan(lower, upper)
+
+    def _add(self, op: int, name: str, size: int, present: Literal | None) -> None:
+        if size > self.horizon:
+            raise NoRoom(f"{name} takes {size} of {self.horizon} steps")
+        start = self.model.new_int_var(0, self.horizon - size, name)
+        if present is None:
+            interval = self.model.new_fixed_size_interval_var(start, size, name)
+        else:
+            interval = self.model.new_optional_fixed_size_interval_var(start, size, present, name)
+        self.start[op], self.size[op], self.interval[op] = start, size, interval
+
+    # --- the words ---
+
+    @singledispatchmethod
+    def post(self, word: object) -> None:
+        """Add a word's constraints."""
+        raise TypeError(f"the CP-SAT model does not know the word {word!r}")
+
+    @post.register
+    def _(self, word: Precede) -> None:
+        lag = word.lag // self.grid
+        before, after = instances(self.pipeline, word)
+        for a, b in zip(before.tolist(), after.tolist(), strict=True):
+            if a not in self.present or b not in self.present:
+                continue
+            constraint = self.model.add(self.start[b] >= self.start[a] + (self.size[a] + lag))
+            enforced = [literal for literal in (self.present[a], self.present[b]) if literal is not None]
+            if enforced:
+                constraint.only_enforce_if(enforced)
+            if self.present[b] is None:
+                self._followed.add(a)
+            if self.present[a] is None:
+                self._preceded.add(b)
+
+    @post.register
+    def _(self, word: Exclusive) -> None:
+        self.model.add_no_overlap(self._intervals(word))
+
+    def _intervals(self, word: Exclusive) -> list[cp_model.IntervalVar]:
+        ops = (op for stream in word.streams for op in operations(self.pipeline, stream).tolist())
+        seconds = set(self._partner.values())  # a pair is one interval: its first half's
+        return [self.interval[op] for op in dict.fromkeys(ops) if op in self.interval and op not in seconds]
+
+    @post.register
+    def _(self, word: Capacity) -> None:
+        if all(self._shift(hold.claim, hold.claim) == 1 for hold in word.holds):
+            self._counted(word)
+        else:
+            self._cumulated(word)
+
+    @cached_property
+    def _shift(self) -> Shifts:
+        stages, routes = range(self.pipeline.stages), range(len(self.pipeline.routes))
+        families = (Family(stage, kind, route) for stage in stages for kind in Kind for route in routes)
+        run = [f for f in families if all(self.present.get(op, 0) is None for op in operations(self.pipeline, f).tolist())]
+        return Shifts(self.words, run)
+
+    def _counted(self, word: Capacity) -> None:
+        """Memory grows only when something is claimed: what is held then fits, said with a literal for each claim and
+        release that may or may not have come before. Far stronger than intervals of unknown length where microbatches run
+        in order, since most of these literals are then known."""
+        columns = [
+            (
+                hold,
+                operations(self.pipeline, hold.claim).tolist(),
+                list(zip(*(operations(self.pipeline, family).tolist() for family in hold.release), strict=True)),
+            )
+            for hold in word.holds
+        ]
+        at: dict[int, tuple[Family, int]] = {op: (hold.claim, j) for hold, claims, _ in columns for j, op in enumerate(claims)}
+        for now, (family, j) in at.items():
+            held, terms, counts = 0, [], []
+            for hold, claims, releases in columns:
+                first, last = self._decided(hold.claim, family, j, len(claims))
+                held += hold.amount * first
+                if hold.claim == family:
+                    held += hold.amount
+                    last = first
+                for t in range(first, last):
+                    terms.append(self._before([claims[t]], now))
+                    counts.append(hold.amount)
+                bounds = [self._decided(release, family, j, len(claims)) for release in hold.release]
+                first, last = min(a for a, _ in bounds), max(b for _, b in bounds)
+                held -= hold.amount * first
+                for t in range(first, last):
+                    run = [op for op in releases[t] if op in self.present]
+                    if all(self.start[op] is not self.start[now] for op in run):
+                        terms.append(self._before(run, now))
+                        counts.append(-hold.amount)
+            if held + sum(count for count in counts if count > 0) > word.limit:
+                self.model.add(cp_model.LinearExpr.weighted_sum(terms, counts) <= word.limit - held)
+
+    def _decided(self, before: Family, after: Family, j: int, count: int) -> tuple[int, int]:
+        """Of ``before``, operations 0..a-1 surely precede ``after(j)``, and those from b on surely do not."""
+        first = min(max(j - self._shift(before, after) + 1, 0), count)
+        return first, max(first, min(j + self._shift(after, before), count))
+
+    def _before(self, ops: Sequence[int], now: int) -> Literal:
+        """That whichever of ``ops`` is run ends before ``now`` starts; if not, it starts after ``now`` ends."""
+        key = (ops[0], now)
+        if key not in self._befores:
+            literal = self.model.new_bool_var(f"{self.pipeline.index.op(ops[0])} before {self.pipeline.index.op(now)}")
+            self._befores[key] = literal
+            for op in ops:
+                run = [] if self.present[op] is None else [self.present[op]]
+                earlier = self.model.add(self.start[op] + self.size[op] <= self.start[now])
+                earlier.only_enforce_if([literal, *run])
+                later = self.model.add(self.start[now] + self.size[now] <= self.start[op])
+                later.only_enforce_if([literal.negated(), *run])
+        return self._befores[key]
+
+    def _cumulated(self, word: Capacity) -> None:
+        intervals, demands = [], []
+        for hold in word.holds:
+            claims = operations(self.pipeline, hold.claim).tolist()
+            releases = [operations(self.pipeline, family).tolist() for family in hold.release]
+            for claim, *alternatives in zip(claims, *releases, strict=True):
+                run = [op for op in alternatives if op in self.present]
+                intervals.append(self._hold(claim, run))
+                demands.append(hold.amount)
+        self.model.add_cumulative(intervals, demands, word.limit)
+
+    def _hold(self, claim: int, releases: Sequence[int]) -> cp_model.IntervalVar:
+        """From the start of ``claim`` to the end of whichever of ``releases`` is run."""
+        name = f"hold {self.pipeline.index.op(claim)}"
+        size = self.model.new_int_var(0, self.horizon, name)
+        end: cp_model.LinearExprT
+        if len(releases) == 1:
+            end = self.start[releases[0]] + self.size[releases[0]]
+        else:
+            end = self.model.new_int_var(0, self.horizon, name)
+            for op in releases:
+                same = self.model.add(end == self.start[op] + self.size[op])
+                if (literal := self.present[op]) is not None:
+                    same.only_enforce_if(literal)
+            self._untils.append((end, releases))
+        self._holds.append((size, claim, releases))
+        return self.model.new_interval_var(self.start[claim], size, end, name)
+
+    @post.register
+    def _(self, word: Together) -> None:
+        """The halves share their variables already; each is run."""
+
+    @post.register
+    def _(self, word: OneOf) -> None:
+        columns = [[operations(self.pipeline, stream).tolist() for stream in streams] for streams in word.alternatives]
+        for alternatives in zip(*(zip(*column, strict=True) for column in columns), strict=True):
+            self._one_of(alternatives)
+
+    def _one_of(self, alternatives: Sequence[Sequence[int]]) -> None:
+        possible = [ops for ops in alternatives if all(op in self.present for op in ops)]
+        if len(possible) == 1:
+            for op in possible[0]:
+                if self.present[op] is not None:
+                    self.model.add(self.present[op] == 1)
+            return
+        taken = []
+        for ops in possible:
+            literal = self.present[ops[0]]
+            assert literal is not None, "one alternative is forced, so the others are left out"
+            taken.append(literal)
+            for op in ops[1:]:
+                self.model.add(self.present[op] == literal)
+        self.model.add_exactly_one(taken)
+
+    # --- the objective ---
+
+    def _makespan(self, lower: int, upper: int) -> None:
+        self.objective = self.model.new_int_var(lower, upper, "makespan")
+        for op, start in self.start.items():
+            if op not in self._followed:
+                end_by = self.model.add(self.objective >= start + self.size[op])
+                if (literal := self.present[op]) is not None:
+                    end_by.only_enforce_if(literal)
+        self.model.minimize(self.objective)
+
+    def _span(self, lower: int, upper: int) -> None:
+        self.objective = self.model.new_int_var(lower, upper, "span")
+        for word in self.words:
+            if not isinstance(word, Exclusive):
+                continue
+            ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
+            ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
+            first = self.model.new_int_var(0, self.horizon, "first start")
+            last = self.model.new_int_var(0, self.horizon, "last end")
+            for op in ops.tolist():
+                enforced = [] if self.present[op] is None else [self.present[op]]
+                self.model.add(first <= self.start[op]).only_enforce_if(enforced)
+                self.model.add(last >= self.start[op] + self.size[op]).only_enforce_if(enforced)
+            self.model.add(self.objective >= last - first)
+            self._bounds.append((first, last, ops))
+        self.model.minimize(self.objective)
+
+    # --- schedules in and out ---
+
+    def hint(self, schedule: Schedule) -> None:
+        """Suggest ``schedule``: a value for every variable."""
+        index, hint = self.pipeline.index, self.model.add_hint
+        begin: dict[int, int] = {}
+        for row, starts in zip(schedule.order.rows, schedule.start, strict=True):
+            first, second = halves(index, row)
+            for half in (first, second):
+                chosen_ = half >= 0
+                begin |= zip(half[chosen_].tolist(), (starts[chosen_] // self.grid).tolist(), strict=True)
+        earliest = min(begin.values())
+        begin = {op: time - earliest for op, time in begin.items()}
+        end = {op: time + self.size[op] for op, time in begin.items() if op in self.size}
+        seconds = set(self._partner.values())
+        for op, variable in self.start.items():
+            if op not in seconds:
+                hint(variable, min(begin.get(op, 0), self.horizon))
+            if (literal := self.present[op]) is not None:
+                hint(literal, op in begin)
+        for size, claim, releases in self._holds:
+            hint(size, max(end[op] for op in releases if op in end) - begin[claim])
+        for until, releases in self._untils:
+            hint(until, max(end[op] for op in releases if op in end))
+        for (op, now), literal in self._befores.items():
+            hint(literal, end.get(op, begin[now] + 1) <= begin[now])
+        for first_start, last_end, ops in self._bounds:
+            hint(first_start, min(begin[op] for op in ops.tolist() if op in begin))
+            hint(last_end, max(end[op] for op in ops.tolist() if op in end))
+        if self.objective is not None:
+            spans = [
+                max(end[op] for op in ops.tolist() if op in end) - min(begin[op] for op in ops.tolist() if op in begin)
+                for _, _, ops in self._bounds
+            ]
+            hint(self.objective, max(spans) if spans else max(end.values()))
+
+    def found(self, solver: cp_model.CpSolver) -> tuple[IntArray, IntArray]:
+        """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in steps."""
+        seconds = set(self._partner.values())
+        slots = self.pipeline.index.stages * self.pipeline.index.microbatches
+        numbers, starts = [], []
+        for op, variable in self.start.items():
+            literal = self.present[op]
+            if op in seconds or (literal is not None and not solver.boolean_value(literal)):
+                continue
+            pair = op in self._partner
+            numbers.append(self.pipeline.index.size + op * slots + self._partner[op] - int(Kind.B) * slots if pair else op)
+            starts.append(solver.value(variable))
+        return np.array(numbers, dtype=np.int64), np.array(starts, dtype=np.int64)
+
+    def starts_of(self, order: Order, solver: cp_model.CpSolver) -> tuple[IntArray, ...]:
+        """The found starts, in steps, as rows of an order of the same operations."""
+        when = dict(zip(*(column.tolist() for column in self.found(solver)), strict=True))
+        return tuple(np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in order.rows)
+
+    def value(self, solver: cp_model.CpSolver, objective: str) -> int:
+        """The found objective in steps."""
+        if objective == "span":
+            return max(solver.value(last) - solver.value(first) for first, last, _ in self._bounds)
+        return self.upper if self.objective is None else solver.value(self.objective)
