@@ -1,0 +1,234 @@
+"""A small schedule whose state comes back after a period, as a CP-SAT decision model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from ppopt.pipeline import IntArray
+from ppopt.solvers.repetition.pattern import Pattern
+from ppopt.solvers.repetition.periodic import Periodic
+
+
+@dataclass(frozen=True)
+class Question:
+    """Is there a schedule of ``counts`` microbatches per route and this makespan that repeats ``step`` every ``period``?"""
+
+    counts: tuple[int, ...]
+    makespan: int
+    period: int
+    step: int = 1
+
+
+class Recurrence:
+    """The model of a :class:`Question`; the answer is a :class:`~ppopt.solvers.repetition.periodic.Periodic`.
+
+    The state at ``cut + period`` is that at ``cut``, ``step`` microbatches further: as many more operations of every family have
+    started, and what is still running, or on its way over a link, is no later than it was at ``cut``. Then the operations that
+    start in between can be repeated.
+
+    Variables: the start of every operation, in order within its family, and where its range straddles the cut a literal
+    that it starts at the cut or later. That it starts a period later still is the same literal, ``step`` microbatches
+    before. ``within`` are ranges of starts to search (per family, by microbatch); ``objective`` minimises the makespan
+    below the question's instead of asking for that.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        question: Question,
+        *,
+        within: Sequence[tuple[IntArray, IntArray]] | None = None,
+        objective: bool = False,
+        slack: int = 0,
+    ) -> None:
+        self.pattern, self.question = pattern, question
+        self.cut = max(0, (question.makespan - question.period) // 2)
+        self.count = tuple(question.counts[family.route] for family in pattern.families)
+        self.model = cp_model.CpModel()
+        self.possible = min(self.count) >= question.step
+        self.start: list[list[cp_model.IntVar]] = []
+        self._range = within or ranges(pattern, self.count, question.makespan)
+        if any((low > high).any() for low, high in self._range):
+            self.possible = False
+        if not self.possible:
+            return
+        for family, (low, high) in zip(pattern.families, self._range, strict=True):
+            self.start.append(
+                [
+                    self.model.new_int_var(a, b, f"{family}({n})")
+                    for n, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True))
+                ]
+            )
+        self._order()
+        self._memory()
+        self._state()
+        if slack:
+            self._slack(slack)
+        self.objective: cp_model.IntVar | None = None
+        if objective:
+            self.objective = self.model.new_int_var(0, question.makespan, "makespan")
+            for row, time in zip(self.start, pattern.duration, strict=True):
+                self.model.add(self.objective >= row[-1] + time)
+            self.model.minimize(self.objective)
+
+    def _order(self) -> None:
+        """Families in order, data, and one operation at a time on every device."""
+        add, start, duration = self.model.add, self.start, self.pattern.duration
+        for row, time in zip(start, duration, strict=True):
+            for a, b in zip(row, row[1:], strict=False):
+                add(b >= a + time)
+        for before, after, shift, lag in (*self.pattern.edges, *self.pattern.arcs):
+            for a, b in zip(start[before], start[after][shift:], strict=False):
+                add(b >= a + (duration[before] + lag))
+        for families in self.pattern.devices:
+            self.model.add_no_overlap(
+                [self.model.new_fixed_size_interval_var(x, duration[o], "") for o in families for x in start[o]]
+            )
+
+    def _memory(self) -> None:
+        for room in self.pattern.rooms:
+            if room.alone:
+                continue
+            intervals, demands = [], []
+            for first, last, amount in room.held:
+                for a, b in zip(self.start[first], self.start[last], strict=True):
+                    end = b + self.pattern.duration[last]
+                    size = self.model.new_int_var(0, self.question.makespan, "")
+                    intervals.append(self.model.new_interval_var(a, size, end, ""))
+                    demands.append(amount)
+            if sum(demands) > room.limit:
+                self.model.add_cumulative(intervals, demands, room.limit)
+
+    def _state(self) -> None:
+        """The state after the period is the state before it, ``step`` microbatches further."""
+        model, step = self.model, self.question.step
+        cut, again = self.cut, self.cut + self.question.period
+        self._passed: list[list[cp_model.IntVar | bool]] = []
+        for o, row in enumerate(self.start):
+            low, high = (column.tolist() for column in self._range[o])
+            last = self.pattern.duration[o] + self.pattern.reach[o]
+            passed: list[cp_model.IntVar | bool] = []
+            for n, x in enumerate(row):
+                if n < step:
+                    model.add(x <= again - max(last, 1))
+                if n >= len(row) - step:
+                    model.add(x >= cut)
+                    passed.append(True)
+                    continue
+                later = row[n + step]
+                if low[n] >= cut or low[n + step] >= again:
+                    model.add(x >= cut)
+                    model.add(later >= again)
+                    passed.append(True)
+                elif high[n] < cut or high[n + step] < again:
+                    model.add(x < cut)
+                    model.add(later < again)
+                    self._no_later(x, later, again, last, high[n + step])
+                    passed.append(False)
+                else:
+                    literal = model.new_bool_var("")
+                    model.add(x >= cut).only_enforce_if(literal)
+                    model.add(x < cut).only_enforce_if(~literal)
+                    model.add(later >= again).only_enforce_if(literal)
+                    model.add(later < again).only_enforce_if(~literal)
+                    self._no_later(x, later, again, last, high[n + step], literal)
+                    passed.append(literal)
+            self._passed.append(passed)
+
+    def _slack(self, slack: int) -> None:
+        """Between the repeated operations, and only there, every way to another device takes ``slack`` longer."""
+        step, period = self.question.step, self.question.period
+        place: list[list[cp_model.IntVar]] = []
+        for family, row, passed in zip(self.pattern.families, self.start, self._passed, strict=True):
+            most = len(row) * period
+            place.append([self.model.new_int_var(-most, self.question.makespan, f"place of {family}") for _ in range(step)])
+            for n, x in enumerate(row):
+                conditions = [passed[n], *([] if n < step else [_not(passed[n - step])])]
+                if False not in [c for c in conditions if isinstance(c, bool)]:
+                    same = self.model.add(place[-1][n % step] == x - n // step * period)
+                    same.only_enforce_if([c for c in conditions if not isinstance(c, bool)])
+        device = self.pattern.device_of
+        for before, after, shift, lag in self.pattern.edges:
+            if device[before] != device[after] and not shift:
+                for a, b in zip(place[before], place[after], strict=True):
+                    self.model.add(b >= a + (self.pattern.duration[before] + lag + slack))
+
+    def _no_later(
+        self, x: cp_model.IntVar, later: cp_model.IntVar, again: int, last: int, high: int, passed: cp_model.IntVar | None = None
+    ) -> None:
+        """``later``, begun before the second cut, is over by then or ends no later than ``x`` did before the first."""
+        if last <= 1 or high <= again - last:
+            return
+        over = self.model.new_bool_var("")
+        self.model.add(later <= again - last).only_enforce_if(over)
+        condition = self.model.add(later <= x + self.question.period)
+        condition.only_enforce_if(~over if passed is None else [~over, ~passed])
+
+    def hint(self, start: Sequence[IntArray]) -> None:
+        """Suggest these starts."""
+        for row, times in zip(self.start, start, strict=True):
+            for x, time in zip(row, times.tolist(), strict=True):
+                self.model.add_hint(x, time)
+
+    def found(self, solver: cp_model.CpSolver) -> Periodic:
+        """What the search has found."""
+        rows = tuple(np.array([solver.value(x) for x in row], dtype=np.int64) for row in self.start)
+        first = tuple(int(np.searchsorted(row, self.cut)) for row in rows)
+        return Periodic(self.pattern, rows, first, self.question.period, self.question.step)
+
+
+def ranges(pattern: Pattern, count: Sequence[int], makespan: int) -> list[tuple[IntArray, IntArray]]:
+    """Per family the earliest and the latest starts by microbatch, from the edges and the order of each family alone."""
+    rows = range(len(pattern.families))
+    time = pattern.duration
+    into: list[list[tuple[int, int, int]]] = [[] for _ in rows]
+    out_of: list[list[tuple[int, int, int]]] = [[] for _ in rows]
+    for before, after, shift, lag in (*pattern.edges, *pattern.arcs):
+        into[after].append((before, shift, time[before] + lag))
+        out_of[before].append((after, shift, time[before] + lag))
+    low: list[list[int]] = [[0] * n for n in count]
+    high: list[list[int]] = [[makespan - time[o]] * n for o, n in enumerate(count)]
+    for n in range(max(count)):
+        for o in rows:
+            if n < count[o]:
+                least = low[o][n - 1] + time[o] if n else 0
+                for before, shift, lag in into[o]:
+                    if n >= shift:
+                        least = max(least, low[before][n - shift] + lag)
+                low[o][n] = least
+    for n in reversed(range(max(count))):
+        for o in reversed(rows):
+            if n < count[o]:
+                most = high[o][n + 1] - time[o] if n + 1 < count[o] else high[o][n]
+                for after, shift, lag in out_of[o]:
+                    if n + shift < count[after]:
+                        most = min(most, high[after][n + shift] - lag)
+                high[o][n] = most
+    return [(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)) for a, b in zip(low, high, strict=True)]
+
+
+def search(model: Recurrence, *, seconds: float, workers: int = 1, seed: int = 0) -> tuple[Periodic | None, bool]:
+    """What the search has found in that time, and whether it shows that there is nothing (better) to be found."""
+    if not model.possible:
+        return None, True
+    if seconds <= 0:
+        return None, False
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    status = solver.solve(model.model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return model.found(solver), status == cp_model.OPTIMAL
+    if status == cp_model.MODEL_INVALID:
+        raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
+    return None, status == cp_model.INFEASIBLE
+
+
+def _not(literal: cp_model.IntVar | bool) -> cp_model.IntVar | bool:
+    return not literal if isinstance(literal, bool) else ~literal
