@@ -1,6 +1,8 @@
 """The command line: what goes where, exit codes, overrides, and that it starts quickly."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ppopt.cli import COMMANDS, main
+from ppopt.files import model_dict, read_model
 from ppopt.files.torch_csv import rows_of_text
 from ppopt.named import NAMED
 from ppopt.pipeline import Pipeline
@@ -68,6 +71,17 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     command = f"{sys.executable} -m ppopt order gpipe -d 16 -m 4000 | head -c 10"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (result.stdout, result.stderr) == ("0F0,0F1,0F", "")
+
+
+def test_termination_is_an_interruption(tmp_path: Path) -> None:
+    """SIGTERM ends a command as Ctrl-C does, with exit code 130 and no traceback."""
+    fifo = tmp_path / "model.toml"
+    os.mkfifo(fifo)
+    process = subprocess.Popen([sys.executable, "-m", "ppopt", "compare", str(fifo)], stderr=subprocess.PIPE, text=True)
+    with open(fifo, "w"):  # opens once the program reads: its handler is in place
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr.strip()) == (130, "interrupted")
 
 
 # --- compare -----------------------------------------------------------------------------------------------------
@@ -157,6 +171,14 @@ def test_placement_and_a_bare_word() -> None:
     assert pipeline_of("-d", "4", "-m", "8", "--set", "name=mine")["name"] == "mine"
 
 
+def test_another_placement_leaves_out_the_schedule_of_the_file_and_says_so() -> None:
+    result = run("compare", str(MODELS / "gpt-1.5b.toml"), "--placement", "loop", "--set", "pipeline.chunks=2", "--json")
+    pipeline = json.loads(result.stdout)["model"]["pipeline"]
+    assert (pipeline["placement"], pipeline["chunks"]) == ("loop", 2)
+    assert "schedule" not in pipeline
+    assert result.stderr.startswith("Note: the model's own schedule is left out.")
+
+
 # --- order -------------------------------------------------------------------------------------------------------
 
 
@@ -193,9 +215,10 @@ def test_order_over_the_memory_limit_is_printed_with_a_warning() -> None:
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.toml")), ids=lambda path: path.stem)
 def test_models_say_what_their_schedule_takes(path: Path) -> None:
     """A model that stands for a schedule has room for it, and a comment that gives its makespan and peak."""
-    name = json.loads(run("compare", str(path), "--json").stdout)["model"]["pipeline"]["schedule"]
+    model = read_model(str(path))
+    name, limit = model.schedule, model_dict(model)["memory"]["limit"]
+    assert name is not None
     metrics = read("order", name, str(path))["metrics"]
-    limit = read("compare", str(path))["model"]["memory"]["limit"]
     assert max(metrics["peak_memory"]) == limit
     if path.stem == name:
         comment = " ".join(line.removeprefix("# ") for line in path.read_text().splitlines() if line.startswith("#"))

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
-from ppopt.files import Change, Model, model_dict, model_of, read_model, setting
+from ppopt.files import Change, Model, ModelError, model_dict, model_of, setting
+from ppopt.files.model import read_tree
+from ppopt.files.text import source_of
 from ppopt.pipeline import PLACEMENTS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -33,12 +35,33 @@ class Given:
             ModelError: the file or a change is wrong.
         """
         if self.path is not None:
-            return read_model(self.path, self.changes)
+            return self._changed(read_tree(self.path), source_of(self.path))
         keys = {change.key for change in self.changes}
         missing = [flag for flag, key in _SIZES.items() if key not in keys]
         if missing:
             raise click.UsageError(f"without MODEL a pipeline needs {' and '.join(_SIZES)}; missing: {', '.join(missing)}")
         return model_of({}, "command line", self.changes)
+
+    def _changed(self, tree: dict[str, Any], source: str) -> Model:
+        """The model of a file with the changes made; given another placement, the file's own schedule may have to go."""
+        try:
+            return model_of(tree, source, self.changes)
+        except ModelError as error:
+            if error.key != "pipeline.schedule" or not self.placed:
+                raise
+            elsewhere = error
+        try:
+            model_of(tree, source, [change for change in self.changes if change.key not in PLACED])
+        except ModelError:
+            raise elsewhere from None
+        click.echo(f"Note: the model's own schedule is left out. {elsewhere}", err=True)
+        gone = [Change(key, None, "") for key in ("pipeline.schedule", "pipeline.schedule_params")]
+        return model_of(tree, source, [*self.changes, *gone])
+
+    @property
+    def placed(self) -> bool:
+        """Whether the command line gives another placement."""
+        return any(change.key in PLACED for change in self.changes)
 
     def change(self, model: Model, source: str) -> Model:
         """Another model with the same changes made to it."""
@@ -49,6 +72,8 @@ _CHUNKS_HELP = {
     False: "Stages per device and route. A list (2,4) leaves the model as it is and is for the named schedules beside it.",
     True: "Stages per device of the schedules that take several; a list such as 2,4 shows each.",
 }
+PLACED = ("pipeline.placement", "pipeline.chunks", "pipeline.routes")
+"""Keys that say where the stages are."""
 _SIZES = {"-d/--devices": "pipeline.devices", "-m/--microbatches": "pipeline.microbatches"}
 
 

@@ -15,7 +15,6 @@ from ppopt.op import Kind
 CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "no-solution": 4}
 """Reason -> exit code."""
 INTERRUPTED = 130
-_PLACEMENT_KEYS = {"pipeline.placement", "pipeline.routes", "pipeline.chunks"}
 
 
 def _kinds(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[Kind, ...]:
@@ -104,7 +103,7 @@ def _bound(given: Given, model: Model, order: str, params: dict[str, Any]) -> tu
     definition = find(order)
     own = model.params if model.schedule == definition.name else {}
     read = definition.read({**own, **params})
-    if _PLACEMENT_KEYS & {change.key for change in given.changes}:
+    if given.placed:
         return model, definition.name, read
     placed = definition.place(model.pipeline, None, **read)
     if placed.routes != model.pipeline.routes:

@@ -79,20 +79,32 @@ def read_model(path: str, changes: Sequence[Change] = ()) -> Model:
     Raises:
         ModelError: the file cannot be read, is not TOML, or is not a model.
     """
+    return model_of(read_tree(path), source_of(path), changes)
+
+
+def read_tree(path: str) -> Tree:
+    """The tables of a model file as they stand; ``-`` is standard input.
+
+    Raises:
+        ModelError: the file cannot be read or is not TOML.
+    """
     try:
         text = read_text(path)
     except FileError as error:
         raise ModelError(source_of(path), "", str(error)) from None
-    return model_of_text(text, source_of(path), changes)
+    return _tree(text, source_of(path))
 
 
 def model_of_text(text: str, source: str, changes: Sequence[Change] = ()) -> Model:
     """The model in a TOML text; ``source`` names it in messages."""
+    return model_of(_tree(text, source), source, changes)
+
+
+def _tree(text: str, source: str) -> Tree:
     try:
-        tree = _toml(text)
+        return _toml(text)
     except ValueError as error:
         raise ModelError(source, "", f"not a TOML file: {error}") from None
-    return model_of(tree, source, changes)
 
 
 def setting(text: str, option: str = "--set", example: str = "costs.forward=2") -> Change:
