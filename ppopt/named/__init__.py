@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ppopt.named import automatic, bidirectional, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
+from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -14,7 +14,7 @@ from ppopt.schedule import Schedule
 NAMED: Mapping[str, Definition] = MappingProxyType(
     {
         definition.name: definition
-        for family in (flush, interleaved, hanayo, zero_bubble, automatic, zero_bubble_v, bidirectional, dualpipe)
+        for family in (flush, interleaved, hanayo, zero_bubble, automatic, zero_bubble_v, blocks, bidirectional, dualpipe)
         for definition in family.DEFINITIONS
     }
 )

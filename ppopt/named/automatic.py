@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import product
+from math import ceil
 
 from ppopt.constraints import Family, Word, chain, memory_of
 from ppopt.named.definition import Definition, Parameter, Parameters, limited, split
-from ppopt.op import Kind, Op
+from ppopt.named.progress import Progress
+from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
@@ -35,8 +37,8 @@ def automatic(pipeline: Pipeline, params: Parameters, times: int) -> Iterable[Wo
 def best_of_eight(pipeline: Pipeline, params: Parameters, times: int) -> Schedule:
     """The schedule with the smallest device span (then makespan) over all settings."""
     limits = _limits(pipeline, most_held(pipeline, params, times))
-    settings = product((False, True), repeat=3)
-    schedules = (time_order(pipeline, Greedy(pipeline, limits, *setting).order()) for setting in settings)
+    settings = product((False, True), (False, True), (False, True))
+    schedules = (time_order(pipeline, Greedy(pipeline, limits, setting).order()) for setting in settings)
     return min(schedules, key=lambda schedule: (schedule.device_span, schedule.makespan))
 
 
@@ -50,28 +52,18 @@ def _limits(pipeline: Pipeline, most: Pipeline) -> list[Fraction]:
     return limits
 
 
-class Greedy:
-    """One run of the heuristic; ``done[kind][d]`` counts what device d has run.
+class Greedy(Progress):
+    """One run of the heuristic.
 
     Settings: ``delay_first`` - forwards before the first input gradient may delay it; ``prefer_input`` - a forward that would
-    delay the next input gradient is left for later; ``fill`` - a weight gradient also goes into a gap too short for it.
+    delay the next input gradient is left for later; ``fill_all`` - a weight gradient also goes into a gap that is too short
+    for it where the device could afford to idle, the device with the most idle time being later anyway.
     """
 
-    def __init__(self, pipeline: Pipeline, limits: list[Fraction], delay_first: bool, prefer_input: bool, fill: bool) -> None:
-        self.pipeline, self.limits = pipeline, limits
-        self.delay_first, self.prefer_input, self.fill = delay_first, prefer_input, fill
-        devices, self.microbatches = range(pipeline.devices), pipeline.microbatches
-        ticks, amounts = pipeline.ticks, pipeline.amounts
-        self.cost = {kind: ticks.duration[0, kind].tolist() for kind in (Kind.F, Kind.I, Kind.W)}
-        self.latency = ticks.latency.tolist()
-        activation, retained = amounts.activation[0].tolist(), amounts.retained[0].tolist()
-        self.activation, self.retained = activation, retained
-        self.change = {Kind.F: activation, Kind.I: [r - a for a, r in zip(activation, retained, strict=True)]}
-        self.change[Kind.W] = [-r for r in retained]
-        self.done = {kind: [0 for _ in devices] for kind in self.cost}
-        self.end: dict[Kind, list[list[int]]] = {kind: [[] for _ in devices] for kind in self.cost}
-        self.now, self.held, self.idle = [0 for _ in devices], [0 for _ in devices], [0 for _ in devices]
-        self.rows: list[list[Op]] = [[] for _ in devices]
+    def __init__(self, pipeline: Pipeline, limits: list[Fraction], settings: tuple[bool, bool, bool]) -> None:
+        super().__init__(pipeline)
+        self.limits = limits
+        self.delay_first, self.prefer_input, self.fill_all = settings
 
     def order(self) -> Order:
         """Run it."""
@@ -84,100 +76,64 @@ class Greedy:
             for d in devices:
                 if wanted[d]:
                     while self.held[d] + self.activation[d] > self.limits[d]:
-                        self._run(d, Kind.W)
-                    self._fill_gap(d, Kind.F)
-                    self._run(d, Kind.F)
+                        self.run_weight(d)
+                    self._fill_and_run(Kind.F, d)
             for d in reversed(devices):
-                self._fill_gap(d, Kind.I)
-                self._run(d, Kind.I)
-        for d in devices:
-            while self.done[Kind.W][d] < self.microbatches:
-                self._run(d, Kind.W)
-        return Order.of(self.pipeline, self.rows)
+                if d == 0 and self.done(Kind.F, 0) == self.microbatches:
+                    while self.pending[0]:  # nobody waits for the gradients of the first device
+                        self.run_weight(0)
+                self._fill_and_run(Kind.I, d)
+        return self.finish()
 
     def _first(self) -> None:
         """Forwards up to the first input gradient, and that."""
         devices = range(self.pipeline.devices)
         for d in devices:
-            self._run(d, Kind.F)
+            self.run(Kind.F, d)
         more = [0 for _ in devices]
-        handed = 0  # when the first gradient leaves the device after d
-        for d in reversed(devices):
-            arrival = handed + self.latency[d + 1][d] if d + 1 < len(devices) else self.now[d]
-            time = self.now[d]
+        handed = self.now[-1] + self.cost[Kind.I][-1]  # when the first gradient leaves the device after d
+        for d in reversed(devices[:-1]):
+            time, arrival = self.now[d], handed + self.latency[d + 1][d]
             while (
-                d + 1 < len(devices)
-                and 1 + more[d] < self.microbatches
+                1 + more[d] < self.microbatches
                 and (2 + more[d]) * self.activation[d] <= self.limits[d]
                 and (time < arrival if self.delay_first else time + self.cost[Kind.F][d] <= arrival)
             ):
                 time += self.cost[Kind.F][d]
                 more[d] += 1
             handed = max(time, arrival) + self.cost[Kind.I][d]
-        for d in devices[1:]:  # a device cannot be ahead of the one before it
-            if 1 + more[d] < self.microbatches:
-                more[d] = max(0, min(more[d], more[d - 1] - 1))
-            else:
-                more[d] = min(more[d], more[d - 1])
+        for d in devices[1:]:  # a device keeps behind the one before it
+            behind = more[d - 1] - 1 if 1 + more[d] < self.microbatches else more[d - 1]
+            more[d] = max(0, min(more[d], behind))
         for d in devices:
             for _ in range(more[d]):
-                self._run(d, Kind.F)
+                self.run(Kind.F, d)
         for d in reversed(devices):
-            self._run(d, Kind.I)
+            self.run(Kind.I, d)
 
     def _wants_forward(self, d: int, microbatch: int) -> bool:
         """Whether device d runs a forward before its input gradient of this microbatch."""
-        forwards, weights = self.done[Kind.F], self.done[Kind.I][d] - self.done[Kind.W][d]
-        if forwards[d] >= self.microbatches:
+        forwards = self.done(Kind.F, d)
+        if forwards >= self.microbatches:
             return False
-        if forwards[d] <= microbatch:  # its own input gradient needs it
+        if forwards <= microbatch:  # its own input gradient needs it
             return True
-        if self.held[d] + self.activation[d] - weights * self.retained[d] > self.limits[d]:
+        excess = self.held[d] + self.activation[d] - self.limits[d]
+        if excess > len(self.pending[d]) * self.retained[d]:
             return False
-        last = d + 1 == self.pipeline.devices
-        if not self.prefer_input or last or forwards[d] < forwards[d + 1] + 2:
+        if not self.prefer_input or d + 1 == self.pipeline.devices or forwards < self.done(Kind.F, d + 1) + 2:
             return True
         due = self.now[d + 1] + self.cost[Kind.F][d + 1] + self.cost[Kind.I][d + 1] + self.latency[d + 1][d]
         if self.now[d] >= due:
             return False
-        excess = self.held[d] + self.activation[d] - self.limits[d]
-        first = max(0, -(-excess // self.retained[d])) if self.retained[d] else 0  # weight gradients that make room
+        first = max(0, ceil(excess / self.retained[d])) if self.retained[d] else 0  # weight gradients that make room
         if self.now[d] + self.cost[Kind.F][d] + first * self.cost[Kind.W][d] <= due:
             return True
-        return bool(due - self.now[d] > max(self.idle) - self.idle[d])
+        return due - self.now[d] > max(self.idle) - self.idle[d]
 
-    def _fill_gap(self, d: int, kind: Kind) -> None:
-        """Weight gradients until the next operation of this kind can start."""
-        if kind is Kind.I and d == 0 and self.done[Kind.F][0] == self.microbatches:
-            while self._pending(0):  # nobody waits for the gradients of the first device
-                self._run(0, Kind.W)
-            return
-        arrival = self._arrival(d, kind)
-        while self._pending(d) and self.now[d] + self.cost[Kind.W][d] <= arrival and self.now[d] < arrival:
-            self._run(d, Kind.W)
-        gap = arrival - self.now[d]
-        if self._pending(d) and gap > 0 and (self.fill or gap > max(self.idle) - self.idle[d]):
-            self._run(d, Kind.W)
-
-    def _pending(self, d: int) -> bool:
-        return self.done[Kind.W][d] < self.done[Kind.I][d]
-
-    def _arrival(self, d: int, kind: Kind) -> int:
-        """When the input of the next operation of this kind is there."""
-        source = {Kind.F: d - 1, Kind.I: d + 1}.get(kind, -1)
-        if not 0 <= source < self.pipeline.devices:
-            return 0
-        return int(self.end[kind][source][self.done[kind][d]] + self.latency[source][d])
-
-    def _run(self, d: int, kind: Kind) -> None:
-        start = max(self.now[d], self._arrival(d, kind))
-        if self.rows[d]:
-            self.idle[d] += start - self.now[d]
-        self.now[d] = start + self.cost[kind][d]
-        self.held[d] += self.change[kind][d]
-        self.end[kind][d].append(self.now[d])
-        self.rows[d].append(Op(d, kind, self.done[kind][d]))
-        self.done[kind][d] += 1
+    def _fill_and_run(self, kind: Kind, d: int) -> None:
+        self.fill(kind, d, slack=0 if self.fill_all else max(self.idle) - self.idle[d])
+        self.run(kind, d)
 
 
 def _definition(name: str, times: int, beside: str) -> Definition:

@@ -198,12 +198,18 @@ def deferred(input_: Stream, weight: Stream, by: int) -> tuple[Precede, ...]:
     return (chain(weight), Precede(input_, weight, shift=-by), Precede(weight, input_, shift=by + 1))
 
 
+def rules_without_memory(pipeline: Pipeline) -> tuple[Word, ...]:
+    """What every schedule obeys, but for the pipeline's memory limit: a named schedule is what it is."""
+    return tuple(rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
+
+
 def filled_greedily(pipeline: Pipeline, words: tuple[Word, ...], params: Parameters) -> Schedule:
     """What ``words`` leave open is decided as time goes by: of what a device can start, a backward comes before a forward
     and the older microbatch before the younger; a weight gradient runs where the device would be idle otherwise, or where
     the words ask for it before something else can go on."""
-    rules = (rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
-    return list_schedule(pipeline, (*rules, *words), "oldest-backward-first", patient=True, reserve=False)
+    return list_schedule(
+        pipeline, (*rules_without_memory(pipeline), *words), "oldest-backward-first", patient=True, reserve=False
+    )
 
 
 def limited(pipeline: Pipeline, activations: Fraction) -> Pipeline:

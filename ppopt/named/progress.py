@@ -1,0 +1,92 @@
+"""What heuristics that place one operation after the other keep account of."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ppopt.op import Kind, Op
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Order
+
+
+class Progress:
+    """Devices of a pipeline with one route and a split backward, operations put one by one, each as early as it can run.
+
+    Per stage and kind: how many are ``done`` and their ``end``; per device: the time ``now`` at which it is free, what is
+    ``held`` of its memory (integer amounts), its ``idle`` time since its first operation, and the stages whose weight
+    gradients are ``pending``, oldest first.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        ticks, amounts = pipeline.ticks, pipeline.amounts
+        self.microbatches, self.device = pipeline.microbatches, pipeline.routes[0]
+        self.cost: dict[Kind, list[int]] = {kind: ticks.duration[0, kind].tolist() for kind in (Kind.F, Kind.I, Kind.W)}
+        self.latency: list[list[int]] = ticks.latency.tolist()
+        self.activation: list[int] = amounts.activation[0].tolist()
+        self.retained: list[int] = amounts.retained[0].tolist()
+        stages, devices = range(pipeline.stages), range(pipeline.devices)
+        self.end: dict[Kind, list[list[int]]] = {kind: [[] for _ in stages] for kind in self.cost}
+        self.now, self.held, self.idle = [0 for _ in devices], [0 for _ in devices], [0 for _ in devices]
+        self.pending: list[deque[int]] = [deque() for _ in devices]
+        self.rows: list[list[Op]] = [[] for _ in devices]
+
+    def done(self, kind: Kind, stage: int) -> int:
+        """How many operations of this kind the stage has run."""
+        return len(self.end[kind][stage])
+
+    def arrival(self, kind: Kind, stage: int) -> int | None:
+        """When the input of the stage's next operation of this kind is there; ``None``: not made yet."""
+        microbatch = self.done(kind, stage)
+        source = stage - 1 if kind is Kind.F else stage + 1
+        if source < 0:
+            return 0
+        if source == len(self.device):
+            kind, source = Kind.F, stage
+        made = self.end[kind][source]
+        return made[microbatch] + self.latency[self.device[source]][self.device[stage]] if microbatch < len(made) else None
+
+    def run(self, kind: Kind, stage: int) -> None:
+        """Run the stage's next forward or input gradient, whose input has been made."""
+        d = self.device[stage]
+        arrival = self.arrival(kind, stage)
+        assert arrival is not None, f"{stage}{kind.name}{self.done(kind, stage)} has no input"
+        if self.rows[d]:
+            self.idle[d] += max(0, arrival - self.now[d])
+        self.now[d] = max(self.now[d], arrival)
+        self._put(kind, stage)
+        if kind is Kind.F:
+            self.held[d] += self.activation[stage]
+        else:
+            self.held[d] -= self.activation[stage] - self.retained[stage]
+            self.pending[d].append(stage)
+
+    def run_weight(self, d: int) -> None:
+        """Run the device's oldest pending weight gradient."""
+        stage = self.pending[d].popleft()
+        self._put(Kind.W, stage)
+        self.held[d] -= self.retained[stage]
+
+    def fill(self, kind: Kind, stage: int, *, slack: int | None) -> None:
+        """Weight gradients while the device waits for the input of its next operation of this kind: as many as fit, and
+        one more where what is left of the gap is longer than ``slack`` (``None``: never)."""
+        d = self.device[stage]
+        arrival = self.arrival(kind, stage)
+        assert arrival is not None
+        while self.pending[d] and self.now[d] < arrival and self.now[d] + self.cost[Kind.W][self.pending[d][0]] <= arrival:
+            self.run_weight(d)
+        if self.pending[d] and slack is not None and arrival - self.now[d] > slack:
+            self.run_weight(d)
+
+    def finish(self) -> Order:
+        """The remaining weight gradients, and the order of all devices."""
+        for d, pending in enumerate(self.pending):
+            while pending:
+                self.run_weight(d)
+        return Order.of(self.pipeline, self.rows)
+
+    def _put(self, kind: Kind, stage: int) -> None:
+        d = self.device[stage]
+        self.rows[d].append(Op(stage, kind, self.done(kind, stage)))
+        self.now[d] += self.cost[kind][stage]
+        self.end[kind][stage].append(self.now[d])
