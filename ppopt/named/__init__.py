@@ -9,7 +9,8 @@ from types import MappingProxyType
 from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import OrderError, time_order
 
 NAMED: Mapping[str, Definition] = MappingProxyType(
     {
@@ -20,20 +21,55 @@ NAMED: Mapping[str, Definition] = MappingProxyType(
 )
 """Every named schedule, by its name."""
 
-__all__ = ["NAMED", "Definition", "Parameter", "Restriction", "Row", "UnknownSchedule", "compare", "find"]
+__all__ = [
+    "NAMED",
+    "Definition",
+    "Parameter",
+    "Restriction",
+    "Row",
+    "UnknownSchedule",
+    "compare",
+    "find",
+    "of_order",
+    "reading",
+]
+
+
+_MEANT = MappingProxyType(
+    {
+        "zb1p": "zb1p is read as zb-h1, as PP-Emulation has it; the automatic scheduler with room for D activations is zb-1p",
+        "zb2p": "zb2p is read as zb-h2; the automatic scheduler with room for 2D activations is zb-2p",
+        "zb-1p": "zb-1p is the automatic scheduler with room for D activations; PP-Emulation's zb1p is zb-h1",
+        "zb-2p": "zb-2p is the automatic scheduler with room for 2D activations; zb2p is zb-h2",
+    }
+)
 
 
 def find(name: str) -> Definition:
-    """The schedule of this name or alias.
+    """The schedule of this name or alias; case does not matter, and an underscore is a hyphen.
 
     Raises:
         UnknownSchedule: nobody has this name; the nearest ones are given.
     """
-    key = name.lower()
+    key = _key(name)
     for definition in NAMED.values():
-        if key == definition.name or key in definition.aliases:
+        if key in map(_key, (definition.name, *definition.aliases)):
             return definition
     raise UnknownSchedule(name, [known for d in NAMED.values() for known in (d.name, *d.aliases)])
+
+
+def reading(name: str) -> str | None:
+    """What ``name`` is read as, in words, where it is an alias or easily taken for another schedule; ``None``: it is plain.
+
+    Raises:
+        UnknownSchedule: nobody has this name.
+    """
+    definition, key = find(name), _key(name)
+    return _MEANT.get(key, None if key == definition.name else f"{name} is read as {definition.name}")
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -63,3 +99,11 @@ def compare(pipeline: Pipeline, chunks: Sequence[int] = ()) -> list[Row]:
             else:
                 rows.append(Row(definition.name, definition.placement, schedule.pipeline.chunks, schedule, None))
     return rows
+
+
+def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:
+    """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason."""
+    try:
+        return Row(name, pipeline.placement, pipeline.chunks, time_order(pipeline, order), None)
+    except OrderError as error:
+        return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
