@@ -9,6 +9,7 @@ import click
 
 from ppopt.cli.options import Given, json_option, model_options
 from ppopt.files.checked import check_file
+from ppopt.files.text import source_of
 
 
 @click.command(short_help="Every rule that a schedule violates.")
@@ -27,7 +28,7 @@ def check(file: str, given: Given, as_json: bool) -> None:
       ppopt order zb-h1 -d 4 -m 8 | ppopt check - --memory-limit 4
     """
     model = given.read() if given.path is not None else None
-    found = check_file(file, model, lambda inside: given.change(inside, file))
+    found = check_file(file, model, lambda inside: given.change(inside, source_of(file)))
     if as_json:
         click.echo(json.dumps({"violations": [dataclasses.asdict(violation) for violation in found]}, indent=1))
     elif found:
