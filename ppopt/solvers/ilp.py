@@ -1,0 +1,90 @@
+"""The ILP: an integer program through PuLP, solved by CBC (which comes with PuLP) or HiGHS (the extra ``highs``)."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Iterable
+
+import ortools.sat.python.cp_model  # noqa: F401 - PuLP loads HiGHS where it is installed, which has to come after OR-Tools
+import pulp
+
+from ppopt.constraints import Word
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+from ppopt.solvers.ilp_model import Impossible, Program
+from ppopt.solvers.outcome import Limits, Outcome, timed
+
+NAME = "ILP"
+VERSION = f"PuLP {pulp.__version__}"
+
+
+def solve(
+    pipeline: Pipeline,
+    words: Iterable[Word],
+    *,
+    objective: str,
+    lower: int,
+    upper: int,
+    horizon: int,
+    limits: Limits,
+    hint: Schedule | None = None,
+    engine: str = "cbc",
+) -> Outcome:
+    """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``, in ticks.
+
+    CBC tells no bound: where it stops early, the bound is ``lower``. HiGHS tells one.
+
+    Raises:
+        TypeError: a word that the program does not know.
+        ValueError: words that contradict each other, or an engine that is not there.
+    """
+    words = tuple(words)
+    begun = time.monotonic()
+    if upper < lower:
+        return Outcome(None, upper + 1, 0.0)
+    until = upper if objective == "makespan" else horizon
+    try:
+        program = Program(pipeline, words, objective=objective, horizon=until, lower=lower, upper=upper)
+    except Impossible:
+        return Outcome(None, upper + 1, time.monotonic() - begun)
+    if hint is not None:
+        program.hint(hint)
+    solver = _engine(engine, limits, max(1.0, limits.seconds - (time.monotonic() - begun)), hint is not None)
+    program.problem.solve(solver)
+    spent = time.monotonic() - begun
+    solution = program.problem.sol_status  # not `status`, which is "Optimal" at a time limit too
+    if solution == pulp.LpSolutionInfeasible:
+        return Outcome(None, upper + 1, spent)
+    if solution not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return Outcome(None, lower, spent)
+    schedule = timed(pipeline, words, *program.found())
+    value = schedule.objective(objective)
+    if solution == pulp.LpSolutionOptimal and not limits.gap:
+        return Outcome(schedule, min(value, round(program.objective.value())), spent)
+    bound = _dual_bound(program) if engine == "highs" else lower
+    return Outcome(schedule, min(value, max(lower, bound)), spent)
+
+
+def _engine(name: str, limits: Limits, seconds: float, start: bool) -> pulp.LpSolver:
+    workers = limits.workers or os.cpu_count() or 1
+    gap = {"gapRel": limits.gap} if limits.gap else {}
+    if name == "cbc":
+        options = ["randomSeed", str(limits.seed), "randomCbcSeed", str(limits.seed)]
+        with warnings.catch_warnings():  # the CBC that comes with PuLP 3, the version that this package asks for
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=workers, warmStart=start, options=options, **gap)
+    if name == "highs":
+        engine = pulp.HiGHS(msg=False, timeLimit=seconds, threads=workers, random_seed=limits.seed, **gap)
+        if engine.available():
+            return engine
+        raise ValueError("HiGHS cannot be loaded; the extra has a version that can: pip install 'ppopt-pipeline[highs]'")
+    raise ValueError(f"expected cbc or highs, got {name!r}")
+
+
+def _dual_bound(program: Program) -> int:
+    """HiGHS's own lower bound, in ticks; starts may be fractional, but some optimum is whole."""
+    bound = program.problem.solverModel.getInfo().mip_dual_bound
+    return math.ceil(bound - 1e-6) if math.isfinite(bound) else 0

@@ -1,0 +1,57 @@
+"""What every solver takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppopt.constraints import Word
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Schedule, halves
+from ppopt.timing.greedy import Jobs, run_jobs
+from ppopt.timing.timed import time_order
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, and how to search.
+
+    ``seconds`` is deterministic time (about seconds, but repeatable) in deterministic mode, which has one worker.
+    """
+
+    seconds: float
+    gap: float = 0.0
+    workers: int | None = None
+    seed: int = 0
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search has shown.
+
+    ``schedule``: the best found, timed with the true durations. ``lower_bound``: ticks; no schedule within the horizon
+    is better, and where there is none at all it is above the upper end.
+    ``spent``: seconds, deterministic ones in deterministic mode.
+    """
+
+    schedule: Schedule | None
+    lower_bound: int
+    spent: float
+    interrupted: bool = False
+
+
+def timed(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, starts: IntArray, grid: int = 1) -> Schedule:
+    """A found order (operations, and their starts in steps of ``grid`` ticks) with the pipeline's true times.
+
+    Sorting the starts is not enough where operations take no time and many start at once: the list scheduler puts these in
+    an order that data and memory allow, starting each operation when the solver did.
+    """
+    first, second = halves(pipeline.index, numbers)
+    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
+    jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
+    when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
+    release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
+    return time_order(pipeline, run_jobs(jobs, (release, jobs.features.turn), reserve=False, release=release))

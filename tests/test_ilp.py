@@ -1,0 +1,120 @@
+import random
+from typing import Any
+
+import golden
+import pytest
+from random_pipelines import random_pipeline
+
+from ppopt.check import violations
+from ppopt.constraints import Family, Precede, Word, always_split, cuts_of, rules_of, splitting_is_free
+from ppopt.named import NAMED
+from ppopt.op import Kind
+from ppopt.pipeline import Memory, Pipeline
+from ppopt.solvers import cpsat, ilp
+from ppopt.solvers.outcome import Limits, Outcome
+
+FIRST_SIX = ("gpipe", "1f1b", "interleaved-1f1b", "hanayo", "zb-h1", "dualpipe")
+
+
+def words_of(pipeline: Pipeline) -> tuple[Word, ...]:
+    split = always_split(pipeline) if splitting_is_free(pipeline) else ()
+    return (*rules_of(pipeline), *split)
+
+
+def outcome_of(solver: Any, pipeline: Pipeline, objective: str, words: tuple[Word, ...], seconds: float = 60) -> Outcome:
+    horizon = int(pipeline.work.sum()) + 4 * pipeline.stages * int(pipeline.ticks.latency.max()) * pipeline.microbatches + 1
+    limits = Limits(seconds=seconds, workers=1)
+    outcome = solver.solve(pipeline, words, objective=objective, lower=0, upper=horizon, horizon=horizon, limits=limits)
+    if outcome.schedule is None:
+        assert outcome.lower_bound in (0, horizon + 1)
+    else:
+        assert violations(pipeline, outcome.schedule) == []
+        assert outcome.lower_bound <= outcome.schedule.objective(objective)
+    return outcome
+
+
+def agree(seeds: range, most_ops: int) -> int:
+    """How many random instances both solvers decide; each of these alike."""
+    decided = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        pipeline = random_pipeline(rng, most_ops)
+        objective = rng.choice(["makespan", "span"])
+        words = (*words_of(pipeline), *cuts_of(pipeline))
+        reference = outcome_of(cpsat, pipeline, objective, words)
+        outcome = outcome_of(ilp, pipeline, objective, words, seconds=4)
+        assert outcome.lower_bound <= reference.lower_bound, seed
+        if outcome.schedule is None:
+            decided += outcome.lower_bound > 0
+            assert reference.schedule is None or not outcome.lower_bound, seed
+            continue
+        assert reference.schedule is not None, seed
+        assert outcome.schedule.objective(objective) >= reference.schedule.objective(objective) == reference.lower_bound, seed
+        if outcome.lower_bound == outcome.schedule.objective(objective):
+            assert outcome.lower_bound == reference.lower_bound, seed
+            decided += 1
+    return decided
+
+
+def test_agrees_with_cp_sat() -> None:
+    assert agree(range(40), most_ops=13) >= 34
+
+
+@pytest.mark.slow
+def test_agrees_with_cp_sat_on_500() -> None:
+    assert agree(range(1000, 1600), most_ops=16) >= 500
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_cuts_keep_the_optimum(seed: int) -> None:
+    pipeline = random_pipeline(random.Random(seed), most_ops=10)
+    words = words_of(pipeline)
+    bare, cut = (outcome_of(ilp, pipeline, "makespan", w).lower_bound for w in (words, (*words, *cuts_of(pipeline))))
+    assert bare == cut
+
+
+SMALL = [e for e in golden.entries() if e["schedule"] in FIRST_SIX and e["devices"] <= 4 and e["microbatches"] <= 8]
+
+
+@pytest.mark.parametrize("entry", [pytest.param(e, id=e["id"]) for e in SMALL])
+def test_named_constraints_give_the_golden_makespan(entry: dict[str, Any]) -> None:
+    timing = entry["timing"]["unit_comm1"]
+    pipeline = golden.pipeline_of(entry, timing)
+    words = (*rules_of(pipeline), *NAMED[entry["schedule"]].words(pipeline, **entry["params"]))
+    outcome = outcome_of(ilp, pipeline, "makespan", words)
+    assert outcome.schedule is not None
+    assert outcome.schedule.makespan == outcome.lower_bound == timing["makespan"]
+
+
+def test_an_unknown_word_raises() -> None:
+    pipeline = Pipeline(1, 1)
+    with pytest.raises(TypeError, match="does not know the word"):
+        ilp.solve(pipeline, [*rules_of(pipeline), "hurry"], objective="makespan", lower=0, upper=9, horizon=9, limits=Limits(1))
+
+
+def test_stopping_early_claims_nothing() -> None:
+    pipeline = Pipeline(4, 12, memory=Memory(limit=3))
+    words = (*rules_of(pipeline), *cuts_of(pipeline))
+    outcome = ilp.solve(pipeline, words, objective="span", lower=36, upper=200, horizon=200, limits=Limits(seconds=1))
+    assert outcome.lower_bound >= 36
+    if outcome.schedule is not None:
+        assert outcome.schedule.device_span >= outcome.lower_bound
+
+
+def test_contradictory_words_are_infeasible() -> None:
+    pipeline = Pipeline(1, 2)
+    words = (*rules_of(pipeline), *(Precede(Family(0, kind), Family(0, Kind.F)) for kind in (Kind.B, Kind.I)))
+    outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits(10))
+    assert outcome.schedule is None
+    assert outcome.lower_bound == 100
+
+
+def test_high_s_agrees_where_it_is_installed() -> None:
+    pytest.importorskip("highspy")
+    pipeline = Pipeline(3, 4, memory=Memory(limit=2))
+    words = (*rules_of(pipeline), *cuts_of(pipeline))
+    found = [
+        ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits(30), engine=engine)
+        for engine in ("cbc", "highs")
+    ]
+    assert found[0].lower_bound == found[1].lower_bound == found[1].schedule.makespan
