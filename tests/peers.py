@@ -1,0 +1,47 @@
+"""The figures of other systems (tests/data), and the pipelines that they are of."""
+
+import json
+from functools import cache
+from typing import Any
+
+from golden import DATA
+
+from ppopt.pipeline import Costs, Links, Pipeline
+
+Entry = dict[str, Any]
+COSTS = ("forward", "backward", "backward_input", "backward_weight", "overlap")
+
+
+@cache
+def entries(name: str) -> list[Entry]:
+    """All entries of a file."""
+    return json.loads((DATA / f"{name}.json").read_text())
+
+
+def label(entry: Entry) -> str:
+    """A short id."""
+    what = entry.get("study", entry.get("costs", entry.get("kind", "")))
+    return f"{what}-{entry.get('schedule', '')}-d{entry['devices']}-m{entry['microbatches']}-v{entry['chunks']}".replace(" ", "-")
+
+
+def pipeline_of(entry: Entry, placement: str, **changes: Any) -> Pipeline:
+    """The pipeline of an entry, which gives costs per operation: one number, a list per stage, or (with one stage per device
+    or equal chunks) per device."""
+    devices, chunks = entry["devices"], entry["chunks"]
+    costs: dict[str, Any] = {}
+    for key in COSTS:
+        value = entry.get(key)
+        if value is not None:
+            costs[key] = [value[d] for d in range(devices)] * chunks if isinstance(value, list) else value
+    if placement == "wave" and any(isinstance(value, list) for value in costs.values()):
+        up_and_down = [*range(devices), *reversed(range(devices))] * (chunks // 2)
+        costs = {key: [value[d] for d in up_and_down] if isinstance(value, list) else value for key, value in costs.items()}
+    return Pipeline(
+        devices,
+        entry["microbatches"],
+        placement=placement,
+        chunks=chunks,
+        costs=Costs(per="stage", **costs),
+        links=Links(entry.get("comm", 0)),
+        **changes,
+    )
