@@ -138,12 +138,12 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
         return numbers
 
 
-def model_options(*placements: str, own_chunks: bool = False) -> Callable[[Command], Command]:
+def model_options(*placements: str, own_chunks: bool = False, argument: bool = True) -> Callable[[Command], Command]:
     """Argument MODEL and the options that override it; the command gets them as ``given``.
 
     ``placements`` are further words for ``--placement``, passed to the command as ``any_placement`` and the like. A single
     number of chunks overrides the model's, a list does not; with ``own_chunks`` neither does: each named schedule has
-    its own placement.
+    its own placement. Without ``argument`` the command has its own way to name the model.
     """
 
     def decorate(command: Command) -> Command:
@@ -172,7 +172,7 @@ def model_options(*placements: str, own_chunks: bool = False) -> Callable[[Comma
             return command(given=Given(model, tuple(changes), chunks or ()), **others)
 
         options = (
-            click.argument("model", required=False),
+            *([click.argument("model", required=False)] if argument else []),
             click.option("-d", "--devices", type=int, help="Number of devices."),
             click.option("-m", "--microbatches", type=int, help="Number of microbatches."),
             click.option("-v", "--chunks", type=Counts(), metavar="LIST", help=_CHUNKS_HELP[own_chunks]),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
 from ppopt.pictures.palette import MARKERS, SERIES
 
@@ -43,14 +44,17 @@ def curves(
             markersize=5,
             zorder=1 if optimal else 2,
         )
-    if len(x) > 2 and x[0] > 0 and all(abs(b / a - 2) < 1e-9 for a, b in zip(x, x[1:], strict=False)):
+    if len(x) > 2 and x[0] > 0 and all(abs(b / a - 2) < 1e-9 for a, b in pairwise(x)):
         ax.set_xscale("log", base=2)
     ax.set_xticks(list(x), [f"{value:.4g}" for value in x])
-    ax.minorticks_off()
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     if log:
         ax.set_yscale("log")
+        for ticks in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+            ticks(FuncFormatter(lambda value, place: f"{value:g}"))
+        ax.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5, 7)))
     elif ylabel.endswith("ratio"):
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
         ax.set_ylim(bottom=0)

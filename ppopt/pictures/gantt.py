@@ -45,7 +45,7 @@ class Bars(NamedTuple):
 
     def part(self, first: int, last: int) -> Bars:
         """The boxes from ``first`` up to ``last``."""
-        return Bars(*(column[first:last] for column in self))
+        return Bars(*(column[first:last] for column in self))  # type: ignore[arg-type]
 
 
 def gantt(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
@@ -88,7 +88,7 @@ def bars_of(schedule: Schedule) -> Bars:
             colour = table[kind, rank[pipeline.route_by_microbatch[microbatch], stage]]
             where = np.full(len(kind), device)
             columns.append([where, start[shown], end[shown], colour, kind, microbatch, half[shown]])
-    return Bars(*(np.concatenate(column) for column in zip(*columns, strict=True)))  # type: ignore[arg-type]
+    return Bars(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
 def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...]], list[str]]:

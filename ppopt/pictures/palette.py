@@ -26,7 +26,7 @@ LIMIT = "#b3261e"
 STATIC = "#555555"
 LIGHTEST = 0.4
 """How much white the last stage of a device gets."""
-SERIES = ("#4062d7", "#d2691e", "#2a9d63", "#771776", "#c2185b", "#111111", "#7a8b99", "#a98600")
+SERIES = ("#4062d7", "#d2691e", "#2a9d63", "#771776", "#c2185b", "#0f9bb5", "#7a8b99", "#a98600")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 

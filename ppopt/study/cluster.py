@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from typing import Any
 
 from ppopt.study.plan import StudyError
 
@@ -17,11 +19,11 @@ def connected(address: str, threads: int = 1) -> Iterator[tuple[Executor, int]]:
         StudyError: Dask is not installed, no scheduler answers, or it has no worker.
     """
     try:
-        from distributed import Client
+        distributed: Any = importlib.import_module("distributed")
     except ImportError:
         raise StudyError("--dask needs the extra dask: pip install 'ppopt-pipeline[dask]'") from None
     try:
-        client = Client(address, timeout=10)
+        client = distributed.Client(address, timeout=10)
     except (OSError, ValueError) as error:
         raise StudyError(f"{address}: no Dask scheduler answers: {error}") from None
     with client:

@@ -211,7 +211,7 @@ def _alive(host: str, pid: int, seen: float) -> bool:
 
 
 def _json(tree: Mapping[str, Any]) -> str:
-    return json.dumps(tree, sort_keys=True, ensure_ascii=False, default=float)
+    return json.dumps(tree, ensure_ascii=False, default=float)
 
 
 def _now() -> str:
