@@ -13,7 +13,7 @@ from ppopt.constraints import Listed, Precede, Word, chain, memory_of
 from ppopt.named.definition import Definition, limited, rules_without_memory
 from ppopt.named.zero_bubble_v import in_order
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, IntArray, Links, Pipeline
+from ppopt.pipeline import Costs, IntArray, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 from ppopt.timing.greedy import Jobs, list_schedule
@@ -81,7 +81,7 @@ def _as_it_is(pipeline: Pipeline) -> Pipeline:
 
 
 def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
-    return pipeline.changed(costs=Costs(per="stage"), links=Links())
+    return pipeline.changed(costs=Costs(per="stage"), links=Links(), memory=Memory())
 
 
 def _built(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int) -> Order:
