@@ -1,0 +1,442 @@
+"""The strategy: baselines, then bounds, then a solver from the best of them; each step only where the gap is still open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ppopt import bounds
+from ppopt.bounds import Bound, Objective
+from ppopt.check import violations
+from ppopt.constraints import (
+    Precede,
+    Together,
+    Word,
+    always_split,
+    chain,
+    chosen,
+    cuts_of,
+    operations,
+    rules_of,
+    splitting_is_free,
+)
+from ppopt.named import Row, compare, find
+from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule, halves
+from ppopt.timing import Stuck, baselines, list_schedule, order_of, time_order
+from ppopt.timing.greedy import PRIORITIES
+
+Reason = Literal["optimal", "feasible", "infeasible", "no-solution"]
+Limit = Literal["time", "gap", "interrupted"]
+Progress = Callable[[int | None, int], None]
+
+FINE = 1000
+"""Operations of more ticks than this are first scheduled on a coarser grid."""
+COARSE = 200
+"""Ticks of the longest operation there."""
+
+
+class Step(NamedTuple):
+    """What one step of the strategy did."""
+
+    name: str
+    seconds: float
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to a solve, for ``pipeline``'s placement and chunks.
+
+    ``reason`` is what is true, ``limit`` why the search stopped before a proof (``None``: it did not). ``value`` and
+    ``lower_bound`` are ticks of the objective; ``proved_by`` is the argument that gave the bound.
+    """
+
+    pipeline: Pipeline
+    objective: Objective
+    schedule: Schedule | None
+    reason: Reason
+    limit: Limit | None
+    value: int | None
+    lower_bound: int
+    proved_by: str | None
+    seconds: float
+    seed: int
+    versions: Mapping[str, str]
+    named: tuple[Row, ...]
+    steps: tuple[Step, ...]
+
+
+def solve(
+    pipeline: Pipeline,
+    *,
+    objective: Objective = "makespan",
+    solver: str = "auto",
+    order: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    free: Collection[Kind] = (),
+    chunks: Sequence[int] = (),
+    time_limit: float = 60.0,
+    gap: float = 0.0,
+    workers: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
+
+    ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some kinds
+    free again (:func:`ppopt.solvers.binding.binding`). ``gap``: stop once ``(value - lower bound) / value`` is at most this.
+    ``deterministic``: one worker, and the time limit in deterministic seconds of the solver, so that the same call gives the
+    same answer. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`). ``progress`` is called
+    with the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
+
+    Raises:
+        ValueError: an unknown objective, solver or schedule, or a limit out of range.
+        Restriction: ``order`` is not defined for this pipeline.
+    """
+    if objective not in ("makespan", "span"):
+        raise ValueError(f'objective: expected "makespan" or "span", got {objective!r}')
+    if solver not in ("auto", "cp-sat"):
+        raise ValueError(f'solver: expected "auto" or "cp-sat", got {solver!r}')
+    if not time_limit > 0:
+        raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
+    if not 0 <= gap <= 1:
+        raise ValueError(f"gap: expected a fraction between 0 and 1, got {gap!r}")
+    extra: tuple[Word, ...] = ()
+    if order is not None:
+        from ppopt.solvers.binding import binding
+
+        definition = find(order)
+        pipeline = definition.place(pipeline, **(params or {}))
+        extra = binding(pipeline, definition.words(pipeline, **(params or {})), free)
+    search = _Search(
+        pipeline, objective, extra, time_limit, gap, workers=workers, seed=seed, deterministic=deterministic, progress=progress
+    )
+    try:
+        search.run(chunks)
+    except KeyboardInterrupt:
+        search.interrupted = True
+    return search.result()
+
+
+@dataclass
+class _Search:
+    """The state of one solve: the best schedule, the best bound, and what was done."""
+
+    pipeline: Pipeline
+    objective: Objective
+    extra: tuple[Word, ...]
+    time_limit: float
+    gap: float
+    workers: int | None
+    seed: int
+    deterministic: bool
+    progress: Progress | None
+    best: Schedule | None = None
+    lower: int = 0
+    proved_by: str | None = None
+    source: str = ""
+    infeasible: bool = False
+    interrupted: bool = False
+    named: tuple[Row, ...] = ()
+    steps: list[Step] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    begun: float = field(default_factory=time.monotonic)
+    spent: float = 0.0
+    """Seconds that the solver has counted (deterministic ones in deterministic mode)."""
+
+    # --- the steps ---
+
+    def run(self, chunks: Sequence[int]) -> None:
+        """Take one step after the other until the gap is closed or the time is up."""
+        with self.step("named schedules") as done:
+            self.named = tuple(compare(self.pipeline, chunks))
+            done(self._named())
+        if self.extra and self._pinned():
+            return
+        with self.step("list scheduling") as done:
+            done(self._greedy())
+        for name, bound in (("work", bounds.work), ("one machine", bounds.machine), ("memory", bounds.memory)):
+            if self.open:
+                with self.step(f"bound: {name}") as done:
+                    done(self._bounded(bound(self.pipeline, self.objective, pairs=self.pairs)))
+        if self.open:
+            self._solver()
+
+    def _named(self) -> str:
+        """Take the named schedules of this placement, where nothing else binds."""
+        if self.extra:
+            return f"{len(self.named)} compared"
+        own = [row for row in self.named if row.schedule is not None and row.schedule.pipeline.routes == self.pipeline.routes]
+        for row in own:
+            if row.schedule is not None and row.schedule.within_memory:
+                self.found(time_order(self.pipeline, row.schedule.order), row.name)
+        return f"{len(own)} of {len(self.named)} have this placement; {self.best_text()}"
+
+    def _pinned(self) -> bool:
+        """Whether the binding constraints leave a single order; then that is the answer, if the memory limit allows it."""
+        with self.step("binding order") as done:
+            order = order_of(self.pipeline, self.extra) if covers(self.pipeline, self.extra) else None
+            if order is None:
+                done("leaves something open")
+                return False
+            schedule = time_order(self.pipeline, order)
+            self.lower, self.proved_by = schedule.objective(self.objective), "the binding order, which leaves nothing open"
+            if schedule.within_memory:
+                self.found(schedule, "order")
+            else:
+                self.infeasible = True
+            done(self.best_text() if self.best else "the only order exceeds the memory limit")
+            return True
+
+    def _greedy(self) -> str:
+        before = self.best
+        if not self.extra:
+            for name, schedule in baselines(self.pipeline):
+                self.found(schedule, name)
+        else:
+            for name in PRIORITIES:
+                for patient in (False, True):
+                    try:
+                        words = (*rules_of(self.pipeline), *self.extra)
+                        self.found(list_schedule(self.pipeline, words, name, patient=patient, reserve=False), name)
+                    except Stuck:
+                        continue  # this rule runs into the memory limit; others may not
+        return f"{'improved: ' if self.best is not before else ''}{self.best_text()}"
+
+    def _bounded(self, bound: Bound | None) -> str:
+        if bound is None:
+            return "does not apply"
+        self.prove(bound.value, bound.argument)
+        return f"{self.pipeline.time(bound.value)}: {bound.proof}"
+
+    def _solver(self) -> None:
+        """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
+        longest = int(self.pipeline.ticks.duration.max())
+        grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
+        seconds = max(1.0, self.time_limit / 10)
+        while self.open and self.left > 0:
+            for grid in grids:
+                self._decisions(seconds, grid)
+                if self.open and self.left > 0:
+                    self._minimise(2 * seconds, grid)
+            seconds *= 2
+
+    def _decisions(self, seconds: float, grid: int) -> None:
+        target, low, unknown = self.lower, self.lower, 0
+        while self.open and self.best is not None and low < self.value and unknown < 2 and self.left > 0:
+            with self.step(f"CP-SAT: is there one of {self.pipeline.time(target)}?{_on(grid)}") as done:
+                before, found = self.value, self._cpsat(target, target, seconds, grid)
+                if found is None:
+                    low, unknown = max(low, target + 1), unknown + 1
+                    done("not decided in time")
+                elif found:
+                    unknown = 0
+                    done(self.best_text())
+                    if self.value == before:  # only on the coarse grid
+                        low = target + 1
+                else:
+                    low, unknown = self.lower, 0
+                    done("no")
+            target = (low + self.value) // 2
+
+    def _minimise(self, seconds: float, grid: int) -> None:
+        with self.step(f"CP-SAT: minimise{_on(grid)}") as done:
+            upper = horizon(self.pipeline) if self.best is None else self.value
+            found = self._cpsat(self.lower, upper, seconds, grid)
+            if self.best is None and found is False:
+                self.infeasible = True
+                done("there is no schedule")
+            else:
+                done(f"{self.best_text()}, bound {self.pipeline.time(self.lower)}")
+
+    def _cpsat(self, lower: int, upper: int, seconds: float, grid: int) -> bool | None:
+        """Whether a schedule in ``lower..upper`` was found; ``None`` if that stayed open."""
+        from ppopt.solvers import cpsat
+        from ppopt.solvers.outcome import Limits
+
+        self.versions["ortools"] = cpsat.VERSION
+        argument = f"{cpsat.NAME} {cpsat.VERSION}"
+        decision = lower == upper
+        outcome = cpsat.solve(
+            self.pipeline,
+            self.words,
+            objective=self.objective,
+            lower=lower,
+            upper=upper,
+            horizon=self._horizon(upper),
+            limits=Limits(min(seconds, self.left), self.gap, self.workers, self.seed, self.deterministic),
+            hint=None if decision else self.best,
+            grid=grid,
+            progress=self._report,
+        )
+        self.spent += outcome.spent
+        if outcome.schedule is not None:
+            self.found(outcome.schedule, "CP-SAT")
+        if outcome.lower_bound > upper:
+            self.prove(upper + 1, argument)
+        elif not decision:
+            self.prove(outcome.lower_bound, argument)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        if outcome.schedule is not None:
+            return True
+        return False if outcome.lower_bound > upper else None
+
+    # --- what they share ---
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The rules, what binds beside them, and what may be added because it keeps the optimum."""
+        split = always_split(self.pipeline) if not self.extra and splitting_is_free(self.pipeline) else ()
+        return (*rules_of(self.pipeline), *self.extra, *split, *cuts_of(self.pipeline, self.extra))
+
+    @property
+    def pairs(self) -> bool:
+        """Whether overlapped pairs are run."""
+        return any(isinstance(word, Together) for word in self.extra)
+
+    @property
+    def value(self) -> int:
+        """The best objective; there must be one."""
+        assert self.best is not None
+        return self.best.objective(self.objective)
+
+    @property
+    def open(self) -> bool:
+        """Whether the gap is larger than asked for, and something can be done about it."""
+        if self.infeasible:
+            return False
+        return self.best is None or self.value - self.lower > self.gap * self.value
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
+
+    def found(self, schedule: Schedule, name: str) -> None:
+        """Keep a schedule if it is the best so far."""
+        if self.best is None or schedule.objective(self.objective) < self.value:
+            self.best, self.source = schedule, name
+            self._report(None, 0)
+
+    def prove(self, bound: int, argument: str) -> None:
+        """Keep a bound if it is the best so far; above the best value it is as good as that."""
+        if self.best is not None:
+            bound = min(bound, self.value)
+        if bound > self.lower or self.proved_by is None:
+            self.lower, self.proved_by = bound, argument
+            self._report(None, 0)
+
+    def _report(self, value: int | None, bound: int) -> None:
+        if self.progress is not None:
+            values = [v for v in (value, None if self.best is None else self.value) if v is not None]
+            self.progress(min(values, default=None), max(bound, self.lower))
+
+    def best_text(self) -> str:
+        """The best value and where it is from."""
+        return "nothing found" if self.best is None else f"best {self.pipeline.time(self.value)} ({self.source})"
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Note what a step did, and how long it took, even if it is interrupted."""
+        begun, outcome = time.monotonic(), ["interrupted"]
+        try:
+            yield lambda text: outcome.__setitem__(0, text)
+        finally:
+            self.steps.append(Step(name, time.monotonic() - begun, outcome[0]))
+
+    def result(self) -> Result:
+        """The answer, its schedule checked."""
+        value = None
+        if self.best is not None:
+            value = self.value
+            wrong = violations(self.pipeline, self.best)
+            if wrong:
+                raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
+        reason: Reason
+        limit: Limit | None = None
+        if self.infeasible:
+            reason = "infeasible"
+        elif value is not None and value <= self.lower:
+            reason = "optimal"
+        else:
+            reason = "feasible" if value is not None else "no-solution"
+            limit = "interrupted" if self.interrupted else "gap" if not self.open else "time"
+        return Result(
+            pipeline=self.pipeline,
+            objective=self.objective,
+            schedule=self.best,
+            reason=reason,
+            limit=limit,
+            value=value,
+            lower_bound=self.lower,
+            proved_by=self.proved_by,
+            seconds=time.monotonic() - self.begun,
+            seed=self.seed,
+            versions=self.versions,
+            named=self.named,
+            steps=tuple(self.steps),
+        )
+
+    def _horizon(self, upper: int) -> int:
+        return upper if self.objective == "makespan" else span_horizon(self.pipeline, upper, free=not self.extra)
+
+
+def _on(grid: int) -> str:
+    return f" (on a grid of {grid} ticks)" if grid > 1 else ""
+
+
+def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
+    """Whether every operation that ``words`` leave is in one of their chains, so that they can fix the order."""
+    forced, free = chosen(pipeline, (*rules_of(pipeline), *words))
+    if len(free):
+        return False
+    chained = [operations(pipeline, word.before) for word in words if isinstance(word, Precede) and word == chain(word.before)]
+    first, second = halves(pipeline.index, np.concatenate(chained)) if chained else (forced[:0], forced[:0])
+    return bool(np.isin(forced, np.concatenate((first, second))).all())
+
+
+def horizon(pipeline: Pipeline) -> int:
+    """Ticks by which some best schedule has ended: at any time something runs or is on its way."""
+    duration, stages = np.maximum(pipeline.ticks.duration, 0), pipeline.stages
+    pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
+    per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.latency.max())
+    return pipeline.microbatches * per_microbatch
+
+
+def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
+    """Ticks by which some schedule whose device spans are at most ``span`` has ended, if there is one at all.
+
+    Where nothing happens for longer than the largest latency, what follows can start earlier, so between the devices' spans
+    there are at most D - 1 gaps of that length. With one stage per device on one route and nothing but the rules (``free``)
+    much less: before a device's first operation all devices upstream run forwards only, at most as many as their memory
+    holds, and these can be shifted right against it: device d starts at most
+    ``sum over s < d of (T_F + latency) + (C - 1) * max T_F`` after the first.
+    """
+    latency = int(pipeline.ticks.latency.max())
+    devices = pipeline.devices
+    general = devices * span + (devices - 1) * latency
+    if not free or len(pipeline.routes) > 1 or len(set(pipeline.routes[0])) < pipeline.stages:
+        return general
+    route, amounts = pipeline.routes[0], pipeline.amounts
+    forward = pipeline.ticks.duration[0, Kind.F].tolist()
+    most = pipeline.microbatches
+    if amounts.limit is not None:
+        room = [
+            int(amounts.limit[d] - amounts.static[d]) // int(amounts.activation[0, s])
+            for s, d in enumerate(route[:-1])
+            if amounts.activation[0, s]
+        ]
+        most = min(most, max(room, default=most)) if len(room) == len(route) - 1 else most
+    hops: int = sum(int(pipeline.ticks.latency[a, b]) for a, b in pairwise(route))
+    offset: int = sum(forward[:-1]) + hops + max(0, most - 1) * max(forward[:-1], default=0)
+    return min(general, offset + span)
