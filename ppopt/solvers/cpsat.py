@@ -7,48 +7,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from importlib.metadata import version
 
-import numpy as np
 from ortools.sat.python import cp_model
 
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule, halves
+from ppopt.schedule import Schedule
 from ppopt.solvers.cpsat_model import Model, NoRoom
-from ppopt.timing.greedy import Jobs, run_jobs
-from ppopt.timing.timed import time_order
+from ppopt.solvers.outcome import Limits, Outcome, timed
+from ppopt.timing.greedy import Stuck
 
 NAME = "CP-SAT"
 VERSION = version("ortools")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When to stop, and how to search. ``seconds`` is deterministic time (about seconds, but repeatable) in deterministic
-    mode, which has one worker."""
-
-    seconds: float
-    gap: float = 0.0
-    workers: int | None = None
-    seed: int = 0
-    deterministic: bool = False
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a search has shown.
-
-    ``schedule``: the best found, timed with the true durations. ``lower_bound``: ticks; no schedule within the horizon
-    is better, and where there is none at all it is above the upper end.
-    ``spent``: seconds, deterministic ones in deterministic mode.
-    """
-
-    schedule: Schedule | None
-    lower_bound: int
-    spent: float
-    interrupted: bool = False
 
 
 Progress = Callable[[int | None, int], None]
@@ -106,9 +77,10 @@ def solve(
         bound = max(lower, grid * math.ceil(solver.best_objective_bound - 1e-6))
     if status == cp_model.UNKNOWN:
         return Outcome(None, bound, spent, interrupted)
-    schedule = _timed(pipeline, words, model, solver)
-    if grid == 1 and schedule.objective(objective) > model.value(solver, objective):
-        schedule = Schedule(pipeline, schedule.order, model.starts_of(schedule.order, solver))
+    try:
+        schedule = timed(pipeline, words, *model.found(solver), objective, grid)
+    except Stuck:  # operations without duration that CP-SAT lets pass each other; no schedule, but the bound holds
+        return Outcome(None, min(bound, upper), spent, interrupted)
     return Outcome(schedule, bound, spent, interrupted)
 
 
@@ -174,18 +146,3 @@ class _Watch(cp_model.CpSolverSolutionCallback):
     def bounded(self, bound: float) -> None:
         """A new lower bound, in steps."""
         self._progress(self._best, self._grid * math.ceil(bound - 1e-6))
-
-
-def _timed(pipeline: Pipeline, words: tuple[Word, ...], model: Model, solver: cp_model.CpSolver) -> Schedule:
-    """The found order with the pipeline's true times.
-
-    Sorting the starts is not enough where operations take no time and many start at once: the list scheduler puts these in
-    an order that data and memory allow, starting each operation when the solver did.
-    """
-    numbers, starts = model.found(solver)
-    first, second = halves(pipeline.index, numbers)
-    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
-    jobs.duration, jobs.lag = jobs.duration // model.grid, jobs.lag // model.grid
-    when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
-    release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
-    return time_order(pipeline, run_jobs(jobs, (release, jobs.features.turn), reserve=False, release=release))

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 from ppopt.constraints import Capacity, Exclusive, Family, OneOf, Precede, Together, Word, chosen, instances, operations
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, durations, halves
+from ppopt.schedule import Schedule, durations, halves
 from ppopt.solvers.shifts import Shifts
 
 Literal = cp_model.IntVar
@@ -331,11 +331,6 @@ class Model:
             numbers.append(self.pipeline.index.size + op * slots + self._partner[op] - int(Kind.B) * slots if pair else op)
             starts.append(solver.value(variable))
         return np.array(numbers, dtype=np.int64), np.array(starts, dtype=np.int64)
-
-    def starts_of(self, order: Order, solver: cp_model.CpSolver) -> tuple[IntArray, ...]:
-        """The found starts, in steps, as rows of an order of the same operations."""
-        when = dict(zip(*(column.tolist() for column in self.found(solver)), strict=True))
-        return tuple(np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in order.rows)
 
     def value(self, solver: cp_model.CpSolver, objective: str) -> int:
         """The found objective in steps."""

@@ -16,6 +16,7 @@ from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.ilp_model import Impossible, Program
 from ppopt.solvers.outcome import Limits, Outcome, timed
+from ppopt.timing.greedy import Stuck
 
 NAME = "ILP"
 VERSION = f"PuLP {pulp.__version__}"
@@ -55,12 +56,15 @@ def solve(
     solver = _engine(engine, limits, max(1.0, limits.seconds - (time.monotonic() - begun)), hint is not None)
     program.problem.solve(solver)
     spent = time.monotonic() - begun
-    solution = program.problem.sol_status  # not `status`, which is "Optimal" at a time limit too
-    if solution == pulp.LpSolutionInfeasible:
+    solution = program.problem.sol_status  # not `status`, which is "Optimal" at a time limit too; "Infeasible" can be trusted
+    if pulp.LpSolutionInfeasible == solution or program.problem.status == pulp.LpStatusInfeasible:
         return Outcome(None, upper + 1, spent)
     if solution not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Outcome(None, lower, spent)
-    schedule = timed(pipeline, words, *program.found())
+    try:
+        schedule = timed(pipeline, words, *program.found(), objective)
+    except Stuck:  # operations without duration that start at once, in an order that is not known here
+        return Outcome(None, lower, spent)
     value = schedule.objective(objective)
     if solution == pulp.LpSolutionOptimal and not limits.gap:
         return Outcome(schedule, min(value, round(program.objective.value())), spent)

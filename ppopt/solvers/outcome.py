@@ -43,15 +43,29 @@ class Outcome:
     interrupted: bool = False
 
 
-def timed(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, starts: IntArray, grid: int = 1) -> Schedule:
+def timed(
+    pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, starts: IntArray, objective: str, grid: int = 1
+) -> Schedule:
     """A found order (operations, and their starts in steps of ``grid`` ticks) with the pipeline's true times.
 
     Sorting the starts is not enough where operations take no time and many start at once: the list scheduler puts these in
-    an order that data and memory allow, starting each operation when the solver did.
+    an order that data and memory allow, starting each operation when the solver did; at one time, what takes no time goes
+    first, oldest microbatch first. Starting everything as early as possible can lengthen a device's span, so the found
+    starts are kept where they are better.
+
+    Raises:
+        Stuck: operations that take no time start at once, and no order of these fits the memory.
     """
     first, second = halves(pipeline.index, numbers)
     jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
     jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
     when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
     release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
-    return time_order(pipeline, run_jobs(jobs, (release, jobs.features.turn), reserve=False, release=release))
+    microbatch = halves(pipeline.index, jobs.numbers)[0] % pipeline.microbatches
+    ranks = (release, (jobs.duration > 0).astype(np.int64), microbatch, jobs.features.turn)
+    order = run_jobs(jobs, ranks, reserve=False, release=release)
+    early = time_order(pipeline, order)
+    if grid > 1:
+        return early
+    rows = (np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in order.rows)
+    return min(early, Schedule(pipeline, order, tuple(rows)), key=lambda schedule: schedule.objective(objective))
