@@ -139,6 +139,7 @@ class Pipeline:
             least = max(
                 sum(int(amounts.activation[r, s]) for s in range(self.stages) if route[s] == device)
                 for r, route in enumerate(self.routes)
+                if r in self.route_of_microbatch
             ) + int(amounts.static[device])
             if least > amounts.limit[device]:
                 key = f"memory.limit[{device}]" if isinstance(self.memory.limit, tuple) else "memory.limit"
