@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -170,23 +171,10 @@ def run_job(job: Job, rank: int, make_stage: Callable[[int], Any], steps: int, r
     return outcome
 
 
-def rank_main(
-    rank: int,
-    jobs: Sequence[Job],
-    meeting: str,
-    results: Connection,
-    make_stage: Callable[[int], Any],
-    steps: int,
-    record: str | None,
+def run_jobs(
+    rank: int, results: Connection, jobs: Sequence[Job], make_stage: Callable[[int], Any], steps: int, record: str | None
 ) -> None:
-    """A process: run all jobs one after the other and send each outcome."""
-    import torch
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=jobs[0].ranks, timeout=timedelta(seconds=TIMEOUT)
-    )
+    """A rank: run all jobs one after the other and send each outcome."""
     for number, job in enumerate(jobs):
         try:
             outcome = run_job(job, rank, make_stage, steps, record)
@@ -194,8 +182,6 @@ def rank_main(
             results.send((number, Outcome(problem=f"rank {rank}: {''.join(traceback.format_exception_only(error))}".strip())))
             os._exit(1)  # the other ranks wait for this one: the group is of no more use
         results.send((number, outcome))
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 # --- all ranks ---------------------------------------------------------------------------------------------------
@@ -215,19 +201,21 @@ def run_group(
 
 
 def _run_until_failure(jobs: Sequence[Job], make_stage: Callable[[int], Any], steps: int, record: str | None) -> list[Outcome]:
+    with ranks_running(jobs[0].ranks, run_jobs, jobs, make_stage, steps, record) as pipes:
+        return _collect(len(jobs), pipes)
+
+
+@contextmanager
+def ranks_running(ranks: int, work: Callable[..., None], *arguments: Any) -> Iterator[list[Connection]]:
+    """Processes of one gloo group, each running ``work(rank, results, *arguments)``; gives the ends of their pipes."""
     import torch.distributed.pipelining  # noqa: F401 - imported once, before the fork
 
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     context = multiprocessing.get_context("fork")
-    ranks = jobs[0].ranks
     with tempfile.TemporaryDirectory() as folder:
         pipes = [context.Pipe(duplex=False) for _ in range(ranks)]
         processes = [
-            context.Process(
-                target=rank_main,
-                args=(rank, jobs, os.path.join(folder, "meeting"), pipes[rank][1], make_stage, steps, record),
-                daemon=True,
-            )
+            context.Process(target=_rank, args=(rank, ranks, folder, pipes[rank][1], work, arguments), daemon=True)
             for rank in range(ranks)
         ]
         for process in processes:
@@ -235,13 +223,25 @@ def _run_until_failure(jobs: Sequence[Job], make_stage: Callable[[int], Any], st
         for _, sending in pipes:
             sending.close()
         try:
-            return _collect(len(jobs), [receiving for receiving, _ in pipes])
+            yield [receiving for receiving, _ in pipes]
         finally:
             for process in processes:
                 process.join(1 if process.is_alive() else None)
                 if process.is_alive():
                     process.kill()
                     process.join()
+
+
+def _rank(rank: int, ranks: int, folder: str, results: Connection, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks, timeout=timedelta(seconds=TIMEOUT))
+    work(rank, results, *arguments)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def _collect(count: int, pipes: list[Connection]) -> list[Outcome]:

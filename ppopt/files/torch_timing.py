@@ -109,8 +109,8 @@ class StageTimer:
 
         def hold(tensor: Any) -> Any:
             storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own:
-                held[storage.data_ptr()] = storage.nbytes()
+            if storage.data_ptr() not in own:  # views that begin at one place are one piece of memory
+                held[tensor.data_ptr()] = max(held.get(tensor.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
             return tensor.detach()
 
         with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
