@@ -85,6 +85,8 @@ DEFINITIONS = (
         routes=two_waves,
         parameters=(MERGE,),
         needs="D even, M mod D = 0",
+        peak="D + D/2 + 1 + min(d, D-1-d) (weights twice)",
+        idle="(D-2)max(T_F,T_B) + (M/D-1)(D-2)|T_B-T_F|",
         open_rule="merge = greedy: a backward before a forward, the older microbatch first",
         fill=filled_greedily,
     ),
