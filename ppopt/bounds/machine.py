@@ -75,6 +75,8 @@ def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: 
     head, tail = (of(flow, memory=memory, own=own, most=most) for of in (heads, tails))
     best, busiest, whole = 0, 0, ""
     for device, families in enumerate(flow.families_of):
+        if not families:
+            continue  # of a route that no microbatch takes
         rows = [tuple(array[device] if own else array for array in (head[o], tail[o])) for o in families]
         value = _subset(rows, [flow.duration[o] for o in families], [flow.count[o] for o in families])
         if value > best:

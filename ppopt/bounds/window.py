@@ -1,0 +1,176 @@
+"""The window certificate: idle time that every schedule has in its first and last ticks, whatever the number of microbatches."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ppopt.bounds.bound import Bound, pairs_save_time
+from ppopt.bounds.flow import Flow, flow_of, heads
+from ppopt.pipeline import Pipeline
+
+
+def window(
+    pipeline: Pipeline,
+    length: int,
+    *,
+    floor: int,
+    grain: int = 1,
+    target: int | None = None,
+    pairs: bool = False,
+    time_limit: float = 10.0,
+    workers: int = 1,
+    seed: int = 0,
+    deterministic: bool = False,
+) -> Bound | None:
+    """The makespan that the first and the last ``length`` ticks imply, by one CP-SAT model of both.
+
+    *Model.* The start window [0, length) of an in-order schedule: operations that start in it, those of a family in
+    order, after their predecessors and latencies, no two at once on a device, memory from an empty start; what is not
+    released by operations of the window is held to its end. ``i_d`` is the idle time of device d in it; an operation
+    that straddles the edge counts with its part. The end window is the same on the reversed pipeline, with idle time
+    ``j_d``. Minimise ``X = max over d of (work_d + i_d + j_d)``.
+
+    *Claim.* ``makespan >= X`` if ``2 * length <= floor``, where ``floor`` is a proved lower bound of the makespan. For then
+    the windows are disjoint in every schedule, its operations are a feasible point of both with its own idle times, and
+    its makespan is the work plus the idle time of every device. Without that condition the claim is false, and so is
+    ``makespan >= min(2 * length, X)``: with one microbatch and windows as long as the schedule, idle time counts twice.
+
+    The value is the solver's proved bound of X (and ``floor``, if that is more), so it holds when the time runs out too.
+    ``grain``: in the constraints starts are counted in units of that many ticks, rounded down, and durations are rounded down
+    (what does not overlap in a schedule does not after that); the work keeps its true ticks. Coarser is faster and weaker.
+
+    Valid for every pipeline: all routes, uneven durations, latencies, memory, few microbatches. ``None``: with ``pairs``
+    where these save time; where ``length`` is below ``grain`` or above ``floor // 2``. ``target``: stop once it is reached.
+    ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
+    """
+    if (pairs and pairs_save_time(pipeline)) or not grain <= length <= floor // 2:
+        return None
+    from ortools.sat.python import cp_model
+
+    flow = flow_of(pipeline)
+    model = cp_model.CpModel()
+    base = max(flow.work)
+    most = max(length, floor) // grain * grain
+    idle = model.new_int_var(max(0, floor - base), max(0, floor - base) + 2 * most, "X")
+    sides = [_side(model, of, length // grain, grain) for of in (flow, flow.reversed())]
+    for work, first, last in zip(flow.work, *sides, strict=True):
+        model.add(idle >= work - base + first + last)
+    model.minimize(idle)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    solver.parameters.linearization_level = 0  # the relaxations of intervals cost far more than they bring here
+    if deterministic:
+        solver.parameters.max_deterministic_time = time_limit
+    else:
+        solver.parameters.max_time_in_seconds = time_limit
+    if target is not None:
+        goal = target - base
+        solver.best_bound_callback = lambda bound: solver.stop_search() if bound >= goal else None
+    run(solver, model)
+    proved = base + max(0, floor - base, round(solver.best_objective_bound))
+    proof = f"work {base} and {proved - base} idle in the first and last {length} ticks"
+    return Bound(proved, "window certificate", proof)
+
+
+def run(solver: Any, model: Any) -> None:
+    """Solve; a Ctrl-C stops the search and is raised again. CP-SAT swallows the signal, so it runs in another thread.
+
+    Raises:
+        RuntimeError: the model is infeasible or invalid, which none of this package's is.
+    """
+    names: list[str] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            names.append(solver.status_name(solver.solve(model)))
+        finally:
+            done.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    interrupted = False
+    while not done.is_set():
+        try:
+            done.wait(0.1 if interrupted else None)
+        except KeyboardInterrupt:
+            interrupted = True
+        if interrupted:
+            solver.stop_search()  # without effect before the search has begun, so again and again
+    if interrupted:
+        raise KeyboardInterrupt
+    if not names or names[0] not in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
+        raise RuntimeError(f"a bound's model ended as {names[0] if names else 'an error'}")
+
+
+def _side(model: Any, flow: Flow, units: int, grain: int) -> list[Any]:
+    """Post the start window [0, units) of ``flow``, in units of ``grain`` ticks; per device its idle ticks, as an expression."""
+    edge = units * grain
+    start: list[list[Any]] = []
+    present: list[list[Any]] = []
+    for family, earliest in enumerate(heads(flow, memory=True)):
+        starts, literals = [], []
+        for n, least in enumerate(earliest[earliest < edge].tolist()):
+            starts.append(model.new_int_var(least // grain, units, f"{flow.label[family]}{n}"))
+            literals.append(model.new_bool_var(f"{flow.label[family]}{n} starts"))
+            model.add(starts[n] < units).only_enforce_if(literals[n])
+            model.add(starts[n] == units).only_enforce_if(~literals[n])
+        start.append(starts)
+        present.append(literals)
+    orders = [(family, family, 1, 0) for family in range(len(start))]
+    links = [(link.before, link.after, 0, link.lag) for link in flow.edges]
+    arcs = [(arc.before, arc.after, arc.shift, 0) for arc in flow.arcs]
+    for before, after, shift, lag in (*orders, *links, *arcs):
+        wait = (flow.duration[before] + lag) // grain
+        for n in range(shift, len(start[after])):
+            if n - shift < len(start[before]):
+                model.add_implication(present[after][n], present[before][n - shift])
+                model.add(start[after][n] >= start[before][n - shift] + wait).only_enforce_if(present[after][n])
+            else:
+                model.add(present[after][n] == 0)
+    idle = []
+    for device, families in enumerate(flow.families_of):
+        intervals = []
+        over = model.new_int_var(0, max((flow.duration[family] for family in families), default=0), f"over the edge {device}")
+        spent: Any = 0
+        for family in families:
+            time = flow.duration[family]
+            for begin, literal in zip(start[family], present[family], strict=True):
+                intervals.append(model.new_optional_fixed_size_interval_var(begin, time // grain, literal, ""))
+                model.add(over >= grain * begin + time - edge).only_enforce_if(literal)
+                spent += time * literal
+        model.add_no_overlap(intervals)
+        model.add(edge - spent + over >= 0)
+        idle.append(edge - spent + over)
+        _memory(model, flow, device, start, present, units, grain)
+    return idle
+
+
+def _memory(
+    model: Any, flow: Flow, device: int, start: Sequence[Sequence[Any]], present: Sequence[Sequence[Any]], units: int, grain: int
+) -> None:
+    """The memory of a device; nothing where the arcs say it all (one stage, released at once)."""
+    if flow.limit is None:
+        return
+    held = [hold for hold in flow.held if flow.device[hold.first] == device]
+    if len(held) < 2:
+        return
+    intervals, amounts = [], []
+    for first, last, amount in held:
+        for n, (variable, literal) in enumerate(zip(start[first], present[first], strict=True)):
+            latest = units + flow.duration[last] // grain
+            end = model.new_int_var(0, latest, "")
+            if n < len(start[last]):
+                model.add(end >= start[last][n] + flow.duration[last] // grain).only_enforce_if(present[last][n])
+                model.add(end >= units).only_enforce_if(~present[last][n])
+            else:
+                model.add(end >= units)
+            size = model.new_int_var(0, latest, "")
+            intervals.append(model.new_optional_interval_var(variable, size, end, literal, ""))
+            amounts.append(amount)
+    unit = math.gcd(*amounts)
+    if unit:
+        model.add_cumulative(intervals, [amount // unit for amount in amounts], flow.limit[device] // unit)
