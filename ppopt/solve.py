@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,14 +90,18 @@ def solve(
     seed: int = 0,
     deterministic: bool = False,
     progress: Progress | None = None,
+    start: Schedule | None = None,
+    lower_bound: int = 0,
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
     ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some kinds
     free again (:func:`ppopt.solvers.binding.binding`). ``gap``: stop once ``(value - lower bound) / value`` is at most this.
     ``deterministic``: one worker, and the time limit in deterministic seconds of the solver, so that the same call gives the
-    same answer. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`). ``progress`` is called
-    with the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
+    same answer. ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that
+    is known to hold; both only save work. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`).
+    ``progress`` is called with the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search
+    and keeps its best.
 
     Raises:
         ValueError: an unknown objective, solver or schedule, or a limit out of range.
@@ -120,6 +125,12 @@ def solve(
     search = _Search(
         pipeline, objective, extra, time_limit, gap, workers=workers, seed=seed, deterministic=deterministic, progress=progress
     )
+    if start is not None and order is None:
+        known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
+        if known.within_memory:
+            search.found(known, "start")
+    if lower_bound:
+        search.prove(lower_bound, "a bound that was given")
     try:
         search.run(chunks)
     except KeyboardInterrupt:
@@ -222,7 +233,10 @@ class _Search:
         """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
         longest = int(self.pipeline.ticks.duration.max())
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
-        seconds = max(1.0, self.time_limit / 10)
+        self._decisions(self.time_limit / 30, grids[0])
+        if self.open and self.left > 0:
+            self._windows(min(self.left, self.time_limit / 10))
+        seconds = self.time_limit / 10
         while self.open and self.left > 0:
             for grid in grids:
                 self._decisions(seconds, grid)
@@ -230,8 +244,27 @@ class _Search:
                     self._minimise(2 * seconds, grid)
             seconds *= 2
 
+    def _windows(self, seconds: float) -> None:
+        """Bounds that take a while: idle time that the beginning and the end of every schedule have."""
+        with self.step("bound: windows") as done:
+            found = bounds.best(
+                self.pipeline,
+                self.objective,
+                target=None if self.best is None else self.value,
+                pairs=self.pairs,
+                time_limit=seconds,
+                workers=1 if self.deterministic else self.workers or os.cpu_count() or 1,
+                seed=self.seed,
+                deterministic=self.deterministic,
+            )
+            done("nothing new")
+            for bound in found:
+                if bound.value > self.lower:
+                    done(self._bounded(bound))
+
     def _decisions(self, seconds: float, grid: int) -> None:
-        target, low, unknown = self.lower, self.lower, 0
+        """Ask at the bound first, then whether the best can be beaten at all, then by bisection."""
+        target, low, unknown, tried = self.lower, self.lower, 0, False
         while self.open and self.best is not None and low < self.value and unknown < 2 and self.left > 0:
             with self.step(f"CP-SAT: is there one of {self.pipeline.time(target)}?{_on(grid)}") as done:
                 before, found = self.value, self._cpsat(target, target, seconds, grid)
@@ -246,7 +279,8 @@ class _Search:
                 else:
                     low, unknown = self.lower, 0
                     done("no")
-            target = (low + self.value) // 2
+            target = (low + self.value) // 2 if tried else self.value - 1
+            tried = True
 
     def _minimise(self, seconds: float, grid: int) -> None:
         with self.step(f"CP-SAT: minimise{_on(grid)}") as done:

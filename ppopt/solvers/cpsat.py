@@ -63,7 +63,7 @@ def solve(
     if hint is not None:
         model.hint(hint)
     solver = _solver(limits, time.monotonic() - begun)
-    if model.objective is None:  # measured: a decision near the bound needs propagation, not relaxations or probing
+    if model.decision:  # measured: a decision near the bound needs propagation, not relaxations or probing
         solver.parameters.linearization_level = 0
         solver.parameters.cp_model_probing_level = 0
     status, interrupted = _run(solver, model, progress)
@@ -73,7 +73,7 @@ def solve(
     if status == cp_model.INFEASIBLE:
         return Outcome(None, upper + 1, spent, interrupted)
     bound = lower
-    if model.objective is not None:
+    if not model.decision:
         bound = max(lower, grid * math.ceil(solver.best_objective_bound - 1e-6))
     if status == cp_model.UNKNOWN:
         return Outcome(None, bound, spent, interrupted)
@@ -101,7 +101,7 @@ def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:
 def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> tuple[cp_model.CpSolverStatus, bool]:
     """The status, and whether Ctrl-C stopped the search. CP-SAT swallows the signal, so it runs in another thread."""
     watch = None
-    if progress is not None and model.objective is not None:
+    if progress is not None and not model.decision:
         watch = _Watch(progress, model.grid)
         solver.best_bound_callback = watch.bounded
     result: list[cp_model.CpSolverStatus | BaseException] = []

@@ -26,7 +26,7 @@ class Model:
 
     Durations and lags are rounded down to the grid, so that ``grid`` times a lower bound of the model is one of the
     pipeline. ``objective`` is ``"makespan"`` or ``"span"``; every operation ends by ``horizon`` (steps), and the objective is in
-    ``lower..upper``. With ``upper == lower`` for the makespan it is a mere decision: nothing is minimised.
+    ``lower..upper``. With ``lower == upper`` it is a mere decision whether there is one of at most that.
 
     Variables are a start per operation (the halves of a pair share one), and for those that may be left out a literal.
 
@@ -80,9 +80,10 @@ class Model:
         self._untils: list[tuple[cp_model.IntVar, Sequence[int]]] = []
         self._befores: dict[tuple[int, int], Literal] = {}
         self._followed: set[int] = set()
-        self._preceded: set[int] = set()
         for word in self.words:
             self.post(word)
+        self.decision = lower == upper
+        """Whether nothing is minimised."""
         self.objective: cp_model.IntVar | None = None
         self._bounds: list[tuple[cp_model.IntVar, cp_model.IntVar, IntArray]] = []
         if objective == "span":
@@ -120,8 +121,6 @@ class Model:
                 constraint.only_enforce_if(enforced)
             if self.present[b] is None:
                 self._followed.add(a)
-            if self.present[a] is None:
-                self._preceded.add(b)
 
     @post.register
     def _(self, word: Exclusive) -> None:
@@ -280,7 +279,8 @@ class Model:
                 self.model.add(last >= self.start[op] + self.size[op]).only_enforce_if(enforced)
             self.model.add(self.objective >= last - first)
             self._bounds.append((first, last, ops))
-        self.model.minimize(self.objective)
+        if lower < upper:
+            self.model.minimize(self.objective)
 
     # --- schedules in and out ---
 
