@@ -88,6 +88,7 @@ def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.random_seed = limits.seed
+    parameters.catch_sigint_signal = False  # its own handler would swallow Ctrl-C, or abort the process
     parameters.relative_gap_limit = limits.gap
     if limits.deterministic:
         parameters.num_workers = 1
