@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppopt.constraints import data_of, expand
 from ppopt.op import Kind, Op, Pair
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, halves, memory_changes
@@ -29,6 +28,7 @@ _UNIT = re.compile(r"(\d+(?:\.\d+)?)?\s*([a-zA-Zµμ]+)")
 
 DEVICES, LINKS = 0, 1
 """The trace's two processes."""
+_BLOCK = 4096
 
 
 def microseconds(unit: str) -> Fraction | None:
@@ -58,6 +58,12 @@ def trace_lines(schedule: Schedule) -> Iterator[str]:
     yield "\n]}\n"
 
 
+def _together(*columns: IntArray) -> Iterator[tuple[int, ...]]:
+    """The entries of several arrays side by side, turned into Python's integers block by block."""
+    for first in range(0, len(columns[0]), _BLOCK):
+        yield from zip(*(column[first : first + _BLOCK].tolist() for column in columns), strict=True)
+
+
 class _Clock(NamedTuple):
     per_tick: float
 
@@ -84,8 +90,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
 
 
 def _computing(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[str, Any]]:
-    rows = (schedule.order.rows[device], schedule.start[device], schedule.duration[device])
-    for number, start, duration in zip(*(row.tolist() for row in rows), strict=True):
+    for number, start, duration in _together(schedule.order.rows[device], schedule.start[device], schedule.duration[device]):
         action = schedule.order.index.op(number)
         yield {
             "ph": "X",
@@ -110,9 +115,8 @@ def _memory(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[str
     pipeline = schedule.pipeline
     claimed, released = memory_changes(pipeline, schedule.order.rows[device])
     held = int(pipeline.amounts.static[device])
-    rows = (schedule.start[device], claimed, schedule.end[device], released)
     yield _counter(pipeline, device, 0.0, held)
-    for start, claim, end, release in zip(*(row.tolist() for row in rows), strict=True):
+    for start, claim, end, release in _together(schedule.start[device], claimed, schedule.end[device], released):
         if claim:
             held += claim
             yield _counter(pipeline, device, clock.at(start), held)
@@ -156,12 +160,21 @@ def _transfers(schedule: Schedule) -> _Transfers:
             device[half[there]] = d
             start[half[there]], end[half[there]] = schedule.start[d][there], schedule.end[d][there]
             duration[half[there]] = schedule.duration[d][there]
-    before, after, lag = expand(pipeline, data_of(pipeline))
-    crosses = (device[before] >= 0) & (device[after] >= 0) & (device[before] != device[after])
-    before, after, lag = before[crosses], after[crosses], lag[crosses]
-    order = np.lexsort((after, end[before]))
-    before, after, lag = before[order], after[order], lag[order]
-    return _Transfers(end[before], before, duration[before], device[before], end[before] + lag, start[after], device[after])
+    slots, step = index.stages * index.microbatches, index.microbatches
+    forward = np.arange(slots - step)
+    made, used = [forward], [forward + step]
+    for kind in (Kind.B, Kind.I):
+        backward = np.arange(int(kind) * slots + step, (int(kind) + 1) * slots)
+        fused = (backward - step) % slots + int(Kind.B) * slots
+        made.append(backward)
+        used.append(np.where(device[fused] >= 0, fused, fused - int(Kind.B) * slots + int(Kind.I) * slots))
+    before, after = np.concatenate(made), np.concatenate(used)
+    crosses = (device[before] >= 0) & (device[before] != device[after])
+    before, after = before[crosses], after[crosses]
+    order = np.argsort(end[before], kind="stable")
+    before, after = before[order], after[order]
+    arrived = end[before] + pipeline.ticks.latency[device[before], device[after]]
+    return _Transfers(end[before], before, duration[before], device[before], arrived, start[after], device[after])
 
 
 def _links(schedule: Schedule, transfers: _Transfers, clock: _Clock) -> Iterator[dict[str, Any]]:
@@ -169,9 +182,8 @@ def _links(schedule: Schedule, transfers: _Transfers, clock: _Clock) -> Iterator
     lanes: dict[tuple[int, int], list[int]] = {}
     threads: dict[tuple[int, int, int], int] = {}
     op = schedule.order.index.op
-    columns = (column.tolist() for column in transfers)
     yield _name("process_name", LINKS, 0, "links")
-    for identity, (sent, made, took, source, arrived, used, target) in enumerate(zip(*columns, strict=True)):
+    for identity, (sent, made, took, source, arrived, used, target) in enumerate(_together(*transfers)):
         action = op(made)
         assert isinstance(action, Op)
         carries = "activation" if action.kind == Kind.F else "gradient"
