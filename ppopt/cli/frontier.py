@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def frontier(
     given: Given,
     any_placement: bool,
-    objective: str,
+    objective: Any,
     limits: Any,
     points: int,
     plot: str | None,
@@ -93,6 +93,9 @@ def frontier(
         return
     for line in lines:
         _print(line)
+    from ppopt.cli.render import show_named
+
+    show_named(pipeline, lines[0].named, "Named schedules without a limit", None)
 
 
 def _draw(lines: Sequence[Frontier], path: str) -> None:
@@ -125,7 +128,7 @@ def _value(point: Point) -> str:
 
 
 def _print(line: Frontier) -> None:
-    from ppopt.cli.render import heading, new_table, percent, show, show_named
+    from ppopt.cli.render import heading, new_table, percent, show
 
     units = line.pipeline.units
     head = [f"limit{f' ({units.memory})' if units.memory else ''}"]
@@ -145,4 +148,3 @@ def _print(line: Frontier) -> None:
             (result.proved_by or "") if result.reason == "optimal" else "",
         )
     show(table)
-    show_named(line.pipeline, line.named, "Named schedules without a limit", None)

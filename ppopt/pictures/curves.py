@@ -51,12 +51,17 @@ def curves(
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     if log:
-        ax.set_yscale("log")
-        for ticks in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-            ticks(FuncFormatter(lambda value, place: f"{value:g}"))
-        ax.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5, 7)))
+        logarithmic(ax)
     elif ylabel.endswith("ratio"):
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
         ax.set_ylim(bottom=0)
     ax.grid(alpha=0.3)
     return ax
+
+
+def logarithmic(ax: Axes) -> None:
+    """A logarithmic y axis with plain numbers."""
+    ax.set_yscale("log")
+    for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        set_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    ax.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5, 7)))

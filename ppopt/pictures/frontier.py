@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ppopt.pictures.palette import MARKERS, SERIES
+from ppopt.pictures.curves import logarithmic
+from ppopt.pictures.palette import SERIES
 from ppopt.study.frontier import Frontier, scale_of
 
 if TYPE_CHECKING:
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 def frontier(frontiers: Sequence[Frontier], ax: Axes, *, named: bool = True) -> Axes:
     """Draw one staircase per placement: what is best at a limit stays so until the next one.
 
-    A filled point is proved optimal; an open one has a bar down to its lower bound. ``named`` schedules stand at the memory
-    that they need, those far slower than the slowest point left out.
+    A filled point is proved optimal; an open one has a bar down to its lower bound. The ``named`` schedules stand as numbers at
+    the memory that they need; those far slower, or far larger, than any point are left out.
     """
     first = frontiers[0]
     units = first.pipeline.units
@@ -40,6 +42,9 @@ def frontier(frontiers: Sequence[Frontier], ax: Axes, *, named: bool = True) -> 
         if open_:
             ax.vlines([x[i] for i in open_], [low[i] for i in open_], [y[i] for i in open_], color=colour, alpha=0.5)
             ax.plot([x[i] for i in open_], [low[i] for i in open_], "_", color=colour, alpha=0.8)
+    values = [point.result.value for line in frontiers for point in line.points if point.result.value]
+    if values and max(values) > 2.5 * min(values):
+        logarithmic(ax)
     if named:
         _marks(first, ax, slowest)
     per_device = len(set(first.shares)) > 1
@@ -51,18 +56,27 @@ def frontier(frontiers: Sequence[Frontier], ax: Axes, *, named: bool = True) -> 
 
 
 def _marks(line: Frontier, ax: Axes, slowest: float) -> None:
-    """Named schedules, those that stand in one place under one label."""
+    """Named schedules as numbers, explained in the legend; those that stand in one place share a number."""
+    rightmost = max([float(point.scale) for point in line.points], default=0.0)
     places: dict[tuple[float, float], list[str]] = {}
     for row in line.named:
         if row.schedule is not None:
-            value = float(row.schedule.pipeline.time(row.schedule.objective(line.objective)))
-            if not slowest or value <= 1.15 * slowest:
-                where = float(scale_of(row.schedule, line.shares)), value
-                chunks = f" v={row.chunks}" if row.chunks > 1 else ""
-                places.setdefault(where, []).append(row.name + chunks)
-    rightmost = max([float(point.scale) for point in line.points], default=0.0)
-    for k, ((x, y), names) in enumerate(sorted(places.items())):
-        if rightmost and x > 2 * rightmost:
-            continue
-        marker = MARKERS[k % len(MARKERS)]
-        ax.plot([x], [y], linestyle="none", marker=marker, markersize=6, color="#777777", label=", ".join(names), zorder=2)
+            x = float(scale_of(row.schedule, line.shares))
+            y = float(row.schedule.pipeline.time(row.schedule.objective(line.objective)))
+            if x <= 2 * rightmost and y <= 1.15 * slowest:
+                places.setdefault((x, y), []).append(row.name + (f" v={row.chunks}" if row.chunks > 1 else ""))
+    ordered = sorted(places.items())
+    ax.plot([x for (x, _), _ in ordered], [y for (_, y), _ in ordered], linestyle="none", marker=".", color="#777777", zorder=2)
+    ax.get_xlim(), ax.get_ylim()  # the limits follow the data only when asked for
+    taken: list[tuple[float, float]] = []
+    for k, ((x, y), names) in enumerate(ordered, start=1):
+        left, up = ax.transData.transform((x, y)) * 72 / ax.figure.dpi
+        dx, dy = next(
+            (dx, dy)
+            for dx in itertools.count(8, 12)
+            for dy in (0, -9, 9)
+            if not any(abs(left + dx - a) < 11 and abs(up + dy - b) < 8.5 for a, b in taken)
+        )
+        taken.append((left + dx, up + dy))
+        ax.annotate(str(k), (x, y), (dx, dy), textcoords="offset points", size=8, ha="center", va="center", color="#333333")
+        ax.plot([], [], linestyle="none", marker=".", color="#777777", label=f"{k}  {', '.join(names)}")

@@ -142,7 +142,8 @@ class _Search:
             result = solve(pipeline, objective=self._objective, start=hint, lower_bound=bound, **self._search)
             if result.schedule is not None:
                 self._learn(result.schedule)
-            self._bounds[scale] = (result.lower_bound, result.proved_by)
+            if result.lower_bound > bound:
+                self._bounds[scale] = (result.lower_bound, result.proved_by)
         self._results[scale] = result
         result = self.settled(scale)
         if scale is not None:
