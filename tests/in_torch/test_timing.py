@@ -87,5 +87,5 @@ def test_bytes_are_those_of_what_autograd_keeps(folder: Path) -> None:
 def test_a_schedule_of_another_kind_is_refused() -> None:
     from ppopt.files.torch_timing import StageTimer
 
-    with pytest.raises(TypeError, match="tested with PyTorch 2.13"):
+    with pytest.raises(TypeError, match="is tested with PyTorch"):
         StageTimer(object())
