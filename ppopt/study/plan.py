@@ -259,9 +259,8 @@ def _tasks(tree: Mapping[str, Any], source: str) -> tuple[list[Task], int]:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise StudyError(f"{source}: solve.threads: expected a whole number >= 1, got {threads!r}")
         solve = {key: value for key, value in solve.items() if key != "threads"} | {"workers": threads}
-        lists = [
-            [(key, _float(v)) for v in (value if isinstance(value, list) else [value])] for key, value in sorted(solve.items())
-        ]
+        columns = {key: value if isinstance(value, list) else [value] for key, value in sorted(solve.items())}
+        lists = [[_setting(key, value, source) for value in column] for key, column in columns.items()]
         tasks += [Task(settings=settings) for settings in itertools.product(*lists)]
     if not tasks:
         raise StudyError(f"{source}: nothing to run; give run.schedules, or a table [solve], or both")
@@ -269,17 +268,14 @@ def _tasks(tree: Mapping[str, Any], source: str) -> tuple[list[Task], int]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _float(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
-
-
-def _check_setting(key: str, value: Any, source: str) -> None:
+def _setting(key: str, value: Any, source: str) -> tuple[str, Any]:
     fits, expected = _SETTINGS[key]
     if not fits(value):
         raise StudyError(f"{source}: solve.{key}: expected {expected}, got {value!r}")
+    return key, float(value) if key in ("time_limit", "gap") else value
 
 
 def _named_task(entry: Any, source: str, place: int) -> Task:
