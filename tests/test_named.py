@@ -1,8 +1,10 @@
 """Names, placements, parameters, restrictions and comparison of the named schedules."""
 
 import random
+import re
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -325,3 +327,30 @@ def test_a_users_order_that_deadlocks_is_excluded_with_the_reason() -> None:
 def test_a_users_order_that_lacks_an_operation_is_excluded_with_the_reason() -> None:
     pipeline = Pipeline(1, 2, costs=Costs(backward=2))
     assert of_order(pipeline, Order.of(pipeline, [["0F0", "0B0", "0F1"]]), "mine").excluded == "mine: 0B1 is missing"
+
+
+# --- documentation -----------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[1] / "docs" / "schedules.md").read_text()
+
+
+@pytest.mark.parametrize("definition", [pytest.param(d, id=d.name) for d in NAMED.values()])
+def test_the_page_of_schedules_says_what_the_definitions_say(definition: Definition) -> None:
+    d = definition
+    aliases = ", ".join(f"`{alias}`" for alias in d.aliases) or "-"
+    cells = [f"`{d.name}`", aliases, d.placement, "I, W" if d.split else "B", d.needs, d.peak, d.idle or "-"]
+    assert f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n" in PAGE
+    assert f"- `{d.name}`: {d.summary}. {d.source}\n" in PAGE
+    for p in d.parameters:
+        choices = f" ({', '.join(p.choices)})" if p.choices else ""
+        assert f"- `{d.name}` `{p.name}`{choices}: {p.meaning}; default: {p.default}\n" in PAGE
+    if d.open_rule:
+        assert f"- `{d.name}`: {d.open_rule}\n" in PAGE
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    exec(compile(example, "schedules.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "mine 9"
+    assert "1f1b 9" in lines
