@@ -631,3 +631,17 @@ def test_pairs_count_for_both_halves() -> None:
     schedule = find("dualpipe-v").schedule(Pipeline(2, 5))
     assert any((halves(schedule.pipeline.index, row)[1] >= 0).any() for row in schedule.order.rows)
     assert violations(with_comms(for_torch(schedule).schedule)) == []
+
+
+@pytest.mark.parametrize(
+    ("remove", "message"),
+    [("0REDUCE_GRAD,", "gradients of stage 0 stay M times too large"), ("1RECV_F1,", "1RECV_F1 is missing"), ("", "")],
+)
+def test_check_looks_at_the_communication_of_a_file(remove: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.csv"
+    text = "".join(lines_of(lowered("zb-v", Pipeline(2, 4))))
+    assert remove in text
+    path.write_text(text.replace(remove, ""))
+    done = CliRunner().invoke(main, ["check", str(path)])
+    assert done.exit_code == (1 if remove else 0), done.output
+    assert message in done.stdout

@@ -45,6 +45,8 @@ class Rule(StrEnum):
     """Recorded figures are those that follow from the recorded times."""
     BOUND = "bound"
     """No schedule is better than a lower bound, and an optimal one reaches it."""
+    COMMUNICATION = "communication"
+    """A file that lists its communication lists all of it, in an order that ends (the checker of files for PyTorch says so)."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ppopt.check import Record, Rule, Violation, mismatches, violations, violations_of
+from ppopt.files import torch_check
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.loose import loose_times
 from ppopt.files.model import Model
 from ppopt.files.result import ResultError, ResultFile, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
-from ppopt.files.torch_csv import compute_only, rows_of_text
+from ppopt.files.torch_csv import Action, compute_only, has_comms, rows_of_text
 from ppopt.op import Op, Pair
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order
@@ -34,13 +35,23 @@ def check_file(path: str, model: Model | None, change: Callable[[Model], Model] 
         raise FileError(f"{source}: {error}") from None
     if text.lstrip()[:1] in ("{", "["):
         return check_result(result_of_text(text, source), model or change, source)
-    rows = compute_only(rows_of_text(text, source))
+    actions = rows_of_text(text, source)
+    rows = compute_only(actions)
     if model is None:
         try:
             model = change(Model(infer_pipeline(rows)))
         except FileError as error:
             raise FileError(f"{source}: {error}") from None
-    return check_order(model.pipeline, rows)
+    return check_order(model.pipeline, rows) + (check_communication(actions) if has_comms(actions) else [])
+
+
+def check_communication(rows: Sequence[Sequence[Action]]) -> list[Violation]:
+    """What is wrong with the communication in a file for PyTorch; what it computes is looked at elsewhere."""
+    found = []
+    for violation in torch_check.violations(rows):
+        if violation.rule in torch_check.COMMUNICATION:
+            found.append(Violation(Rule.COMMUNICATION, violation.rank, violation.action or "", None, str(violation)))
+    return found
 
 
 def check_result(file: ResultFile, model: Model | Callable[[Model], Model], source: str) -> list[Violation]:

@@ -15,6 +15,8 @@ from itertools import groupby
 from ppopt.files.torch_csv import TRANSFERS, Action, Comm, Rows, has_comms, parts_of
 from ppopt.op import Kind, Op
 
+COMMUNICATION = ("last-stage", "recv", "send", "reduce-grad", "unshard", "pair-order", "deadlock")
+"""The rules about what only PyTorch's files have."""
 Transfer = tuple[str, int, int]
 """``("F", s, m)``: the activation that stage s gets from stage s-1; ``("B", s, m)``: the gradient that stage s gets from s+1."""
 
