@@ -78,7 +78,7 @@ class Model:
                 column[backward] = column[forward]  # type: ignore[assignment]
         self._holds: list[tuple[cp_model.IntVar, int, Sequence[int]]] = []
         self._untils: list[tuple[cp_model.IntVar, Sequence[int]]] = []
-        self._befores: dict[tuple[int, int], Literal] = {}
+        self._befores: dict[tuple[int, int], tuple[Literal, Sequence[int]]] = {}
         self._followed: set[int] = set()
         for word in self.words:
             self.post(word)
@@ -190,14 +190,14 @@ class Model:
         key = (ops[0], now)
         if key not in self._befores:
             literal = self.model.new_bool_var(f"{self.pipeline.index.op(ops[0])} before {self.pipeline.index.op(now)}")
-            self._befores[key] = literal
+            self._befores[key] = literal, ops
             for op in ops:
                 run = [] if self.present[op] is None else [self.present[op]]
                 earlier = self.model.add(self.start[op] + self.size[op] <= self.start[now])
                 earlier.only_enforce_if([literal, *run])
                 later = self.model.add(self.start[now] + self.size[now] <= self.start[op])
                 later.only_enforce_if([literal.negated(), *run])
-        return self._befores[key]
+        return self._befores[key][0]
 
     def _cumulated(self, word: Capacity) -> None:
         intervals, demands = [], []
@@ -285,7 +285,7 @@ class Model:
     # --- schedules in and out ---
 
     def hint(self, schedule: Schedule) -> None:
-        """Suggest ``schedule``: a value for every variable."""
+        """Suggest ``schedule``: a value for every variable. A ``B`` that the words split is taken as ``I``, then ``W``."""
         index, hint = self.pipeline.index, self.model.add_hint
         begin: dict[int, int] = {}
         for row, starts in zip(schedule.order.rows, schedule.start, strict=True):
@@ -295,7 +295,12 @@ class Model:
                 begin |= zip(half[chosen_].tolist(), (starts[chosen_] // self.grid).tolist(), strict=True)
         earliest = min(begin.values())
         begin = {op: time - earliest for op, time in begin.items()}
-        end = {op: time + self.size[op] for op, time in begin.items() if op in self.size}
+        slots = index.stages * index.microbatches
+        for op in [op for op in begin if op not in self.present]:
+            input_, weight = op + (Kind.I - Kind.B) * slots, op + (Kind.W - Kind.B) * slots
+            begin[input_] = begin.pop(op)
+            begin[weight] = begin[input_] + self.size[input_]
+        end = {op: time + self.size[op] for op, time in begin.items()}
         seconds = set(self._partner.values())
         for op, variable in self.start.items():
             if op not in seconds:
@@ -306,11 +311,11 @@ class Model:
             hint(size, max(end[op] for op in releases if op in end) - begin[claim])
         for until, releases in self._untils:
             hint(until, max(end[op] for op in releases if op in end))
-        for (op, now), literal in self._befores.items():
-            hint(literal, end.get(op, begin[now] + 1) <= begin[now])
-        for first_start, last_end, ops in self._bounds:
-            hint(first_start, min(begin[op] for op in ops.tolist() if op in begin))
-            hint(last_end, max(end[op] for op in ops.tolist() if op in end))
+        for (_, now), (literal, ops) in self._befores.items():
+            hint(literal, max(end[op] for op in ops if op in end) <= begin[now])
+        for first_start, last_end, of_device in self._bounds:
+            hint(first_start, min(begin[op] for op in of_device.tolist() if op in begin))
+            hint(last_end, max(end[op] for op in of_device.tolist() if op in end))
         if self.objective is not None:
             spans = [
                 max(end[op] for op in ops.tolist() if op in end) - min(begin[op] for op in ops.tolist() if op in begin)
