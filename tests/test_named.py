@@ -11,6 +11,7 @@ import pytest
 
 from ppopt.check import violations
 from ppopt.constraints import expand
+from ppopt.files import read_model
 from ppopt.named import NAMED, Definition, Restriction, UnknownSchedule, compare, find, of_order, reading
 from ppopt.op import Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
@@ -354,3 +355,10 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine 9"
     assert "1f1b 9" in lines
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_there_is_a_model_file_for_every_schedule(name: str) -> None:
+    model = read_model(str(Path(__file__).parents[1] / "models" / f"{name}.toml"))
+    assert model.schedule == name
+    assert find(name).schedule(model.pipeline, **model.params).within_memory
