@@ -7,8 +7,8 @@ save no time against their halves (``pairs=True`` checks that; solves without pa
 """
 
 from ppopt.bounds.bound import Bound, Objective, pairs_save_time
+from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.ladder import best
-from ppopt.bounds.machine import machine, memory, work
-from ppopt.bounds.window import window
+from ppopt.bounds.windows import window
 
 __all__ = ["Bound", "Objective", "best", "machine", "memory", "pairs_save_time", "window", "work"]

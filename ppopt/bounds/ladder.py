@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 
 from ppopt.bounds.bound import Bound, Objective
+from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.flow import Flow, flow_of
-from ppopt.bounds.machine import machine, memory, work
-from ppopt.bounds.window import window
+from ppopt.bounds.windows import window
 from ppopt.pipeline import Pipeline
 
 FINE = 1000
@@ -31,7 +31,8 @@ def best(
     """Better and better bounds: work, one machine, memory, then windows of growing length (makespan only).
 
     Ends when a bound reaches ``target`` (a value known to be possible), when longer windows bring nothing, or at the
-    ``time_limit`` (seconds; of deterministic time, per window, with ``deterministic``). The first three take milliseconds.
+    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets a third of what is left. The
+    first three take milliseconds.
     """
     floor = -1
     for of in (work, machine, memory):
@@ -43,11 +44,12 @@ def best(
             return
     if objective != "makespan" or floor < 0:
         return
-    begin = time.monotonic()
+    begin, spent = time.monotonic(), 0.0
     for length, grain in _windows(flow_of(pipeline)):
-        left = time_limit if deterministic else time_limit - (time.monotonic() - begin)
-        if left <= 0:
+        left = time_limit - (spent if deterministic else time.monotonic() - begin)
+        if left < time_limit / 20:
             return
+        spent += left / 3
         bound = window(
             pipeline,
             min(length, floor // 2),
@@ -55,7 +57,7 @@ def best(
             grain=grain,
             target=target,
             pairs=pairs,
-            time_limit=left,
+            time_limit=left / 3,
             workers=workers,
             seed=seed,
             deterministic=deterministic,
@@ -70,10 +72,10 @@ def best(
 
 
 def _windows(flow: Flow) -> Iterator[tuple[int, int]]:
-    """Lengths and grains to try: half of, once, one and a half times, and twice the time in which a pipeline fills.
+    """Lengths and grains to try: half of the time in which a pipeline fills, then once to twice that.
 
     That is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits
-    them more often. Longer windows prove little more and take far longer.
+    them more often. Much longer windows prove little more and take far longer; slightly longer ones may prove much more.
     """
     lags = sum(edge.lag for edge in flow.edges)
     rounds = 3 * flow.devices * (sum(flow.duration) + lags) // len(flow.label)
@@ -82,5 +84,5 @@ def _windows(flow: Flow) -> Iterator[tuple[int, int]]:
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for halves in (1, 2, 3, 4):
-            yield max(grain, fill * halves // 2), grain
+        for eighths in (4, 8, 9, 10, 11, 12, 14, 16):
+            yield max(grain, fill * eighths // 8), grain

@@ -43,7 +43,8 @@ def window(
     (what does not overlap in a schedule does not after that); the work keeps its true ticks. Coarser is faster and weaker.
 
     Valid for every pipeline: all routes, uneven durations, latencies, memory, few microbatches. ``None``: with ``pairs``
-    where these save time; where ``length`` is below ``grain`` or above ``floor // 2``. ``target``: stop once it is reached.
+    where these save time; where ``length`` is below ``grain`` or above ``floor // 2``. ``target``: no more is
+    asked for; the solver looks for windows with X below it, and if there are none the bound is ``target``.
     ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
     """
     if (pairs and pairs_save_time(pipeline)) or not grain <= length <= floor // 2:
@@ -53,8 +54,10 @@ def window(
     flow = flow_of(pipeline)
     model = cp_model.CpModel()
     base = max(flow.work)
-    most = max(length, floor) // grain * grain
-    idle = model.new_int_var(max(0, floor - base), max(0, floor - base) + 2 * most, "X")
+    floor = max(floor, base)
+    if target is None or target <= floor:
+        target = floor + 2 * length + 1  # more than any X
+    idle = model.new_int_var(floor - base, target - 1 - base, "X")
     sides = [_side(model, of, length // grain, grain) for of in (flow, flow.reversed())]
     for work, first, last in zip(flow.work, *sides, strict=True):
         model.add(idle >= work - base + first + last)
@@ -67,20 +70,19 @@ def window(
         solver.parameters.max_deterministic_time = time_limit
     else:
         solver.parameters.max_time_in_seconds = time_limit
-    if target is not None:
-        goal = target - base
-        solver.best_bound_callback = lambda bound: solver.stop_search() if bound >= goal else None
-    run(solver, model)
-    proved = base + max(0, floor - base, round(solver.best_objective_bound))
+    status = run(solver, model)
+    proved = target if status == "INFEASIBLE" else max(floor, base + round(solver.best_objective_bound))
     proof = f"work {base} and {proved - base} idle in the first and last {length} ticks"
     return Bound(proved, "window certificate", proof)
 
 
-def run(solver: Any, model: Any) -> None:
-    """Solve; a Ctrl-C stops the search and is raised again. CP-SAT swallows the signal, so it runs in another thread.
+def run(solver: Any, model: Any) -> str:
+    """Solve and name the status; a Ctrl-C stops the search and is raised again.
+
+    CP-SAT swallows the signal, so it runs in another thread.
 
     Raises:
-        RuntimeError: the model is infeasible or invalid, which none of this package's is.
+        RuntimeError: the solver refused the model.
     """
     names: list[str] = []
     done = threading.Event()
@@ -102,8 +104,9 @@ def run(solver: Any, model: Any) -> None:
             solver.stop_search()  # without effect before the search has begun, so again and again
     if interrupted:
         raise KeyboardInterrupt
-    if not names or names[0] not in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-        raise RuntimeError(f"a bound's model ended as {names[0] if names else 'an error'}")
+    if not names or names[0] == "MODEL_INVALID":
+        raise RuntimeError("CP-SAT refused the model of a bound")
+    return names[0]
 
 
 def _side(model: Any, flow: Flow, units: int, grain: int) -> list[Any]:
