@@ -14,9 +14,11 @@ import pulp
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.ilp_model import Impossible, Program
+from ppopt.solvers.ilp_model import Impossible, Program, TooLarge
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
+
+__all__ = ["NAME", "VERSION", "TooLarge", "solve"]
 
 NAME = "ILP"
 VERSION = f"PuLP {pulp.__version__}"
@@ -41,6 +43,7 @@ def solve(
     Raises:
         TypeError: a word that the program does not know.
         ValueError: words that contradict each other, or an engine that is not there.
+        TooLarge: the program would be too large.
     """
     words = tuple(words)
     begun = time.monotonic()

@@ -26,6 +26,14 @@ class Impossible(ValueError):
     """The words leave no schedule within the horizon; seen while the program was built."""
 
 
+class TooLarge(ValueError):
+    """More orders of two operations than a program of a sensible size has."""
+
+
+MOST_PAIRS = 100_000
+"""Most pairs of operations on one device, over all devices; twice as many cannot be solved, and take long to write down."""
+
+
 class Program:
     """An integer program of ``words``: starts in ticks, every end by ``horizon``, the objective in ``lower..upper``.
 
@@ -35,14 +43,19 @@ class Program:
         TypeError: a word that is not known here.
         ValueError: the words contradict each other.
         Impossible: nothing fits the horizon.
+        TooLarge: more than :data:`MOST_PAIRS` operations might be run in either order.
     """
 
     def __init__(
         self, pipeline: Pipeline, words: Iterable[Word], *, objective: str, horizon: int, lower: int, upper: int
     ) -> None:
-        self.pipeline, self.words, self.horizon = pipeline, tuple(words), horizon
+        self.pipeline, self.words, self.horizon, self.measure = pipeline, tuple(words), horizon, objective
         self.problem = pulp.LpProblem("schedule", pulp.LpMinimize)
         self._make_jobs()
+        counts = [len(self._jobs(word)) for word in self.words if isinstance(word, Exclusive)]
+        pairs = sum(count * (count - 1) // 2 for count in counts)
+        if pairs > MOST_PAIRS:
+            raise TooLarge(f"too large for the ILP: {pairs} pairs of operations share a device, at most {MOST_PAIRS} are taken")
         before, after, lag = self._edges()
         self.earliest, self.latest = self._windows(before, after, lag)
         self._first = self._reach(before, after)
@@ -253,7 +266,7 @@ class Program:
         for (a, b), binary in self._open.items():
             if a in place and b in place:
                 binary.setInitialValue(int(place[a] < place[b]))
-        self.objective.setInitialValue(schedule.makespan)
+        self.objective.setInitialValue(schedule.objective(self.measure))
 
     def found(self) -> tuple[IntArray, IntArray]:
         """The numbers of the jobs that are run, and their starts rounded to ticks."""
