@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import product
-from math import ceil
 
 from ppopt.constraints import Family, Word, chain, memory_of
-from ppopt.named.definition import Definition, Parameter, Parameters, limited, split
+from ppopt.named.definition import Definition, Parameter, Parameters, limited, room_of, split
 from ppopt.named.progress import Progress
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
@@ -42,14 +41,13 @@ def best_of_eight(pipeline: Pipeline, params: Parameters, times: int) -> Schedul
     return min(schedules, key=lambda schedule: (schedule.device_span, schedule.makespan))
 
 
-def _limits(pipeline: Pipeline, most: Pipeline) -> list[Fraction]:
+def _limits(pipeline: Pipeline, most: Pipeline) -> list[int]:
     """Per device the smaller of its own limit and that of ``most``, in integer amounts of ``pipeline``."""
-    own, given = pipeline.amounts, most.amounts
-    assert given.limit is not None
-    limits = [Fraction(int(limit) * own.per_unit, given.per_unit) for limit in given.limit]
-    if own.limit is not None:
-        limits = [min(limit, Fraction(int(room))) for limit, room in zip(limits, own.limit - own.static, strict=True)]
-    return limits
+    limits = room_of(most, pipeline)
+    if pipeline.amounts.limit is None:
+        return limits
+    own = (pipeline.amounts.limit - pipeline.amounts.static).tolist()
+    return [min(limit, room) for limit, room in zip(limits, own, strict=True)]
 
 
 class Greedy(Progress):
@@ -60,7 +58,7 @@ class Greedy(Progress):
     for it where the device could afford to idle, the device with the most idle time being later anyway.
     """
 
-    def __init__(self, pipeline: Pipeline, limits: list[Fraction], settings: tuple[bool, bool, bool]) -> None:
+    def __init__(self, pipeline: Pipeline, limits: list[int], settings: tuple[bool, bool, bool]) -> None:
         super().__init__(pipeline)
         self.limits = limits
         self.delay_first, self.prefer_input, self.fill_all = settings
@@ -126,7 +124,7 @@ class Greedy(Progress):
         due = self.now[d + 1] + self.cost[Kind.F][d + 1] + self.cost[Kind.I][d + 1] + self.latency[d + 1][d]
         if self.now[d] >= due:
             return False
-        first = max(0, ceil(excess / self.retained[d])) if self.retained[d] else 0  # weight gradients that make room
+        first = max(0, -(-excess // self.retained[d])) if self.retained[d] else 0  # weight gradients that make room
         if self.now[d] + self.cost[Kind.F][d] + first * self.cost[Kind.W][d] <= due:
             return True
         return due - self.now[d] > max(self.idle) - self.idle[d]

@@ -223,6 +223,13 @@ def limited(pipeline: Pipeline, activations: Fraction) -> Pipeline:
     return pipeline.changed(memory=memory)
 
 
+def room_of(most: Pipeline, pipeline: Pipeline) -> list[int]:
+    """The limits of ``most``, which has no static memory, per device in integer amounts of ``pipeline``."""
+    limit, per_unit = most.amounts.limit, most.amounts.per_unit
+    assert limit is not None
+    return [room * pipeline.amounts.per_unit // per_unit for room in limit.tolist()]
+
+
 def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:
     """These stages run ``F`` and the full backward ``B``."""
     return tuple(OneOf(((Family(stage, kind, route),),)) for stage in stages for kind in (Kind.F, Kind.B))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from ppopt.op import Kind, Op
+import numpy as np
+
+from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order
 
@@ -13,8 +15,8 @@ class Progress:
     """Devices of a pipeline with one route and a split backward, operations put one by one, each as early as it can run.
 
     Per stage and kind: how many are ``done`` and their ``end``; per device: the time ``now`` at which it is free, what is
-    ``held`` of its memory (integer amounts), its ``idle`` time since its first operation, and the stages whose weight
-    gradients are ``pending``, oldest first.
+    ``held`` of its memory (integer amounts), its ``idle`` time since its first operation, the stages whose weight gradients
+    are ``pending``, oldest first, and its operations in ``rows``, as numbers (:class:`~ppopt.op.OpIndex`).
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -29,7 +31,7 @@ class Progress:
         self.end: dict[Kind, list[list[int]]] = {kind: [[] for _ in stages] for kind in self.cost}
         self.now, self.held, self.idle = [0 for _ in devices], [0 for _ in devices], [0 for _ in devices]
         self.pending: list[deque[int]] = [deque() for _ in devices]
-        self.rows: list[list[Op]] = [[] for _ in devices]
+        self.rows: list[list[int]] = [[] for _ in devices]
 
     def done(self, kind: Kind, stage: int) -> int:
         """How many operations of this kind the stage has run."""
@@ -83,10 +85,10 @@ class Progress:
         for d, pending in enumerate(self.pending):
             while pending:
                 self.run_weight(d)
-        return Order.of(self.pipeline, self.rows)
+        return Order(self.pipeline.index, tuple(np.array(row, dtype=np.int64) for row in self.rows))
 
     def _put(self, kind: Kind, stage: int) -> None:
-        d = self.device[stage]
-        self.rows[d].append(Op(stage, kind, self.done(kind, stage)))
+        d, end = self.device[stage], self.end[kind][stage]
+        self.rows[d].append((kind * self.pipeline.stages + stage) * self.microbatches + len(end))
         self.now[d] += self.cost[kind][stage]
-        self.end[kind][stage].append(self.now[d])
+        end.append(self.now[d])

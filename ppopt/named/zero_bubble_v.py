@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 
 from ppopt.constraints import Family, Listed, Word, chain, memory_of
-from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, limited, split
+from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, limited, room_of, split
 from ppopt.named.progress import Progress
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Pipeline
@@ -74,9 +74,7 @@ class GreedyV(Progress):
 
     def __init__(self, pipeline: Pipeline, room: Pipeline, fill: tuple[bool, bool], allowance: list[int]) -> None:
         super().__init__(pipeline)
-        limit, own, given = room.amounts.limit, pipeline.amounts.per_unit, room.amounts.per_unit
-        assert limit is not None
-        self.limits = [Fraction(int(most) * own, given) for most in limit]
+        self.limits = room_of(room, pipeline)
         self.fill_forward, self.fill_out = fill
         self.allowance = allowance
 
