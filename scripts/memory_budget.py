@@ -1,0 +1,144 @@
+"""How much memory should the pipeline of a 14.6B-parameter GPT get? A frontier that ends in a recommendation.
+
+The times are those of models/gpt-14.6b.toml, 16 devices. Memory is turned into GiB with --activation (one microbatch on one
+device) and --static (weights, gradients and optimizer state): by default what 46 layers with hidden size 5120, 40 heads and one
+sample of 1024 tokens take in 16 bit without recompute (Korthikanti et al. 2022, arXiv 2205.05198), and 16 bytes per parameter.
+Measure both on your own machine and give them here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from ppopt.files import read_model
+from ppopt.pictures.figure import save
+from ppopt.pictures.frontier import frontier as draw
+from ppopt.pipeline import Memory, Pipeline, Units
+from ppopt.study.frontier import Frontier, Point, frontier
+
+GIB = 2**30
+MODEL = Path(__file__).parents[1] / "models" / "gpt-14.6b.toml"
+ACTIVATION = round(46 / 16 * (34 * 1024 * 5120 + 5 * 40 * 1024 * 1024) / GIB, 2)
+STATIC = round(14.6e9 / 16 * 16 / GIB, 1)
+
+
+def in_gib(pipeline: Pipeline, activation: float, static: float) -> Pipeline:
+    """The pipeline with its memory in GiB; what is retained keeps its share."""
+    size, old = Fraction(str(activation)), pipeline.memory
+    whole = isinstance(old.retained, Fraction) and isinstance(old.activation, Fraction)
+    share = old.retained / old.activation if whole else Fraction(1)  # type: ignore[operator]
+    memory = Memory(activation=size, retained=size * share, static=Fraction(str(static)))
+    return pipeline.changed(memory=memory, units=Units(time=pipeline.units.time, memory="GiB"))
+
+
+def time_of(point: Point) -> float:
+    """The point's value in the user's unit."""
+    result = point.result
+    return float(result.pipeline.time(result.value or 0))
+
+
+def today(line: Frontier) -> tuple[float, float]:
+    """Memory and time of 1F1B."""
+    schedule = next(row.schedule for row in line.named if row.name == "1f1b")
+    assert schedule is not None
+    return float(line.needed(schedule)), float(schedule.pipeline.time(schedule.objective(line.objective)))
+
+
+def best_by_limit(lines: Sequence[Frontier]) -> list[Point]:
+    """At each limit of any placement the fastest point that fits, over all placements."""
+    points = [point for line in lines for point in line.points if point.result.value is not None]
+    scales = sorted({point.scale for point in points})
+    return [min((p for p in points if p.scale <= scale), key=lambda p: (time_of(p), p.scale)) for scale in scales]
+
+
+def recommendation(lines: Sequence[Frontier], tolerance: float = 0.01) -> list[str]:
+    """What to do, in sentences: at today's memory, with the least memory that is as fast as 1F1B, and the best buy."""
+    memory, now = today(lines[0])
+    points = best_by_limit(lines)
+    if not points:
+        return ["No schedule was found within the time limit; give more time."]
+    fastest = points[-1]
+    said = [f"Today: 1F1B takes {now:.6g} {lines[0].pipeline.units.time} and needs {memory:.4g} GiB on its fullest device."]
+    here = [point for point in points if float(point.scale) <= memory]
+    if here and time_of(here[-1]) < now:
+        said.append(f"Same memory: {described(here[-1])}, {1 - time_of(here[-1]) / now:.1%} less time.")
+    as_fast = next((point for point in points if time_of(point) <= now), None)
+    if as_fast is not None and float(as_fast.scale) < memory:
+        saved = memory - float(as_fast.scale)
+        said.append(f"As fast as 1F1B: {described(as_fast)}; that is {saved:.3g} GiB less.")
+    buy = next(point for point in points if time_of(point) <= (1 + tolerance) * time_of(fastest))
+    said.append(f"Best buy: {described(buy)}, {1 - time_of(buy) / now:.1%} less time than 1F1B.")
+    more = 1 - time_of(fastest) / time_of(buy)
+    said.append(
+        f"More memory gains {more:.1%} at {float(fastest.scale):.4g} GiB, then nothing." if more > 0 else "More gains nothing."
+    )
+    return said
+
+
+def described(point: Point) -> str:
+    """Memory, time, placement and how good it is."""
+    result = point.result
+    pipeline = result.pipeline
+    where = pipeline.placement + (f" with {pipeline.chunks} chunks" if pipeline.chunks > 1 else "")
+    gap = 1 - result.lower_bound / result.value if result.value else 0.0
+    proof = "proved optimal there" if result.reason == "optimal" else f"at most {gap:.1%} from the optimum there"
+    return f"{float(point.scale):.4g} GiB, {time_of(point):.6g} {pipeline.units.time}, {where} ({proof})"
+
+
+def fitting(line: Frontier, scale: Fraction) -> str:
+    """The fastest named schedule that fits a limit, on whatever placement."""
+    found = [
+        (float(row.schedule.pipeline.time(row.schedule.objective(line.objective))), row.name)
+        for row in line.named
+        if row.schedule is not None and line.needed(row.schedule) <= scale
+    ]
+    return "{1} {0:.6g}".format(*min(found)) if found else "-"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", default=str(MODEL), help="model file (models/gpt-14.6b.toml)")
+    parser.add_argument("--activation", type=float, default=ACTIVATION, help=f"GiB of a microbatch on a device ({ACTIVATION})")
+    parser.add_argument("--static", type=float, default=STATIC, help=f"GiB of weights and optimizer state ({STATIC})")
+    parser.add_argument("--points", type=int, default=12, help="limits that are looked at (12)")
+    parser.add_argument("--time-limit", type=float, default=30.0, help="seconds for each of them (30)")
+    parser.add_argument("-o", "--output", type=Path, default=Path("studies"), help="folder for the picture (studies)")
+    parser.add_argument("--quick", action="store_true", help="4 devices and 8 microbatches only")
+    args = parser.parse_args(argv)
+    pipeline = in_gib(read_model(args.model).pipeline, args.activation, args.static)
+    if args.quick:
+        pipeline = pipeline.changed(devices=4, microbatches=8)
+    options = {"points": args.points, "time_limit": args.time_limit}
+    lines = [frontier(each, **options) for each in (pipeline.placed("linear"), pipeline.placed("wave", 2))]
+    _, now = today(lines[0])
+    table = Table("GiB", "placement", "time", "bound", "against 1F1B", "fastest named schedule that fits (any placement)")
+    for point in sorted((point for line in lines for point in line.points), key=lambda point: point.scale):
+        result = point.result
+        found = (f"{time_of(point):.6g}", f"{time_of(point) / now - 1:+.1%}") if result.value is not None else ("-", "-")
+        bound = f"{result.pipeline.time(result.lower_bound):.6g}"
+        table.add_row(
+            f"{float(point.scale):.4g}", result.pipeline.placement, found[0], bound, found[1], fitting(lines[0], point.scale)
+        )
+    Console(width=140, highlight=False).print(table)
+    for sentence in recommendation(lines):
+        print(sentence)
+    args.output.mkdir(parents=True, exist_ok=True)
+    picture = Figure(figsize=(10, 6), layout="constrained")
+    ax = draw(lines, picture.subplots())
+    ax.axhline(now, color="#777777", linewidth=0.8, linestyle=":")
+    ax.set_title(f"{pipeline.name}: {pipeline.devices} devices, {pipeline.microbatches} microbatches", loc="left")
+    picture.legend(*ax.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
+    path = args.output / "memory_budget.png"
+    save(picture, str(path))
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Frontiers: proved or with a stated gap, monotone, never above a named schedule that fits, and equal to what is known."""
+
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from ppopt.check import violations
+from ppopt.cli.frontier import frontier as command
+from ppopt.named import find
+from ppopt.pictures.frontier import frontier as draw
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.solve import solve
+from ppopt.study.frontier import (
+    Frontier,
+    frontier,
+    frontier_dict,
+    least_scale,
+    limited,
+    pairs_save_time,
+    rearranged,
+    scale_of,
+)
+
+GPT = {
+    "costs": Costs(forward=185, backward_input=181, backward_weight=93),
+    "links": Links(latency=6),
+    "memory": Memory(activation=1, retained=Fraction(366, 1000)),
+}
+
+
+def values(line: Frontier) -> dict[Any, Any]:
+    return {float(point.scale): point.result.pipeline.time(point.result.value or 0) for point in line.points}
+
+
+def holds(line: Frontier) -> None:
+    """What is true of every frontier."""
+    for point in line.points:
+        result = point.result
+        assert result.value is not None
+        assert result.lower_bound <= result.value
+        assert (result.reason == "optimal") == (result.lower_bound == result.value)
+        assert result.schedule is not None
+        assert result.schedule.objective(line.objective) == result.value
+        assert result.schedule.within_memory
+        assert not violations(result.pipeline, result.schedule)
+        for row in line.named:
+            same = row.schedule is not None and row.schedule.pipeline.routes == line.pipeline.routes
+            if same and line.needed(row.schedule) <= point.scale and not pairs_save_time(line.pipeline):  # type: ignore[arg-type]
+                assert result.value <= row.schedule.objective(line.objective)  # type: ignore[union-attr]
+    for less, more in itertools.pairwise(line.points):
+        assert less.scale < more.scale
+        assert less.result.value >= more.result.value  # type: ignore[operator]
+        assert less.result.lower_bound >= more.result.lower_bound
+
+
+def test_unit_costs() -> None:
+    line = frontier(Pipeline(4, 8), time_limit=30)
+    holds(line)
+    assert values(line) == {1: 72, 2: 41, 3: 31, 4: 27}
+    assert all(point.result.reason == "optimal" for point in line.points)
+    assert all(point.result.proved_by for point in line.points)
+
+
+def test_the_tight_memory_table() -> None:
+    """Proved elsewhere by CP-SAT: 4563, 5319 and 6993 at limits 4, 3 and 2."""
+    line = frontier(Pipeline(4, 8, **GPT), limits=[2, 3, 4], time_limit=60)  # type: ignore[arg-type]
+    holds(line)
+    assert values(line) == {2: 6993, 3: 5319, 4: 4563}
+    assert all(point.result.reason == "optimal" for point in line.points)
+
+
+@pytest.mark.slow
+def test_the_tight_memory_table_at_eight_devices() -> None:
+    line = frontier(Pipeline(8, 16, **GPT), limits=[4, 6, 8, 12], time_limit=20)  # type: ignore[arg-type]
+    holds(line)
+    at_six = next(point for point in line.points if point.scale == 6).result
+    assert at_six.lower_bound <= 10935 <= at_six.value  # type: ignore[operator]
+
+
+def test_a_frontier_ends_where_more_memory_buys_nothing() -> None:
+    line = frontier(Pipeline(3, 6), time_limit=20)
+    holds(line)
+    unlimited = solve(Pipeline(3, 6), time_limit=20)
+    assert line.points[-1].result.value == unlimited.value
+    assert all(point.result.value > unlimited.value for point in line.points[:-1])  # type: ignore[operator]
+    assert line.points[0].scale == 1
+
+
+def test_span() -> None:
+    line = frontier(Pipeline(2, 4), objective="span", time_limit=20)
+    holds(line)
+    assert values(line)[float(line.points[-1].scale)] == 12  # the work: no idle time within a device's span
+
+
+def test_limits_per_device_are_scaled_together() -> None:
+    pipeline = Pipeline(3, 5, memory=Memory(limit=(4, 2, 2)))
+    line = frontier(pipeline, time_limit=20)
+    holds(line)
+    assert line.points[0].scale == Fraction(1, 2)
+    assert line.points[0].limit == [2, 1, 1]
+    assert all(point.limit == [4 * point.scale, 2 * point.scale, 2 * point.scale] for point in line.points)
+
+
+def test_real_units_and_static_memory() -> None:
+    memory = Memory(activation=Fraction("1.25"), static=(10, 3))
+    line = frontier(Pipeline(2, 3, memory=memory), time_limit=20)
+    holds(line)
+    assert line.points[0].limit == 11.25
+    assert least_scale(line.pipeline, line.shares) == Fraction(45, 4)
+
+
+def test_limits_at_which_nothing_exists_are_left_out() -> None:
+    line = frontier(Pipeline(2, 4), limits=[Fraction(1, 2), 1, 2], time_limit=20)
+    assert [point.scale for point in line.points] == [1, 2]
+
+
+def test_as_many_points_as_asked_for() -> None:
+    line = frontier(Pipeline(4, 8, memory=Memory(activation=1)), points=3, time_limit=10)
+    holds(line)
+    assert len(line.points) <= 3
+    assert line.points[0].scale == 1
+    assert line.points[-1].scale == 4
+
+
+def test_points_that_neighbours_settle_are_not_solved() -> None:
+    seconds = [point.result.seconds for point in frontier(Pipeline(2, 4), limits=[2, 3, 4, 5, 6], time_limit=20).points]
+    assert seconds.count(0.0) >= 3
+
+
+@pytest.mark.parametrize("pipeline", [Pipeline(1, 1), Pipeline(1, 3), Pipeline(3, 1), Pipeline(2, 2, "wave", 2)], ids=str)
+def test_small_pipelines(pipeline: Pipeline) -> None:
+    holds(frontier(pipeline, time_limit=10))
+
+
+def test_nothing_takes_time() -> None:
+    line = frontier(Pipeline(2, 2, costs=Costs(forward=0, backward_input=0, backward_weight=0)), time_limit=5)
+    holds(line)
+    assert line.points[0].result.value == 0
+
+
+def test_a_schedule_is_rearranged_to_fit() -> None:
+    free = find("1f1b").schedule(Pipeline(4, 8))
+    for limit in (1, 2, 3):
+        tight = limited(free.pipeline, (Fraction(limit),) * 4)
+        found = rearranged(tight, free)
+        assert found is not None
+        assert not violations(tight, found)
+        assert found.within_memory
+
+
+def test_bounds_know_nothing_of_pairs_that_save_time() -> None:
+    assert not pairs_save_time(Pipeline(2, 4))
+    assert pairs_save_time(Pipeline(2, 4, costs=Costs(overlap=2)))
+    line = frontier(Pipeline(2, 8, "wave", 2, costs=Costs(overlap=1)), limits=[3], time_limit=5)
+    holds(line)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.tuples(*[st.integers(0, 3)] * 3),
+    st.integers(0, 2),
+    st.sampled_from([None, Fraction(0), Fraction(1, 2)]),
+)
+def test_random_frontiers(
+    devices: int, microbatches: int, times: tuple[int, int, int], latency: int, retained: Fraction | None
+) -> None:
+    forward, backward, weight = times
+    pipeline = Pipeline(
+        devices,
+        microbatches,
+        costs=Costs(forward=forward, backward_input=backward, backward_weight=weight),
+        links=Links(latency=latency),
+        memory=Memory(retained=retained),
+    )
+    line = frontier(pipeline, time_limit=5, points=6)
+    holds(line)
+    for point in line.points:
+        if point.result.reason == "optimal":  # alone, without what the neighbours know
+            alone = solve(point.result.pipeline, time_limit=10)
+            assert alone.reason != "optimal" or alone.value == point.result.value
+
+
+# --- JSON, pictures, command line --------------------------------------------------------------------------------
+
+
+def test_json() -> None:
+    line = frontier(Pipeline(2, 4), limits=[1, 2], time_limit=10)
+    tree = json.loads(json.dumps(frontier_dict([line])))
+    assert [point["limit"] for point in tree["points"]] == [1, 2]
+    first = tree["points"][0]
+    assert first["result"]["reason"] == "optimal"
+    assert first["result"]["value"] == first["metrics"]["makespan"] == 20  # F F I I W of one microbatch after the other
+    assert len(first["schedule"]["order"]) == 2
+    assert {row["schedule"] for row in tree["named"]} >= {"1f1b", "gpipe", "zb-h1"}
+
+
+def test_the_picture() -> None:
+    lines = [frontier(pipeline, time_limit=5) for pipeline in (Pipeline(2, 4), Pipeline(2, 4, "wave", 2))]
+    picture = Figure(figsize=(9, 6))
+    ax = picture.subplots()
+    assert draw(lines, ax) is ax
+    labels = ax.get_legend_handles_labels()[1]
+    assert labels[:2] == ["best, linear", "best, wave, 2 chunks"]
+    numbers = [label.split()[0] for label in labels[2:]]
+    assert numbers == [text.get_text() for text in ax.texts]
+    for line, staircase in zip(lines, [each for each in ax.get_lines() if "best" in str(each.get_label())], strict=True):
+        assert staircase.get_ydata().tolist() == list(values(line).values())
+    boxes = [text.get_window_extent() for text in ax.texts]
+    for a, b in itertools.combinations(boxes, 2):
+        assert not (min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1)
+    assert scale_of(lines[0].named[0].schedule, lines[0].shares) > 0  # type: ignore[arg-type]
+
+
+def test_command(tmp_path: Path) -> None:
+    picture = tmp_path / "f.svg"
+    run = CliRunner().invoke(command, ["-d", "2", "-m", "4", "--limits", "1,2", "--plot", str(picture)])
+    assert run.exit_code == 0, run.output
+    assert picture.read_text().startswith("<?xml")
+    assert "20" in run.stdout.split()
+    both = CliRunner().invoke(command, ["-d", "2", "-m", "2", "--placement", "any", "--time-limit", "3", "--json"])
+    points = json.loads(both.stdout)["points"]
+    assert {point["placement"] for point in points} == {"linear", "loop", "wave"}
+    assert [point["limit"] for point in points] == sorted(point["limit"] for point in points)
+    assert CliRunner().invoke(command, ["-d", "2", "-m", "2", "--limits", "0.5"]).exit_code == 2
+    assert CliRunner().invoke(command, ["-d", "2", "-m", "2", "--plot", "x.gif"]).exit_code == 2
