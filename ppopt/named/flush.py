@@ -109,7 +109,7 @@ DEFINITIONS = (
         placement="linear",
         constrain=seq1f1b,
         parameters=(Parameter("pieces", "how many pieces a sequence is cut into (k)", "2"),),
-        needs="M mod k = 0, M counted in pieces; pieces cost the same",
-        peak="min(M, D-d-1+k) pieces",
+        needs="M mod k = 0, M and peak counted in pieces, which cost the same",
+        peak="min(M, D-d-1+k)",
     ),
 )
