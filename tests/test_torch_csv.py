@@ -645,3 +645,16 @@ def test_check_looks_at_the_communication_of_a_file(remove: str, message: str, t
     done = CliRunner().invoke(main, ["check", str(path)])
     assert done.exit_code == (1 if remove else 0), done.output
     assert message in done.stdout
+
+
+def test_solve_for_torch_plans_with_stage_0_as_pytorch_runs_it() -> None:
+    arguments = ["solve", "-d", "2", "-m", "4", "--set", "costs.backward_weight=2", "--json", "--target", "torch"]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    tree = json.loads(done.stdout)
+    assert tree["model"]["costs"]["backward_input"] == [0, 1]
+    assert tree["model"]["costs"]["backward_weight"] == [3, 2]
+    exported = CliRunner().invoke(main, ["export", "-", "--to", "torch-csv-comms"], input=done.stdout)
+    assert exported.exit_code == 0, exported.output
+    assert "--target torch" not in exported.stderr
+    assert violations(rows_of_text(exported.stdout, "stdout"), 4) == []
