@@ -1,0 +1,57 @@
+"""A schedule is a set of ordering constraints; this is their vocabulary.
+
+Microbatches are alike, so a rule is said once, over *streams* of operations, and not once per microbatch. The k-th
+operation of a stream is written ``X(k)``. :mod:`~ppopt.constraints.words` are data; :mod:`~ppopt.constraints.rules` says what
+every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added without losing the optimum, and
+:mod:`~ppopt.constraints.expansion` is the one place where they become relations between single operations.
+"""
+
+from ppopt.constraints.cuts import alike, always_split, cuts_of, in_order, room_in_order, splitting_is_free
+from ppopt.constraints.expansion import chosen, expand, instances, operations, shifted
+from ppopt.constraints.rules import backward_kinds, data_of, memory_of, rules_of
+from ppopt.constraints.words import (
+    Capacity,
+    Dealt,
+    Exclusive,
+    Family,
+    Hold,
+    Listed,
+    OneOf,
+    Precede,
+    Stream,
+    Together,
+    Word,
+    chain,
+    run,
+)
+
+__all__ = [
+    "Capacity",
+    "Dealt",
+    "Exclusive",
+    "Family",
+    "Hold",
+    "Listed",
+    "OneOf",
+    "Precede",
+    "Stream",
+    "Together",
+    "Word",
+    "alike",
+    "always_split",
+    "backward_kinds",
+    "chain",
+    "chosen",
+    "cuts_of",
+    "data_of",
+    "expand",
+    "in_order",
+    "instances",
+    "memory_of",
+    "operations",
+    "room_in_order",
+    "rules_of",
+    "run",
+    "shifted",
+    "splitting_is_free",
+]

@@ -1,0 +1,124 @@
+"""Streams and words expanded to the operations of a finite pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ppopt.constraints.words import Dealt, Family, Listed, OneOf, Precede, Stream, Together, Word
+from ppopt.pipeline import IntArray, Pipeline, halves
+
+
+def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
+    """The numbers (:class:`~ppopt.op.OpIndex`) of the stream's operations, in its order."""
+    if isinstance(stream, Family):
+        base = (stream.kind * pipeline.stages + stream.stage) * pipeline.microbatches
+        return pipeline.microbatches_of[stream.route] + base
+    if isinstance(stream, Dealt):
+        columns = [_strided(operations(pipeline, family), stream.stride) for family in stream.families]
+        step = -1 if stream.descending else 1
+        length = max((len(column) for column in columns), default=0)
+        return np.concatenate(
+            [column[k : k + stream.group][::step] for k in range(0, length, stream.group) for column in columns]
+        )
+    if isinstance(stream, Listed):
+        return np.array([pipeline.index.number(op) for op in stream.ops], dtype=np.int64)
+    raise TypeError(f"unknown stream {stream!r}")
+
+
+def _strided(column: IntArray, stride: int) -> IntArray:
+    return column if stride == 1 else np.concatenate([column[first::stride] for first in range(stride)])
+
+
+def shifted(first: IntArray, second: IntArray, shift: int) -> tuple[IntArray, IntArray]:
+    """All ``(first(k - shift), second(k))`` where both exist."""
+    low, high = max(0, shift), min(len(second), len(first) + shift)
+    if high <= low:
+        return first[:0], second[:0]
+    return first[low - shift : high - shift], second[low:high]
+
+
+def instances(pipeline: Pipeline, word: Precede | Together) -> tuple[IntArray, IntArray]:
+    """The single operations that a word relates: before and after, or the first and second halves of the pairs.
+
+    What comes before or after a pair comes before or after both of its halves.
+    """
+    if isinstance(word, Together):
+        return shifted(operations(pipeline, word.first), operations(pipeline, word.second), -word.shift)
+    before, after = shifted(operations(pipeline, word.before), operations(pipeline, word.after), word.shift)
+    size = pipeline.index.size
+    if (before < size).all() and (after < size).all():
+        return before, after
+    columns = [
+        (a[both], b[both])
+        for a in halves(pipeline.index, before)
+        for b in halves(pipeline.index, after)
+        for both in [(a >= 0) & (b >= 0)]
+    ]
+    first, second = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return first, second
+
+
+def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArray, IntArray]:
+    """All instances of the ``Precede`` words among ``words``: the numbers of before and after, and the lags."""
+    columns: list[tuple[IntArray, IntArray, IntArray]] = []
+    plain: dict[int, list[tuple[int, int, int]]] = {}  # by route: first numbers of both families, and the lag
+    size = pipeline.microbatches
+    for word in words:
+        if not isinstance(word, Precede):
+            continue
+        before, after = word.before, word.after
+        if isinstance(before, Family) and isinstance(after, Family) and before.route == after.route and not word.shift:
+            bases = ((family.kind * pipeline.stages + family.stage) * size for family in (before, after))
+            plain.setdefault(before.route, []).append((*bases, word.lag))  # type: ignore[arg-type]
+        else:
+            first, second = instances(pipeline, word)
+            columns.append((first, second, np.full(len(first), word.lag, dtype=np.int64)))
+    for route, rows in plain.items():
+        table = np.array(rows, dtype=np.int64)
+        microbatches = pipeline.microbatches_of[route]
+        first, second = ((table[:, i, None] + microbatches).ravel() for i in (0, 1))
+        columns.append((first, second, np.repeat(table[:, 2], len(microbatches))))
+    if not columns:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, empty
+    before_, after_, lag = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return before_, after_, lag
+
+
+def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArray]:
+    """Which operations the ``OneOf`` words leave: numbers of those always run, and of those run or not (a choice).
+
+    Raises:
+        ValueError: two words leave no alternative for an operation.
+    """
+    size = pipeline.index.size
+    possible = np.zeros(size, dtype=bool)  # named by some word, and by every word that names its choice
+    excluded = np.zeros(size, dtype=bool)
+    forced = np.zeros(size, dtype=bool)
+    for word in words:
+        if not isinstance(word, OneOf):
+            continue
+        columns = [[operations(pipeline, stream) for stream in streams] for streams in word.alternatives]
+        if len(columns) == 1:
+            for column in columns[0]:
+                forced[column] = True
+        else:
+            for alternative in columns:
+                for column in alternative:
+                    possible[column] = True
+    for word in words:
+        if isinstance(word, OneOf) and len(word.alternatives) > 1:
+            columns = [[operations(pipeline, stream) for stream in streams] for streams in word.alternatives]
+            for a, alternative in enumerate(columns):
+                taken = np.any([forced[column] for column in alternative], axis=0)
+                for other in columns[:a] + columns[a + 1 :]:
+                    for column in other:
+                        excluded[column[taken]] = True
+                for column in alternative:
+                    forced[column[taken]] = True
+    if (forced & excluded).any():
+        op = pipeline.index.op(int(np.flatnonzero(forced & excluded)[0]))
+        raise ValueError(f"{op} is both required and excluded")
+    return np.flatnonzero(forced), np.flatnonzero(possible & ~forced & ~excluded)

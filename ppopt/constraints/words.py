@@ -1,0 +1,133 @@
+"""The words: streams of operations, and what is said of them.
+
+A solver or the list scheduler that meets a word it does not know raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ppopt.op import Kind, Op, Pair
+
+
+@dataclass(frozen=True)
+class Family:
+    """All operations of one stage, kind and route: ``X(k)`` is that of the route's k-th microbatch."""
+
+    stage: int
+    kind: Kind
+    route: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.name}" + (f"@{self.route}" if self.route else "")
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Families taken in turn, ``group`` operations of each at a time (the last round takes what is left).
+
+    For chunks 0 and 4 and groups of 2: ``0F0 0F1 4F0 4F1 0F2 0F3 4F2 4F3 …``, the table of interleaved schedules.
+    ``descending`` takes the operations of each group from the last to the first. With a ``stride`` of 2 each family gives
+    its operations 0, 2, 4, … first and 1, 3, 5, … then.
+    """
+
+    families: tuple[Family, ...]
+    group: int
+    descending: bool = False
+    stride: int = 1
+
+    def __str__(self) -> str:
+        return f"[{' '.join(map(str, self.families))}] by {self.group}"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Operations one by one, for orders that follow no rule. A pair in it stands for both of its halves."""
+
+    ops: tuple[Op | Pair, ...]
+
+    def __str__(self) -> str:
+        shown = " ".join(map(str, self.ops[:4]))
+        return f"({shown}{' …' if len(self.ops) > 4 else ''})"
+
+
+Stream: TypeAlias = Family | Dealt | Listed
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Precede:
+    """For every k: ``start(after(k)) >= end(before(k - shift)) + lag``, where both are run.
+
+    ``Precede(X, X, shift=1)`` keeps a stream in its own order. ``lag`` is in ticks.
+    """
+
+    before: Stream
+    after: Stream
+    shift: int = 0
+    lag: int = 0
+
+    def __str__(self) -> str:
+        lag = f" + {self.lag}" if self.lag else ""
+        index = f"k{-self.shift:+d}" if self.shift else "k"
+        return f"{self.before}({index}){lag} < {self.after}(k)"
+
+
+@dataclass(frozen=True)
+class Exclusive:
+    """No two operations of these streams run at once: they share a device."""
+
+    streams: tuple[Stream, ...]
+
+
+@dataclass(frozen=True)
+class Hold:
+    """``amount(s)`` held from the start of ``claim(k)`` to the end of whichever of ``release(k)`` is run."""
+
+    claim: Family
+    release: tuple[Family, ...]
+    amount: int
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """At any time the sum of what ``holds`` hold is at most ``limit``; releases at a time come before claims at that time."""
+
+    holds: tuple[Hold, ...]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Together:
+    """For every k: ``first(k + shift)`` and ``second(k)`` are one overlapped pair, where both exist."""
+
+    first: Stream
+    second: Stream
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """For every k exactly one alternative is run: all of its streams' operations ``X(k)``, and none of the others'.
+
+    ``OneOf(((X,),))`` with one alternative: ``X`` is run.
+    """
+
+    alternatives: tuple[tuple[Stream, ...], ...]
+
+
+Word: TypeAlias = Precede | Exclusive | Capacity | Together | OneOf
+
+
+def chain(stream: Stream) -> Precede:
+    """The stream runs in its own order."""
+    return Precede(stream, stream, shift=1)
+
+
+def run(streams: Iterable[Stream]) -> tuple[OneOf, ...]:
+    """These operations are run."""
+    return tuple(OneOf(((stream,),)) for stream in streams)
