@@ -400,6 +400,17 @@ def test_with_a_shorter_pair_the_middle_devices_idle_as_the_readme_says(D: int, 
     assert s.work[D // 2] == min(s.work)
 
 
+@for_all(st.integers(1, 5), st.integers(0, 5), st.integers(1, 6), st.sampled_from([0, Fraction(1, 2), 1]), st.data())
+def test_dualpipe_v_takes_what_pp_emulation_says(D: int, more: int, F: int, saved: Fraction, data: st.DataObject) -> None:
+    """Its form, asserted there against its emulation, of the times of a chunk; ``saved`` is what a pair hides."""
+    M = 2 * D + more
+    I = data.draw(st.integers(1, F))  # noqa: E741
+    W = data.draw(st.integers(1, I))
+    pair = F + I + W - saved
+    form = (D - 1) * F + 2 * D * F + (2 * (M - D) - 1) * pair + (D - 1) * pair + (2 * D - 1) * I + W + 2 * (I + W) + F
+    assert makespan(schedule("dualpipe-v", D, M, Times(F, I, W), 2, overlap=pair)) == form
+
+
 @for_all(st.integers(1, 4), st.integers(0, 4))
 def test_dualpipe_v_is_half_of_dualpipe(D: int, more: int) -> None:
     """Device d of dualpipe-v(D, M) is device d of dualpipe(2D, 2M), operation for operation, routes dropped."""
