@@ -11,6 +11,7 @@ per rank (gloo). Loss and every gradient must equal those of one process that se
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
 import sys
@@ -60,7 +61,7 @@ class Outcome:
     @property
     def agrees(self) -> bool:
         """Whether the run equals the single process."""
-        return not self.problem and max(self.loss_error, self.gradient_error) <= TOLERANCE
+        return not self.problem and self.loss_error <= TOLERANCE and self.gradient_error <= TOLERANCE
 
 
 def job_of(path: str) -> Job:
@@ -167,8 +168,13 @@ def run_job(job: Job, rank: int, make_stage: Callable[[int], Any], steps: int, r
         outcome.loss_error = float((loss - expected).detach().abs())
     for stage, of_stage in gradients.items():
         for ours, parameter in zip(of_stage, whole[stage].parameters(), strict=True):
-            outcome.gradient_error = max(outcome.gradient_error, float((ours - parameter.grad).abs().max()))
+            outcome.gradient_error = worse(outcome.gradient_error, float((ours - parameter.grad).abs().max()))
     return outcome
+
+
+def worse(a: float, b: float) -> float:
+    """The larger difference; not a number is worse than any."""
+    return a if math.isnan(a) or a > b else b
 
 
 def run_jobs(
@@ -262,8 +268,8 @@ def _collect(count: int, pipes: list[Connection]) -> list[Outcome]:
             finished[rank] += 1
             deadline = time.monotonic() + TIMEOUT + 5
             whole = outcomes[number]
-            whole.loss_error = max(whole.loss_error, outcome.loss_error)
-            whole.gradient_error = max(whole.gradient_error, outcome.gradient_error)
+            whole.loss_error = worse(whole.loss_error, outcome.loss_error)
+            whole.gradient_error = worse(whole.gradient_error, outcome.gradient_error)
             whole.seconds = [max(pair) for pair in zip(whole.seconds, outcome.seconds)] or outcome.seconds  # noqa: B905
             whole.problem = whole.problem or outcome.problem
             failed = failed or outcome.problem

@@ -159,6 +159,25 @@ def test_what_goes_wrong_in_a_rank_is_reported_and_the_rest_still_runs(tmp_path:
     assert "microbatch 1 is not available" in second.problem or "rank 1" in second.problem
 
 
+def test_a_run_that_hangs_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = with_comms(for_torch(named("1f1b", 2, 4)).schedule)
+    path = tmp_path / "file.csv"
+    path.write_text("".join(lines_of(rows)))
+    job = run_in_torch.job_of(str(path))
+    path.write_text("".join(lines_of([a for a in row if str(a) != "0SEND_F3"] for row in rows)))
+    monkeypatch.setattr(run_in_torch, "TIMEOUT", 3.0)
+    (outcome,) = run_in_torch.run_group([job])
+    assert not outcome.agrees
+    assert "rank" in outcome.problem
+
+
+def test_not_a_number_agrees_with_nothing() -> None:
+    nothing = float("nan")
+    assert not run_in_torch.Outcome(gradient_error=nothing).agrees
+    for a, b in ((nothing, 1.0), (1.0, nothing)):
+        assert run_in_torch.worse(a, b) != run_in_torch.worse(a, b)
+
+
 # --- PyTorch's own side ------------------------------------------------------------------------------------------
 
 
