@@ -20,11 +20,20 @@ class Kind(enum.IntEnum):
     """Gradient of the stage's weights."""
 
 
+class Send(enum.IntEnum):
+    """What a transfer carries to the neighbouring stage. A transfer that holds a link is an operation of that link."""
+
+    SEND_F = 4
+    """The result of a forward, to the next stage."""
+    SEND_B = 5
+    """The gradient of a stage's input, to the stage before."""
+
+
 class Op(NamedTuple):
-    """One computation: a stage, a kind and a microbatch, all counted from 0."""
+    """One computation, or one transfer from a stage: the stage, a kind and a microbatch, all counted from 0."""
 
     stage: int
-    kind: Kind
+    kind: Kind | Send
     microbatch: int
 
     def __str__(self) -> str:
@@ -45,6 +54,7 @@ class Pair(NamedTuple):
 
 
 _OP = re.compile(r"(\d+)([FBIW])(\d+)")
+_TRANSFER = re.compile(r"(\d+)(SEND_[FB])(\d+)")
 _PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B")
 
 
@@ -69,11 +79,25 @@ def parse(text: str) -> Op | Pair:
     raise ValueError(f"expected an operation such as 2F0 or (0F3;7B1)OVERLAP_F_B, got {text!r}")
 
 
+def parse_transfer(text: str) -> Op:
+    """Read ``0SEND_F3``, the transfer of the forward's result of microbatch 3 from stage 0 to stage 1.
+
+    Raises:
+        ValueError: ``text`` is anything else.
+    """
+    found = _TRANSFER.fullmatch(text)
+    if found is None:
+        raise ValueError(f"expected a transfer such as 0SEND_F3 or 1SEND_B3, got {text!r}")
+    stage, kind, microbatch = found.groups()
+    return Op(int(stage), Send[kind], int(microbatch))
+
+
 class OpIndex(NamedTuple):
     """Numbers for all operations of a pipeline with S stages and M microbatches.
 
-    A single operation has the number ``(kind * S + stage) * M + microbatch`` < ``4 * S * M``; a pair has
-    ``4 * S * M + f * S * M + b`` with ``f`` and ``b`` the numbers ``stage * M + microbatch`` of its halves.
+    A single operation has the number ``(kind * S + stage) * M + microbatch``: computations are below ``4 * S * M``, transfers
+    below ``6 * S * M``. A pair has ``6 * S * M + f * S * M + b`` with ``f`` and ``b`` the numbers ``stage * M + microbatch``
+    of its halves.
     Arrays of these numbers (``int64``) are how orders are stored and timed.
     """
 
@@ -82,7 +106,12 @@ class OpIndex(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many single operations there are, of all four kinds together."""
+        """How many single operations there are, of all kinds together, transfers included."""
+        return 6 * self.stages * self.microbatches
+
+    @property
+    def computations(self) -> int:
+        """How many single computations there are; their numbers are the smallest."""
         return 4 * self.stages * self.microbatches
 
     def number(self, op: Op | Pair) -> int:
@@ -111,4 +140,4 @@ class OpIndex(NamedTuple):
     def _single(self, number: int) -> Op:
         family, microbatch = divmod(number, self.microbatches)
         kind, stage = divmod(family, self.stages)
-        return Op(stage, Kind(kind), microbatch)
+        return Op(stage, Kind(kind) if kind < len(Kind) else Send(kind), microbatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,11 +59,12 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """What each of these operations takes, in ticks."""
     index, ticks = pipeline.index, pipeline.ticks
     route = pipeline.route_by_microbatch
+    table = np.concatenate((ticks.duration, ticks.sending), axis=1)
 
     def single(ops: IntArray) -> IntArray:
         family, microbatch = np.divmod(ops, index.microbatches)
         kind, stage = np.divmod(family, index.stages)
-        return ticks.duration[route[microbatch], kind, stage]
+        return table[route[microbatch], kind, stage]
 
     first, second = halves(index, numbers)
     result = single(first)
@@ -75,13 +77,25 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     return result
 
 
+class Transfers(NamedTuple):
+    """The transfers that hold a link: per link (:attr:`~ppopt.pipeline.Pipeline.lines`) their numbers in their order, and starts
+    in ticks."""
+
+    rows: tuple[IntArray, ...] = ()
+    start: tuple[IntArray, ...] = ()
+
+
+NO_TRANSFERS = Transfers()
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """An order with its start times in ticks, one array per device."""
+    """An order with its start times in ticks, one array per device; and when which transfer holds its link."""
 
     pipeline: Pipeline
     order: Order
     start: tuple[IntArray, ...]
+    transfers: Transfers = NO_TRANSFERS
 
     @cached_property
     def duration(self) -> tuple[IntArray, ...]:

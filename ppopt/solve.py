@@ -443,7 +443,7 @@ def horizon(pipeline: Pipeline) -> int:
     """Ticks by which some best schedule has ended: at any time something runs or is on its way."""
     duration, stages = np.maximum(pipeline.ticks.duration, 0), pipeline.stages
     pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
-    per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.latency.max())
+    per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
     return pipeline.microbatches * per_microbatch
 
 
@@ -451,15 +451,17 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
     """Ticks by which some schedule whose device spans are at most ``span`` has ended, if there is one at all.
 
     Where nothing happens for longer than the largest latency, what follows can start earlier, so between the devices' spans
-    there are at most D - 1 gaps of that length. With one stage per device on one route and nothing but the rules (``free``)
-    much less: before a device's first operation all devices upstream run forwards only, at most as many as their memory
-    holds, and these can be shifted right against it: device d starts at most
+    there are at most D - 1 gaps of that length, besides transfers that hold a link. Without these, with one stage per device
+    on one route and nothing but the rules (``free``), much less: before a device's first operation all devices upstream run
+    forwards only, at most as many as their memory holds, and these can be shifted right against it: device d starts at most
     ``sum over s < d of (T_F + latency) + (C - 1) * max T_F`` after the first.
     """
     latency = int(pipeline.ticks.latency.max())
     devices = pipeline.devices
-    general = devices * span + (devices - 1) * latency
-    if not free or len(pipeline.routes) > 1 or len(set(pipeline.routes[0])) < pipeline.stages:
+    counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
+    sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
+    general = devices * span + (devices - 1) * latency + sending
+    if not free or sending or len(pipeline.routes) > 1 or len(set(pipeline.routes[0])) < pipeline.stages:
         return general
     route, amounts = pipeline.routes[0], pipeline.amounts
     forward = pipeline.ticks.duration[0, Kind.F].tolist()

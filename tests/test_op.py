@@ -1,6 +1,6 @@
 import pytest
 
-from ppopt.op import Kind, Op, OpIndex, Pair, parse
+from ppopt.op import Kind, Op, OpIndex, Pair, Send, parse
 
 
 @pytest.mark.parametrize("text", ["0F0", "2B17", "13I4", "1023W262143", "(0F3;7B1)OVERLAP_F_B"])
@@ -25,7 +25,7 @@ def test_refuses_anything_else(text: str) -> None:
 
 def test_numbers_are_a_bijection() -> None:
     index = OpIndex(stages=3, microbatches=5)
-    singles = [Op(s, kind, m) for kind in Kind for s in range(3) for m in range(5)]
+    singles = [Op(s, kind, m) for kind in (*Kind, *Send) for s in range(3) for m in range(5)]
     assert [index.number(op) for op in singles] == list(range(index.size))
     assert [index.op(number) for number in range(index.size)] == singles
     pairs = [Pair(f, b) for f in singles[:15] for b in singles[15:30]]

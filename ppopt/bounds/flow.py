@@ -170,7 +170,7 @@ class _Builder:
         """A family that depends on ``before``; its number."""
         number = len(self.label)
         if before is not None:
-            self.edges.append(Edge(before, number, int(self.pipeline.ticks.latency[self.device[before], device])))
+            self.edges.append(Edge(before, number, int(self.pipeline.ticks.lag[self.device[before], device])))
         self.label.append(label)
         self.duration.append(duration)
         self.device.append(device)

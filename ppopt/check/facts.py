@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline, Value
+from ppopt.pipeline import Pipeline, Table, Value
 
 RESOLUTION = 10**9
 """Recorded times are rounded to this part of the finest time in the costs."""
@@ -28,9 +28,13 @@ class Facts(NamedTuple):
     overlap: list[list[int]]
     """``[route][stage of the forward]``: what a pair takes; -1: as long as its halves together."""
     up: list[list[int]]
-    """``[route][stage]``: how long a result travels from the stage to the next one."""
+    """``[route][stage]``: how long a result travels from the stage to the next one (once its transfer has ended)."""
     down: list[list[int]]
-    """``[route][stage]``: how long a gradient travels to the stage from the next one."""
+    """``[route][stage]``: how long a gradient travels to the stage from the next one (likewise)."""
+    up_held: list[list[int]]
+    """``[route][stage]``: how long the transfer of a result from the stage to the next one holds its link; 0: there is none."""
+    down_held: list[list[int]]
+    """``[route][stage]``: how long the transfer of a gradient to the stage from the next one holds its link; 0: there is none."""
     activation: list[list[int]]
     """``[route][stage]``: held from the start of F to the end of the backward."""
     retained: list[list[int]]
@@ -55,10 +59,11 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         b = _by_stage(pipeline, route, full) if full is not None else [x + y for x, y in zip(i, w, strict=True)]
         kinds.append([_by_stage(pipeline, route, costs.forward), b, i, w])
     overlap = [_by_stage(pipeline, route, costs.overlap) for route in routes]
-    up = [[_latency(pipeline, a, b) for a, b in pairwise(route)] for route in routes]
-    down = [[_latency(pipeline, b, a) for a, b in pairwise(route)] for route in routes]
+    latency, occupancy = pipeline.links.latency, pipeline.links.occupancy
+    up, up_held = ([[_between(t, a, b) for a, b in pairwise(route)] for route in routes] for t in (latency, occupancy))
+    down, down_held = ([[_between(t, b, a) for a, b in pairwise(route)] for route in routes] for t in (latency, occupancy))
 
-    finest = _denominator(x for rows in (*kinds, overlap, up, down) for row in rows for x in row)
+    finest = _denominator(x for rows in (*kinds, overlap, up, down, up_held, down_held) for row in rows for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
 
     activation = [_by_stage(pipeline, route, memory.activation) for route in routes]
@@ -82,6 +87,8 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         [times(row) or [-1] * stages for row in overlap],
         [times(row) for row in up],
         [times(row) for row in down],
+        [times(row) for row in up_held],
+        [times(row) for row in down_held],
         [amounts(row) for row in activation],
         [amounts(row) for row in retained],
         amounts(static),
@@ -101,7 +108,8 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
     total = 0
     for route, microbatches in taken.items():
         rows = [facts.duration[route][kind * stages : (kind + 1) * stages] for kind in Kind]
-        total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(facts.up[route]) + sum(facts.down[route]))
+        hops = (facts.up, facts.down, facts.up_held, facts.down_held)
+        total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
     return total
 
@@ -120,8 +128,7 @@ def _entry(value: Value, position: int) -> Fraction:
     return value if isinstance(value, Fraction) else value[position]
 
 
-def _latency(pipeline: Pipeline, source: int, target: int) -> Fraction:
-    table = pipeline.links.latency
+def _between(table: Table, source: int, target: int) -> Fraction:
     if source == target:
         return Fraction(0)
     return table if isinstance(table, Fraction) else table[source][target]

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from ppopt.check.facts import Facts, facts_of, horizon, shortest
 from ppopt.check.violation import Rule, Violation
-from ppopt.op import Kind, Op, Pair, parse
+from ppopt.op import Kind, Op, Pair, Send, parse, parse_transfer
 from ppopt.pipeline import Number, Pipeline, plain
 from ppopt.schedule import Schedule
 
@@ -38,12 +38,26 @@ class Entry(NamedTuple):
         return (self.key, self.second) if self.second >= 0 else (self.key,) if self.key >= 0 else ()
 
 
+class Sent(NamedTuple):
+    """The record of a transfer: from stage ``stage`` to the next one, or, ``back``, to the one before."""
+
+    stage: int
+    back: bool
+    microbatch: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}SEND_{'FB'[self.back]}{self.microbatch}"
+
+
 @dataclass(frozen=True)
 class Run:
     """What a schedule says it did.
 
     ``rows`` has the records with times, per device, in their order; ``untimed`` the operations without (a time that is no
-    finite number). ``tolerance`` is how much earlier than it may something may be. ``found`` is what was wrong already.
+    finite number). ``tolerance`` is how much earlier than it may something may be. ``found`` is what was wrong already. ``sent``
+    are the transfers, in no order.
     """
 
     pipeline: Pipeline
@@ -52,6 +66,7 @@ class Run:
     rows: list[list[Entry]]
     untimed: list[tuple[int, Entry]]
     found: list[Violation]
+    sent: list[Sent]
 
     def time(self, time: int) -> int | float:
         """In the model's unit."""
@@ -82,11 +97,11 @@ def read_schedule(pipeline: Pipeline, schedule: Schedule) -> Run:
     """
     per_unit = schedule.pipeline.ticks.per_unit  # the unit of its starts, whatever the pipeline is
     facts = facts_of(pipeline, per_unit)
-    run = Run(pipeline, facts, 0, [], [], [])
+    run = Run(pipeline, facts, 0, [], [], [], [])
     index, factor = schedule.order.index, facts.per_time // per_unit
     plainly = 0  # numbers below this are single operations of this very pipeline
     if index == pipeline.index:
-        plainly = index.size if pipeline.costs.split else index.size // 2
+        plainly = index.computations if pipeline.costs.split else index.computations // 2
     microbatches, route_of = pipeline.microbatches, pipeline.route_of_microbatch
     for device, (numbers, starts) in enumerate(zip(schedule.order.rows, schedule.start, strict=True)):
         if len(numbers) != len(starts):
@@ -102,14 +117,17 @@ def read_schedule(pipeline: Pipeline, schedule: Schedule) -> Run:
                 entry = entry._replace(end=start + max(length_of(run, entry), 0))
             row.append(entry)
         run.rows.append(row)
+    for numbers, starts in zip(*schedule.transfers, strict=True):
+        for number, tick in zip(numbers.tolist(), starts.tolist(), strict=True):
+            _add_sent(run, _op_of(schedule, number), tick * factor, None)
     return run
 
 
-def read_rows(pipeline: Pipeline, rows: Sequence[Iterable[Record]]) -> Run:
-    """The record as a file has it, per device; whatever is wrong with it is found, not raised."""
+def read_rows(pipeline: Pipeline, rows: Sequence[Iterable[Record]], transfers: Iterable[Record] = ()) -> Run:
+    """The record as a file has it, per device, and its transfers; whatever is wrong with it is found, not raised."""
     facts = facts_of(pipeline, None)
     scale = facts.per_time
-    run = Run(pipeline, facts, 0, [], [], [])
+    run = Run(pipeline, facts, 0, [], [], [], [])
     rounded = False
     for device, records in enumerate(rows):
         row = []
@@ -125,11 +143,20 @@ def read_rows(pipeline: Pipeline, rows: Sequence[Iterable[Record]]) -> Run:
             row.append(_entry(run, device, op, begin, finish))
             rounded = rounded or isinstance(start, float) or isinstance(end, float)
         run.rows.append(row)
+    for op, start, end in transfers:
+        try:
+            begin, finish = _scaled(start, scale), _scaled(end, scale)
+        except (ValueError, OverflowError):
+            message = f"the transfer {op} runs from {start} to {end}: not finite numbers"
+            run.found.append(Violation(Rule.TIME, None, str(op), None, message))
+            continue
+        _add_sent(run, op, begin, finish)
+        rounded = rounded or isinstance(start, float) or isinstance(end, float)
     tolerance = shortest(facts) // TOLERANCE
     if rounded:  # a double cannot tell more than this at the end of a long schedule
         spacing = Fraction(math.ulp(float(Fraction(horizon(pipeline, facts), scale))))
         tolerance = max(tolerance, math.ceil(2 * spacing * scale))
-    return Run(pipeline, facts, tolerance, run.rows, run.untimed, run.found)
+    return Run(pipeline, facts, tolerance, run.rows, run.untimed, run.found, run.sent)
 
 
 def length_of(run: Run, entry: Entry) -> int:
@@ -145,6 +172,34 @@ def length_of(run: Run, entry: Entry) -> int:
     together = run.facts.overlap[route][family % pipeline.stages]
     family, microbatch = divmod(entry.second, pipeline.microbatches)
     return together if together >= 0 else length + run.facts.duration[pipeline.route_of_microbatch[microbatch]][family]
+
+
+def held_for(run: Run, sent: Sent) -> int:
+    """How long a transfer holds its link; 0: it holds none, and is no transfer."""
+    route = run.pipeline.route_of_microbatch[sent.microbatch]
+    return run.facts.down_held[route][sent.stage - 1] if sent.back else run.facts.up_held[route][sent.stage]
+
+
+def _add_sent(run: Run, op: str | Op | Pair, start: int, end: int | None) -> None:
+    """Note a transfer; without ``end`` it takes what it has to."""
+    pipeline = run.pipeline
+    try:
+        parsed = parse_transfer(op) if isinstance(op, str) else op
+        if not isinstance(parsed, Op) or not isinstance(parsed.kind, Send):
+            raise ValueError(f"{op} is no transfer")
+        stage, kind, microbatch = parsed
+        back = kind == Send.SEND_B
+        if not 0 <= microbatch < pipeline.microbatches or not back <= stage < pipeline.stages - (not back):
+            raise ValueError(
+                f"{op}: there is no such transfer in {pipeline.stages} stages and {pipeline.microbatches} microbatches"
+            )
+        sent = Sent(stage, back, microbatch, start, start)
+        held = held_for(run, sent)
+        if not held:
+            raise ValueError(f"{op}: this transfer holds no link")
+        run.sent.append(sent._replace(end=start + held if end is None else end))
+    except ValueError as problem:
+        run.found.append(Violation(Rule.UNKNOWN, None, str(op), run.time(start), f"among the transfers: {problem}"))
 
 
 def _scaled(time: Number, scale: int) -> int:
@@ -177,6 +232,8 @@ def _key(pipeline: Pipeline, op: Op) -> int:
         raise ValueError(f"{op}: there is no stage {op.stage}; stages are 0..{pipeline.stages - 1}")
     if not 0 <= op.microbatch < pipeline.microbatches:
         raise ValueError(f"{op}: there is no microbatch {op.microbatch}; microbatches are 0..{pipeline.microbatches - 1}")
+    if isinstance(op.kind, Send):
+        raise ValueError(f"{op}: a transfer, which no device runs")
     if op.kind in (Kind.I, Kind.W) and pipeline.costs.backward_input is None:
         raise ValueError(f"{op}: the costs have a fused backward only, no {op.kind.name}")
     return (int(op.kind) * pipeline.stages + op.stage) * pipeline.microbatches + op.microbatch

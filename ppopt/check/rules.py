@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ppopt.check.memory import in_time, levels
 from ppopt.check.records import Entry, Record, Run, length_of, read_rows, read_schedule
+from ppopt.check.transfers import arrivals, late_transfers, stopped, transfer_violations
 from ppopt.check.violation import Rule, Violation
 from ppopt.check.waits import Ran, circles, waits
 from ppopt.op import Kind
@@ -28,14 +29,16 @@ def violations(pipeline: Pipeline, schedule: Schedule, *, earliest: bool = False
     return _violations(read_schedule(pipeline, schedule), earliest)
 
 
-def violations_of(pipeline: Pipeline, rows: Sequence[Iterable[Record]], *, earliest: bool = False) -> list[Violation]:
+def violations_of(
+    pipeline: Pipeline, rows: Sequence[Iterable[Record]], transfers: Iterable[Record] = (), *, earliest: bool = False
+) -> list[Violation]:
     """Every rule of ``pipeline`` that recorded operations break, with their own starts and ends.
 
-    ``rows[device]`` are ``(operation, start, end)`` in the device's order, in the model's unit. They are compared to a
-    millionth of the shortest operation that takes any time (and to what a double can tell). Nothing in them raises:
-    an operation or a time that is none is a violation, too.
+    ``rows[device]`` are ``(operation, start, end)`` in the device's order, in the model's unit; ``transfers`` the same for
+    those that hold a link (``0SEND_F3``), in any order. They are compared to a millionth of the shortest operation that takes
+    any time (and to what a double can tell). Nothing in them raises: an operation or a time that is none is a violation, too.
     """
-    return _violations(read_rows(pipeline, rows), earliest)
+    return _violations(read_rows(pipeline, rows, transfers), earliest)
 
 
 def _violations(run: Run, earliest: bool) -> list[Violation]:
@@ -44,6 +47,7 @@ def _violations(run: Run, earliest: bool) -> list[Violation]:
     found += _completeness(run, ran)
     found += _data(run, ran)
     found += _circular(run)
+    found += transfer_violations(run, ran)
     for device in range(len(run.rows)):
         found += _times(run, device)
         found += _listed_order(run, device)
@@ -232,10 +236,15 @@ def _late(run: Run, ran: Ran) -> Found:
         end = ran.end[before]
         if end is not None and end + lag > ready[after]:
             ready[after] = end + lag
+    for after, arrival in arrivals(run):
+        ready[after] = max(ready[after], arrival)
+    stops = stopped(run)
+    yield from late_transfers(run, ran)
     for device, row in enumerate(run.rows):
         free = 0
         for entry in row:
             earliest = max([free, *(ready[key] for key in entry.keys)])
+            earliest = max([earliest, *(end for begin, end in stops.get(device, ()) if begin <= entry.start + run.tolerance)])
             if entry.start > earliest + run.tolerance:
                 op, at = run.shown(entry), run.time(entry.start)
                 message = f"{op} starts at {at} on device {device}, but nothing holds it back after {run.time(earliest)}"

@@ -18,11 +18,14 @@ class Ran(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """Operations of ``after`` start ``lag`` after those of ``before`` end; kinds and stages, on one route."""
+    """Operations of ``after`` start ``lag`` after those of ``before`` end; kinds and stages, on one route.
+
+    ``held``: of that, how long the transfer between them holds its link (0: there is none, or it holds none)."""
 
     before: tuple[Kind, int]
     after: tuple[Kind, int]
     lag: int
+    held: int = 0
 
 
 def edges(run: Run, route: int) -> Iterator[Edge]:
@@ -33,10 +36,11 @@ def edges(run: Run, route: int) -> Iterator[Edge]:
             yield Edge((Kind.F, stage), (backward, stage), 0)
         yield Edge((Kind.I, stage), (Kind.W, stage), 0)
     for stage in range(stages - 1):
-        yield Edge((Kind.F, stage), (Kind.F, stage + 1), run.facts.up[route][stage])
+        up, down = run.facts.up_held[route][stage], run.facts.down_held[route][stage]
+        yield Edge((Kind.F, stage), (Kind.F, stage + 1), up + run.facts.up[route][stage], up)
         for upstream in (Kind.B, Kind.I):
             for backward in (Kind.B, Kind.I):
-                yield Edge((upstream, stage + 1), (backward, stage), run.facts.down[route][stage])
+                yield Edge((upstream, stage + 1), (backward, stage), down + run.facts.down[route][stage], down)
 
 
 def waits(run: Run) -> Iterator[tuple[int, int, int]]:
@@ -45,7 +49,7 @@ def waits(run: Run) -> Iterator[tuple[int, int, int]]:
     stages, microbatches = pipeline.stages, pipeline.microbatches
     for route in range(len(pipeline.routes)):
         taken = [m for m, of in enumerate(pipeline.route_of_microbatch) if of == route]
-        for (kind, stage), (later_kind, later_stage), lag in edges(run, route):
+        for (kind, stage), (later_kind, later_stage), lag, _ in edges(run, route):
             first, second = (kind * stages + stage) * microbatches, (later_kind * stages + later_stage) * microbatches
             for m in taken:
                 yield first + m, second + m, lag

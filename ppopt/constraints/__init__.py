@@ -8,7 +8,7 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 
 from ppopt.constraints.cuts import alike, always_split, cuts_of, in_order, room_in_order, splitting_is_free
 from ppopt.constraints.expansion import chosen, expand, instances, operations, shifted
-from ppopt.constraints.rules import backward_kinds, data_of, memory_of, rules_of
+from ppopt.constraints.rules import Hop, backward_kinds, data_of, links_of, memory_of, rules_of, transfers_of, without_links
 from ppopt.constraints.words import (
     Capacity,
     Dealt,
@@ -23,6 +23,7 @@ from ppopt.constraints.words import (
     Word,
     chain,
     run,
+    sends,
 )
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Exclusive",
     "Family",
     "Hold",
+    "Hop",
     "Listed",
     "OneOf",
     "Precede",
@@ -47,11 +49,15 @@ __all__ = [
     "expand",
     "in_order",
     "instances",
+    "links_of",
     "memory_of",
     "operations",
     "room_in_order",
     "rules_of",
     "run",
+    "sends",
     "shifted",
     "splitting_is_free",
+    "transfers_of",
+    "without_links",
 ]

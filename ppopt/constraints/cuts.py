@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ppopt.constraints.rules import backward_kinds
-from ppopt.constraints.words import Family, OneOf, Precede, Word
-from ppopt.op import Kind
+from ppopt.constraints.words import Family, OneOf, Precede, Word, chain
+from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
 
@@ -33,13 +33,22 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     Valid where the microbatches of a route are alike. Renumber the operations of each kind and stage by their starts: the
     devices stay as busy as they were; whatever starts as the (n+1)-th of its kind had n+1 predecessors that ended in time, so
     the (n+1)-th of these did; and memory depends on counts alone. Where a backward may be run either way, ``B`` and ``I``
-    are one sequence: the n-th of them, whichever it is, hands on the n-th gradient.
+    are one sequence: the n-th of them, whichever it is, hands on the n-th gradient. The transfers from a stage in one direction
+    are alike too, on the same link for the same time, and are renumbered with the rest: what holds the link, and when, stays.
     """
     backward = backward_kinds(pipeline)
     orders = [(Kind.F, Kind.F), *((a, b) for a in backward for b in backward)]
     if pipeline.costs.split:
         orders.append((Kind.W, Kind.W))
-    return tuple(
+    sending = pipeline.ticks.sending
+    transfers = tuple(
+        chain(Family(stage, send, route))
+        for route in range(len(pipeline.routes))
+        for stage in range(pipeline.stages)
+        for send in Send
+        if sending[route, send - Send.SEND_F, stage]
+    )
+    return transfers + tuple(
         Precede(Family(stage, before, route), Family(stage, after, route), shift=1)
         for route in range(len(pipeline.routes))
         for stage in range(pipeline.stages)

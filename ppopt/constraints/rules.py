@@ -2,26 +2,127 @@
 
 from __future__ import annotations
 
-from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, OneOf, Precede, Stream, Word
-from ppopt.op import Kind
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, OneOf, Precede, Stream, Together, Word, sends
+from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
 
-def rules_of(pipeline: Pipeline) -> tuple[Word, ...]:
+def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     """The rules of any schedule of this pipeline; a few per stage, whatever the number of microbatches.
 
     Every microbatch runs forward through its route and back; a backward is run as ``B``, or as ``I`` and ``W`` where the
-    costs have them; results travel over links; a device runs one operation at a time and stays within its memory.
+    costs have them; results travel over links, one at a time; a device runs one operation at a time and stays within its memory.
+    Without ``links`` nothing is said about who holds a link when: what is left is a relaxation (:func:`data_of`).
     """
-    rules: list[Word] = [*data_of(pipeline)]
+    rules: list[Word] = [*data_of(pipeline, links=links)]
     rules += [Exclusive(streams) for streams in _streams_of_devices(pipeline)]
+    rules += links_of(pipeline) if links else ()
     rules += memory_of(pipeline)
     return tuple(rules)
 
 
-def data_of(pipeline: Pipeline) -> tuple[Word, ...]:
-    """The rules about data: what is run, and what it waits for."""
-    return tuple(rule for route in range(len(pipeline.routes)) for rule in _data_of_route(pipeline, route))
+def data_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
+    """The rules about data: what is run, and what it waits for.
+
+    Without ``links`` there are no transfers: their time, on links that nobody else needs, is a lag between computations.
+    """
+    return tuple(rule for route in range(len(pipeline.routes)) for rule in _data_of_route(pipeline, route, links))
+
+
+class Hop(NamedTuple):
+    """The way of a result from one stage to the next: ``send`` is run after whichever of ``makers`` is, and whichever of
+    ``takers`` is run waits for it. ``held``: ticks of the transfer on its link; 0: it holds none, and is no operation."""
+
+    makers: tuple[Family, ...]
+    send: Family
+    takers: tuple[Family, ...]
+    pair: tuple[int, int]
+    held: int
+    latency: int
+
+    def words(self, links: bool) -> list[Word]:
+        """What waits for what."""
+        if not (links and self.held):
+            lag = self.held + self.latency
+            return [Precede(maker, taker, lag=lag) for maker in self.makers for taker in self.takers]
+        return [
+            OneOf(((self.send,),)),
+            *(Precede(maker, self.send) for maker in self.makers),
+            *(Precede(self.send, taker, lag=self.latency) for taker in self.takers),
+        ]
+
+
+def _hops(pipeline: Pipeline, route: int) -> Iterator[tuple[Hop, Hop]]:
+    """For each two neighbouring stages the hops of the result and of the gradient, from the first stage on."""
+    devices, ticks = pipeline.routes[route], pipeline.ticks
+    kinds = backward_kinds(pipeline)
+    for stage, (a, b) in enumerate(pairwise(devices)):
+        makers, takers = (tuple(Family(s, kind, route) for kind in kinds) for s in (stage + 1, stage))
+        yield (
+            Hop(
+                (Family(stage, Kind.F, route),),
+                Family(stage, Send.SEND_F, route),
+                (Family(stage + 1, Kind.F, route),),
+                (a, b),
+                int(ticks.sending[route, 0, stage]),
+                int(ticks.latency[a, b]),
+            ),
+            Hop(
+                makers,
+                Family(stage + 1, Send.SEND_B, route),
+                takers,
+                (b, a),
+                int(ticks.sending[route, 1, stage + 1]),
+                int(ticks.latency[b, a]),
+            ),
+        )
+
+
+def transfers_of(pipeline: Pipeline) -> list[Hop]:
+    """The hops whose transfers hold a link."""
+    return [hop for route in range(len(pipeline.routes)) for hops in _hops(pipeline, route) for hop in hops if hop.held]
+
+
+def links_of(pipeline: Pipeline) -> tuple[Exclusive, ...]:
+    """A link carries one transfer at a time; where transfers block, neither of its ends computes meanwhile.
+
+    A device may be part of several transfers at once, so for each link of a device there is a word of its own.
+    """
+    if not pipeline.lines:
+        return ()
+    hops, computing = transfers_of(pipeline), _streams_of_devices(pipeline)
+    words = []
+    for line in pipeline.lines:
+        on_line = [hop for hop in hops if hop.pair in line]
+        words.append(Exclusive(tuple(hop.send for hop in on_line)))
+        for device in sorted({device for pair in line for device in pair}) if pipeline.links.blocking else ():
+            words.append(Exclusive((*computing[device], *(hop.send for hop in on_line if device in hop.pair))))
+    return tuple(words)
+
+
+def without_links(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:
+    """These words with every transfer taken as a lag between computations: a relaxation."""
+    words = tuple(words)
+    kept = tuple(word for word in words if not any(map(sends, _streams(word))))
+    if len(kept) == len(words):
+        return words
+    return (*kept, *(word for hop in transfers_of(pipeline) for word in hop.words(links=False)))
+
+
+def _streams(word: Word) -> Iterable[Stream]:
+    if isinstance(word, Precede):
+        return word.before, word.after
+    if isinstance(word, Together):
+        return word.first, word.second
+    if isinstance(word, Exclusive):
+        return word.streams
+    if isinstance(word, OneOf):
+        return tuple(stream for streams in word.alternatives for stream in streams)
+    return ()
 
 
 def backward_kinds(pipeline: Pipeline) -> tuple[Kind, ...]:
@@ -29,11 +130,11 @@ def backward_kinds(pipeline: Pipeline) -> tuple[Kind, ...]:
     return (Kind.B, Kind.I) if pipeline.costs.split else (Kind.B,)
 
 
-def _data_of_route(pipeline: Pipeline, route: int) -> list[Word]:
-    devices, latency = pipeline.routes[route], pipeline.ticks.latency
+def _data_of_route(pipeline: Pipeline, route: int, links: bool) -> list[Word]:
+    hops = list(_hops(pipeline, route))
     kinds = backward_kinds(pipeline)
     rules: list[Word] = []
-    for stage, device in enumerate(devices):
+    for stage in range(pipeline.stages):
         forward = Family(stage, Kind.F, route)
         alternatives: list[tuple[Stream, ...]] = [(Family(stage, Kind.B, route),)]
         rules.append(OneOf(((forward,),)))
@@ -42,17 +143,11 @@ def _data_of_route(pipeline: Pipeline, route: int) -> list[Word]:
             rules.append(Precede(Family(stage, Kind.I, route), Family(stage, Kind.W, route)))
         rules.append(OneOf(tuple(alternatives)))
         if stage:
-            lag = int(latency[devices[stage - 1], device])
-            rules.append(Precede(Family(stage - 1, Kind.F, route), forward, lag=lag))
-        if stage == len(devices) - 1:
+            rules += hops[stage - 1][0].words(links)
+        if stage == pipeline.stages - 1:
             rules += [Precede(forward, Family(stage, kind, route)) for kind in kinds]
         else:
-            lag = int(latency[devices[stage + 1], device])
-            rules += [
-                Precede(Family(stage + 1, upstream, route), Family(stage, kind, route), lag=lag)
-                for upstream in kinds
-                for kind in kinds
-            ]
+            rules += hops[stage][1].words(links)
     return rules
 
 

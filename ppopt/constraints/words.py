@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ppopt.op import Kind, Op, Pair
+from ppopt.op import Kind, Op, Pair, Send
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Family:
     """All operations of one stage, kind and route: ``X(k)`` is that of the route's k-th microbatch."""
 
     stage: int
-    kind: Kind
+    kind: Kind | Send
     route: int = 0
 
     def __str__(self) -> str:
@@ -56,6 +56,11 @@ class Listed:
 Stream: TypeAlias = Family | Dealt | Listed
 
 
+def sends(stream: Stream) -> bool:
+    """Whether these are transfers."""
+    return isinstance(stream, Family) and isinstance(stream.kind, Send)
+
+
 # --- words -------------------------------------------------------------------------------------------------------
 
 
@@ -79,9 +84,14 @@ class Precede:
 
 @dataclass(frozen=True)
 class Exclusive:
-    """No two operations of these streams run at once: they share a device."""
+    """No two operations of these streams run at once: they share a device, or a link."""
 
     streams: tuple[Stream, ...]
+
+    @property
+    def computes(self) -> bool:
+        """Whether these are a device's computations and nothing else."""
+        return not any(map(sends, self.streams))
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ def _transfers(schedule: Schedule) -> _Transfers:
     before, after = before[crosses], after[crosses]
     order = np.argsort(end[before], kind="stable")
     before, after = before[order], after[order]
-    arrived = end[before] + pipeline.ticks.latency[device[before], device[after]]
+    arrived = end[before] + pipeline.ticks.lag[device[before], device[after]]
     return _Transfers(end[before], before, duration[before], device[before], arrived, start[after], device[after])
 
 

@@ -30,7 +30,7 @@ def loose_times(pipeline: Pipeline, rows: Rows) -> Times:
 
     def lag(before: Op, after: Op) -> int:
         a, b = devices[before], devices[after]
-        return int(ticks.latency[a, b]) if max(a, b) < pipeline.devices else 0
+        return int(ticks.lag[a, b]) if max(a, b) < pipeline.devices else 0
 
     def run(device: int, forced: bool) -> bool:
         op = rows[device][at[device]]

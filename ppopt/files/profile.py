@@ -24,9 +24,9 @@ from ppopt.files.inferred import infer_pipeline
 from ppopt.files.model import Change, model_of_text
 from ppopt.files.text import MAX_BYTES
 from ppopt.files.torch_timing import VERSION
-from ppopt.op import Kind, Op, parse
+from ppopt.op import Kind, Op, Send, parse
 
-Times: TypeAlias = dict[tuple[int, Kind], list[float]]
+Times: TypeAlias = dict[tuple[int, Kind | Send], list[float]]
 """(stage, kind) -> seconds, a sample per step and microbatch."""
 
 

@@ -140,7 +140,7 @@ def _computation(file: _File) -> Iterator[Violation]:
             yield file.found("microbatch", places[0], f"there are {file.microbatches} microbatches, 0..{file.microbatches - 1}")
     kinds: dict[int, dict[int, set[Kind]]] = {stage: defaultdict(set) for stage in range(file.stages)}
     for part in file.at:
-        if isinstance(part, Op):
+        if isinstance(part, Op) and isinstance(part.kind, Kind):
             kinds[part.stage][part.microbatch].add(part.kind)
     for stage, run_of in kinds.items():
         rank = file.rank_of.get(stage)

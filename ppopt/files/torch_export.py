@@ -121,7 +121,7 @@ def _fused(schedule: Schedule) -> tuple[Order, int]:
         duration = ticks.duration[0][:, stage]
         cheap = duration[Kind.B] <= duration[Kind.I] + duration[Kind.W]
         upstream = np.maximum(start[input_ - index.microbatches], start[input_ - index.microbatches - slots])
-        handed_over = start[input_] + duration[Kind.B] + ticks.latency[device[stage], device[stage - 1]]
+        handed_over = start[input_] + duration[Kind.B] + ticks.lag[device[stage], device[stage - 1]]
         place = place[cheap & ((stage == 0) | (upstream >= handed_over))]
         fused = row.copy()
         fused[place] -= slots
@@ -233,7 +233,7 @@ def by_end(schedule: Schedule) -> Iterator[int]:
     position = np.full(pipeline.index.size, -1, dtype=np.int64)
     for half in halves(pipeline.index, numbers):
         position[half[half >= 0]] = np.flatnonzero(half >= 0)
-    before, after, _ = expand(pipeline, data_of(pipeline))
+    before, after, _ = expand(pipeline, data_of(pipeline, links=False))
     before, after = position[before], position[after]
     run = (before >= 0) & (after >= 0)
     before, after = before[run], after[run]

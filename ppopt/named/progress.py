@@ -24,7 +24,7 @@ class Progress:
         ticks, amounts = pipeline.ticks, pipeline.amounts
         self.microbatches, self.device = pipeline.microbatches, pipeline.routes[0]
         self.cost: dict[Kind, list[int]] = {kind: ticks.duration[0, kind].tolist() for kind in (Kind.F, Kind.I, Kind.W)}
-        self.latency: list[list[int]] = ticks.latency.tolist()
+        self.latency: list[list[int]] = ticks.lag.tolist()
         self.activation: list[int] = amounts.activation[0].tolist()
         self.retained: list[int] = amounts.retained[0].tolist()
         stages, devices = range(pipeline.stages), range(pipeline.devices)

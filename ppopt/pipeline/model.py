@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.op import Kind, OpIndex
-from ppopt.pipeline.parts import Costs, Links, Memory, PipelineError, Units, Value, check_length, plain, whole
+from ppopt.pipeline.parts import Costs, Links, Memory, PipelineError, Table, Units, Value, check_length, plain, whole
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, routes_of
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -35,7 +35,17 @@ class Ticks(NamedTuple):
     overlap: IntArray
     """``[route, stage]``: duration of a pair whose forward is of that stage; -1 = forward + backward."""
     latency: IntArray
-    """``[from, to]``, 0 on the diagonal."""
+    """``[from, to]``, 0 on the diagonal: from the end of a transfer to the consumer's earliest start."""
+    occupancy: IntArray
+    """``[from, to]``, 0 on the diagonal: how long a transfer holds its link."""
+    sending: IntArray
+    """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
+    0: there is no transfer that holds a link."""
+
+    @property
+    def lag(self) -> IntArray:
+        """``[from, to]``: from the producer's end to the consumer's earliest start where nobody else needs the link."""
+        return self.latency + self.occupancy
 
 
 class Amounts(NamedTuple):
@@ -153,7 +163,7 @@ class Pipeline:
         """No schedule that wastes no time is longer than this many ticks."""
         ticks = self.ticks
         per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
-        return self.microbatches * (per_microbatch + 2 * self.stages * int(ticks.latency.max())) + 1
+        return self.microbatches * (per_microbatch + 2 * self.stages * int(ticks.lag.max())) + 1
 
     def changed(self, **changes: Any) -> Pipeline:
         """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew."""
@@ -226,7 +236,7 @@ class Pipeline:
 
     @cached_property
     def ticks(self) -> Ticks:
-        """Durations and latencies as integers."""
+        """Durations, latencies and occupancies as integers."""
         costs = self.costs
         forward, weight = self._by_stage(costs.forward), self._by_stage(costs.backward_weight)
         input_ = self._by_stage(costs.backward_input)
@@ -235,22 +245,43 @@ class Pipeline:
         else:
             backward = [[_sum(i, w) for i, w in zip(*rows, strict=True)] for rows in zip(input_, weight, strict=True)]
         overlap = self._by_stage(costs.overlap)
-        latency = self.links.latency
-        if isinstance(latency, Fraction):
-            rows = [[latency * (a != b) for b in range(self.devices)] for a in range(self.devices)]
-        else:
-            rows = [list(row) for row in latency]
-        tables: Rows = [*forward, *backward, *input_, *weight, *overlap, *rows]
+        latency, occupancy = (self._by_link(table) for table in (self.links.latency, self.links.occupancy))
+        tables: Rows = [*forward, *backward, *input_, *weight, *overlap, *latency, *occupancy]
         per_unit = _common_denominator(tables)
         if _largest(tables) * per_unit >= 2**61:
             raise PipelineError("costs", "the times have no common tick that is coarse enough; give them with fewer digits")
         by_kind = [[forward[r], backward[r], input_[r], weight[r]] for r in range(len(self.routes))]
+        held = np.array([_scaled(row, per_unit) for row in occupancy], dtype=np.int64)
+        device = self.device_of
+        sending = np.zeros((len(self.routes), 2, self.stages), dtype=np.int64)
+        sending[:, 0, :-1] = held[device[:, :-1], device[:, 1:]]
+        sending[:, 1, 1:] = held[device[:, 1:], device[:, :-1]]
         return Ticks(
             per_unit,
             np.array([[_scaled(row, per_unit) for row in kinds] for kinds in by_kind], dtype=np.int64),
             np.array([_scaled(row, per_unit) for row in overlap], dtype=np.int64),
-            np.array([_scaled(row, per_unit) for row in rows], dtype=np.int64),
+            np.array([_scaled(row, per_unit) for row in latency], dtype=np.int64),
+            held,
+            sending,
         )
+
+    @cached_property
+    def lines(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The links that transfers hold: the pairs of devices ``(from, to)`` of each that stages send over, shared ones first."""
+        device, sending = self.device_of, self.ticks.sending
+        used = {
+            (int(device[route, stage]), int(device[route, stage + (-1 if send else 1)]))
+            for route, send, stage in np.argwhere(sending > 0).tolist()
+        }
+        groups = [tuple(pair for pair in group if pair in used) for group in self.links.shared]
+        alone = sorted(used.difference(*groups))
+        return (*(group for group in groups if group), *((pair,) for pair in alone))
+
+    def _by_link(self, table: Table) -> list[list[Fraction]]:
+        """``[from][to]`` of a table, or of one number for all links."""
+        if isinstance(table, Fraction):
+            return [[table * (a != b) for b in range(self.devices)] for a in range(self.devices)]
+        return [list(row) for row in table]
 
     @cached_property
     def amounts(self) -> Amounts:

@@ -129,8 +129,10 @@ class Costs:
 class Links:
     """What a transfer between two devices takes; on one device it takes nothing.
 
-    ``latency``: from the producer's end to the consumer's earliest start. ``occupancy``, ``shared`` and ``blocking``
-    describe links that carry one transfer at a time; they are read and validated, and refused for now.
+    A transfer holds its link for ``occupancy``, and its data are there ``latency`` after that. A link carries one transfer at a
+    time, each direction by itself; all pairs ``(from, to)`` of a group in ``shared`` are one link. With ``blocking`` neither end
+    computes anything while a transfer holds the link (it may be part of several transfers at once). A transfer without
+    occupancy holds nothing and stops nobody: its data arrive ``latency`` after the producer's end.
     """
 
     latency: Table = Fraction(0)
@@ -157,6 +159,7 @@ class Links:
                     if row[a] != 0:
                         problem = f"a device has no link to itself: expected 0, got {plain(row[a])}"
                         raise PipelineError(f"{key}[{a}][{a}]", problem)
+        taken: set[tuple[int, int]] = set()
         for g, group in enumerate(self.shared):
             for i, pair in enumerate(group):
                 key = f"links.shared[{g}][{i}]"
@@ -165,14 +168,9 @@ class Links:
                         raise PipelineError(key, f"there is no device {device}; devices are 0..{devices - 1}")
                 if pair[0] == pair[1]:
                     raise PipelineError(key, f"a device has no link to itself, got {list(pair)}")
-        occupied = any(map(any, self.occupancy)) if isinstance(self.occupancy, tuple) else bool(self.occupancy)
-        for key, present in (
-            ("links.occupancy", occupied),
-            ("links.blocking", self.blocking),
-            ("links.shared", bool(self.shared)),
-        ):
-            if present:
-                raise PipelineError(key, "not supported yet: this version knows links with latency only; leave it out")
+                if pair in taken:
+                    raise PipelineError(key, f"{list(pair)} is on a shared link already: a transfer holds one link")
+                taken.add(pair)
 
 
 def _shared(groups: Any) -> tuple[tuple[tuple[int, int], ...], ...]:

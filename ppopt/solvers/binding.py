@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 
 from ppopt.constraints import Dealt, Family, Listed, OneOf, Precede, Stream, Together, Word, chain, instances, operations
-from ppopt.op import Kind, Op, Pair
+from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import Pipeline
 
 
@@ -51,7 +51,7 @@ def _freed(pipeline: Pipeline, word: Word, free: frozenset[Kind]) -> Iterable[Wo
     return (Precede(before, after, lag=word.lag),)
 
 
-def _kinds(stream: Stream) -> set[Kind]:
+def _kinds(stream: Stream) -> set[Kind | Send]:
     if isinstance(stream, Family):
         return {stream.kind}
     if isinstance(stream, Dealt):
@@ -79,7 +79,7 @@ def _split(pipeline: Pipeline, word: Word, paired: Collection[int]) -> Word:
     number = pipeline.index.number
 
     def turned(stream: Stream, kind: Kind = Kind.I) -> Stream:
-        turn = {Kind.B: kind}
+        turn: dict[Kind | Send, Kind] = {Kind.B: kind}
         if isinstance(stream, Listed):
             alone = (
                 op if isinstance(op, Pair) or number(op) in paired else op._replace(kind=turn.get(op.kind, op.kind))

@@ -9,7 +9,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from ppopt.constraints import Capacity, Exclusive, Family, OneOf, Precede, Together, Word, chosen, instances, operations
-from ppopt.op import Kind
+from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves
 from ppopt.solvers.shifts import Shifts
@@ -141,7 +141,7 @@ class Model:
     @cached_property
     def _shift(self) -> Shifts:
         stages, routes = range(self.pipeline.stages), range(len(self.pipeline.routes))
-        families = (Family(stage, kind, route) for stage in stages for kind in Kind for route in routes)
+        families = (Family(stage, kind, route) for stage in stages for kind in (*Kind, *Send) for route in routes)
         run = [f for f in families if all(self.present.get(op, 0) is None for op in operations(self.pipeline, f).tolist())]
         return Shifts(self.words, run)
 
@@ -267,7 +267,7 @@ class Model:
     def _span(self, lower: int, upper: int) -> None:
         self.objective = self.model.new_int_var(lower, upper, "span")
         for word in self.words:
-            if not isinstance(word, Exclusive):
+            if not isinstance(word, Exclusive) or not word.computes:
                 continue
             ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
             ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
@@ -288,7 +288,8 @@ class Model:
         """Suggest ``schedule``: a value for every variable. A ``B`` that the words split is taken as ``I``, then ``W``."""
         index, hint = self.pipeline.index, self.model.add_hint
         begin: dict[int, int] = {}
-        for row, starts in zip(schedule.order.rows, schedule.start, strict=True):
+        transfers = schedule.transfers
+        for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
             first, second = halves(index, row)
             for half in (first, second):
                 chosen_ = half >= 0

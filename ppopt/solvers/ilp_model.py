@@ -66,12 +66,14 @@ class Program:
         ]
         self._names = names
         self._open: dict[tuple[int, int], pulp.LpVariable] = {}
+        self._posted: set[tuple[int, int]] = set()
         for word in self.words:
             self.post(word)
         self.objective = self.problem.add_variable("objective", lower, upper)
         self.problem.setObjective(self.objective)
         for d, word in enumerate(word for word in self.words if isinstance(word, Exclusive)):
-            self._ends_of_device(d, self._jobs(word), objective)
+            if word.computes or objective == "makespan":
+                self._ends_of_machine(d, self._jobs(word), objective)
 
     # --- jobs, windows, what is ordered anyway ---
 
@@ -180,7 +182,11 @@ class Program:
 
     @post.register
     def _(self, word: Exclusive) -> None:
+        """Two links of a device that transfers block have its computations in common: an order is posted once."""
         for a, b in combinations(self._jobs(word), 2):
+            if (a, b) in self._posted:
+                continue
+            self._posted.add((a, b))
             first = self.before(a, b)
             if not isinstance(first, int):
                 self._after(a, b, 0, 1 - first)
@@ -228,8 +234,8 @@ class Program:
                 for other in jobs[1:]:
                     self.problem += self.run.get(other, 1) == self.run.get(jobs[0], 1)
 
-    def _ends_of_device(self, device: int, jobs: list[int], objective: str) -> None:
-        """The objective covers this device; and what a job has before it and behind it on the device takes its time.
+    def _ends_of_machine(self, machine: int, jobs: list[int], objective: str) -> None:
+        """The objective covers this device (or link); and what a job has before it and behind it there takes its time.
 
         The latter two follow from the orders being whole, and make the relaxation much stronger.
         """
@@ -237,7 +243,7 @@ class Program:
             return
         always = [j for j in jobs if j not in self.run]
         if objective == "span":
-            begin = self.problem.add_variable(f"first_start_{device}", 0, self.horizon)
+            begin = self.problem.add_variable(f"first_start_{machine}", 0, self.horizon)
             end, head, tail = self.objective + begin, begin, 0
         else:
             end, head = self.objective, int(self.earliest[jobs].min())
@@ -254,11 +260,15 @@ class Program:
     def hint(self, schedule: Schedule) -> None:
         """Set every variable that is a decision to its value in ``schedule``, as a first solution."""
         when: dict[int, int] = {}
-        place: dict[int, int] = {}
+        place: dict[int, tuple[int, int]] = {}
         begin = min(int(starts[0]) for starts in schedule.start if len(starts))
-        for row, starts in zip(schedule.order.rows, schedule.start, strict=True):
+        transfers = schedule.transfers
+        for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
             for i, (number, time) in enumerate(zip(halves(self.pipeline.index, row)[0].tolist(), starts.tolist(), strict=True)):
-                when[int(self._job[number])], place[int(self._job[number])] = time - begin, i
+                job = int(self._job[number])
+                when[job] = time - begin
+                sent = number >= self.pipeline.index.computations
+                place[job] = time, len(self.numbers) if sent else i  # what starts with a transfer takes no time, and goes first
         for job, variable in enumerate(self.start):
             variable.setInitialValue(when.get(job, int(self.earliest[job])))
         for job, literal in self.run.items():

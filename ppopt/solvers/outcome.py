@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ppopt.constraints import Word
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, halves
+from ppopt.schedule import Schedule, Transfers, halves
 from ppopt.timing.greedy import Jobs, run_jobs
+from ppopt.timing.links import left_shifted, sent
 from ppopt.timing.timed import time_order
 
 
@@ -51,15 +52,17 @@ def timed(
     Sorting the starts is not enough where operations take no time and many start at once: the list scheduler puts these in
     an order that data and memory allow, starting each operation when the solver did; at one time, what takes no time goes
     first, oldest microbatch first. Starting everything as early as possible can lengthen a device's span, so the found
-    starts are kept where they are better.
+    starts are kept where they are better. Found transfers, each as early as the found order of its link allows, are kept where
+    they do better than first come, first served.
 
     Raises:
         Stuck: operations that take no time start at once, and no order of these fits the memory.
     """
+    when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
+    numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
     first, second = halves(pipeline.index, numbers)
     jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
     jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
-    when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
     release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
     microbatch = halves(pipeline.index, jobs.numbers)[0] % pipeline.microbatches
     ranks = (release, (jobs.duration > 0).astype(np.int64), microbatch, jobs.features.turn)
@@ -67,5 +70,13 @@ def timed(
     early = time_order(pipeline, order)
     if grid > 1:
         return early
-    rows = (np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in order.rows)
-    return min(early, Schedule(pipeline, order, tuple(rows)), key=lambda schedule: schedule.objective(objective))
+
+    def times(rows: Sequence[IntArray]) -> tuple[IntArray, ...]:
+        return tuple(np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in rows)
+
+    transfers = tuple(row[np.argsort(times([row])[0], kind="stable")] for row in sent(pipeline))
+    found = Schedule(pipeline, order, times(order.rows), Transfers(transfers, times(transfers)))
+    if any((start[1:] < end[:-1]).any() for start, end in zip(found.start, found.end, strict=True)):
+        return early  # what takes no time had to change places
+    schedules = [early, left_shifted(found), found] if pipeline.lines else [early, found]
+    return min(schedules, key=lambda schedule: schedule.objective(objective))

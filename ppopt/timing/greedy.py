@@ -29,6 +29,7 @@ from ppopt.constraints import (
     operations,
     rules_of,
     splitting_is_free,
+    without_links,
 )
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
@@ -62,6 +63,8 @@ class Claims:
 class Jobs:
     """What the words leave to be scheduled: jobs (operations and overlapped pairs), with their needs.
 
+    Transfers are taken as lags; when they really hold their links is decided when the order is timed.
+
     ``run``: the numbers of the single operations that are run; by default those that the words leave, and where a backward
     may be run either way the cheaper one of the stage, split where they tie. ``duration`` and ``lag`` may be replaced before
     :func:`run_jobs` (a coarser grid).
@@ -73,7 +76,7 @@ class Jobs:
 
     def __init__(self, pipeline: Pipeline, words: Iterable[Word], run: IntArray | None = None) -> None:
         self.pipeline = pipeline
-        words = tuple(words)
+        words = without_links(pipeline, words)
         run = _run(pipeline, words) if run is None else run
         self._job = np.full(pipeline.index.size, -1, dtype=np.int64)
         self._pairs: list[tuple[IntArray, IntArray]] = []
@@ -221,7 +224,7 @@ def _run(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
 
 def _heads_and_tails(pipeline: Pipeline) -> tuple[IntArray, IntArray]:
     """``[route, kind, stage]``: the least ticks before an operation's start and from its start to the microbatch's end."""
-    duration, latency = np.maximum(pipeline.ticks.duration, 0), pipeline.ticks.latency
+    duration, latency = np.maximum(pipeline.ticks.duration, 0), pipeline.ticks.lag
     head, tail = np.zeros_like(duration), np.zeros_like(duration)
     split = pipeline.costs.split
     for r, devices in enumerate(pipeline.routes):

@@ -1,4 +1,7 @@
-"""An order, timed: every operation starts as early as its device's order, the data and the links allow."""
+"""An order, timed: every operation starts as early as its device's order, the data and the links allow.
+
+An order says nothing about transfers; those that hold a link are run first come, first served (:mod:`ppopt.timing.links`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from ppopt.constraints import data_of, expand
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves
+from ppopt.timing.links import first_come
 
 
 class OrderError(ValueError):
@@ -27,7 +31,7 @@ class CyclicOrder(OrderError):
 
 
 def time_order(pipeline: Pipeline, order: Order) -> Schedule:
-    """The earliest times of an order. Linear in the number of operations.
+    """The earliest times of an order, transfers first come, first served. Linear in the number of operations.
 
     Raises:
         OrderError: an operation is missing, run twice, or on another device than its stage.
@@ -46,6 +50,8 @@ def time_order(pipeline: Pipeline, order: Order) -> Schedule:
     start = _sweep(durations(pipeline, numbers).tolist(), offsets.tolist(), device.tolist(), remote)
     if isinstance(start, int):
         raise CyclicOrder(_texts(pipeline, numbers, _cycle(start, offsets, device, remote)))
+    if pipeline.lines:
+        return first_come(pipeline, order, position)
     times = np.array(start, dtype=np.int64)
     return Schedule(pipeline, order, tuple(times[a:b] for a, b in pairwise(offsets)))
 
@@ -79,7 +85,7 @@ def _positions(pipeline: Pipeline, numbers: IntArray, device: IntArray) -> IntAr
     twice = position[ops] != places
     if twice.any():
         raise OrderError(f"{index.op(int(ops[twice][0]))} is run twice")
-    table = position.reshape(4, index.stages, index.microbatches)
+    table = position[: index.computations].reshape(4, index.stages, index.microbatches)
     present = table >= 0
     split = present[Kind.I] | present[Kind.W]
     for kind, missing in (
@@ -108,8 +114,8 @@ def _positions(pipeline: Pipeline, numbers: IntArray, device: IntArray) -> IntAr
 
 
 def _waits(pipeline: Pipeline, position: IntArray) -> Waits:
-    """The data dependencies between the operations that are run."""
-    before, after, lag = expand(pipeline, data_of(pipeline))
+    """The data dependencies between the operations that are run, transfers taken as lags."""
+    before, after, lag = expand(pipeline, data_of(pipeline, links=False))
     before, after = position[before], position[after]
     run = (before >= 0) & (after >= 0)
     return Waits(before[run], after[run], lag[run])

@@ -118,7 +118,7 @@ def _free(pipeline: Pipeline) -> list[bool]:
 
 def pattern_of(pipeline: Pipeline, backward: tuple[Kind, ...]) -> Pattern:
     """The rules of ``pipeline`` with stage s's backward run as ``B``, or as ``I`` and ``W`` where ``backward[s]`` is ``I``."""
-    words = rules_of(pipeline)
+    words = rules_of(pipeline, links=False)
     run: list[Family] = []
     for word in words:
         if isinstance(word, OneOf):

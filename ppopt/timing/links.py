@@ -1,0 +1,229 @@
+"""When transfers hold their links: first come, first served; or in an order that is given.
+
+*First come, first served.* A transfer is ready when its result is; those of one moment are ready in the order of their numbers
+(:class:`~ppopt.op.OpIndex`). A free link takes the transfer that has been ready longest. Where transfers block, the
+two ends first finish what they compute and start nothing new; then the transfer starts. Computations start in the order of
+their device, as early as they can. Nothing is ever waited for that could be late for ever, so every order that ends without
+links ends with them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import pairwise
+
+import numpy as np
+
+from ppopt.constraints import data_of, expand, operations, transfers_of
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Order, Schedule, Transfers, durations, halves
+
+
+def sent(pipeline: Pipeline) -> tuple[IntArray, ...]:
+    """Per link (:attr:`~ppopt.pipeline.Pipeline.lines`) the numbers of its transfers, ascending."""
+    hops = transfers_of(pipeline)
+    rows = ([operations(pipeline, hop.send) for hop in hops if hop.pair in line] for line in pipeline.lines)
+    return tuple(np.sort(np.concatenate(row)) for row in rows)
+
+
+def first_come(pipeline: Pipeline, order: Order, position: IntArray) -> Schedule:
+    """The times of an order that ends, and of its transfers, first come, first served.
+
+    ``position``: by the number of each single computation its place in the concatenated rows of the devices, -1: it is not run.
+    """
+    network = _Network(pipeline, order, position)
+    start = _Event(network).run()
+    return network.schedule(start)
+
+
+def left_shifted(schedule: Schedule) -> Schedule:
+    """The schedule with everything as early as its own orders allow: of the operations on every device, of the transfers on
+    every link, and, where transfers block, of the computations and the transfers of a device."""
+    pipeline = schedule.pipeline
+    index = pipeline.index
+    position = np.full(index.size, -1, dtype=np.int64)
+    numbers = np.concatenate(schedule.order.rows)
+    for half in halves(index, numbers):
+        position[half[half >= 0]] = np.flatnonzero(half >= 0)
+    network = _Network(pipeline, schedule.order, position, schedule.transfers.rows)
+    begin = np.concatenate((*schedule.start, *schedule.transfers.start)).tolist()
+    following: list[list[tuple[int, int]]] = [[] for _ in network.duration]
+    needs = [0] * len(following)
+    edges = list(zip(network.before, network.after, network.lag, strict=True))
+    edges += [(a, b, 0) for row in network.rows(begin) for a, b in pairwise(row)]
+    for a, b, lag in edges:
+        following[a].append((b, lag))
+        needs[b] += 1
+    start = [0] * len(following)
+    ready = deque(node for node, count in enumerate(needs) if not count)
+    while ready:
+        node = ready.popleft()
+        end = start[node] + network.duration[node]
+        for after, lag in following[node]:
+            start[after] = max(start[after], end + lag)
+            needs[after] -= 1
+            if not needs[after]:
+                ready.append(after)
+    assert not any(needs), "the times of a schedule allow no cycle"
+    return network.schedule(start)
+
+
+class _Network:
+    """The computations of an order and the transfers between them as numbered nodes: computations by their places in the
+    concatenated rows, then the transfers, link by link."""
+
+    def __init__(
+        self, pipeline: Pipeline, order: Order, position: IntArray, transfers: tuple[IntArray, ...] | None = None
+    ) -> None:
+        self.pipeline, self.order = pipeline, order
+        self.sent = sent(pipeline) if transfers is None else transfers
+        self.offsets = np.cumsum([0, *map(len, order.rows), *map(len, self.sent)]).tolist()
+        self.computations: int = self.offsets[pipeline.devices]
+        numbers = np.concatenate((*order.rows, *self.sent))
+        self.duration: list[int] = durations(pipeline, numbers).tolist()
+        node = position.copy()
+        node[numbers[self.computations :]] = np.arange(self.computations, len(numbers))
+        before, after, lag = expand(pipeline, data_of(pipeline))
+        before, after = node[before], node[after]
+        run = (before >= 0) & (after >= 0)
+        self.before, self.after, self.lag = before[run].tolist(), after[run].tolist(), lag[run].tolist()
+        self.machine = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets)).tolist()
+        """By node the device, or ``devices`` + the link."""
+        self.number: list[int] = numbers.tolist()
+        pairs = {number: hop.pair for hop in transfers_of(pipeline) for number in operations(pipeline, hop.send).tolist()}
+        self.ends: list[tuple[int, int]] = [pairs[number] for number in self.number[self.computations :]]
+        """By transfer its two devices."""
+
+    def rows(self, begin: list[int]) -> list[list[int]]:
+        """What runs one after the other: nodes of each device, each link and, where transfers block, of a device and a link."""
+        plain = [list(range(a, b)) for a, b in pairwise(self.offsets)]
+        devices, links = plain[: self.pipeline.devices], plain[self.pipeline.devices :]
+        if not self.pipeline.links.blocking:
+            return plain
+        both = [
+            sorted([*row, *own], key=lambda node: (begin[node], node))
+            for device, row in enumerate(devices)
+            for link in links
+            if (own := [node for node in link if device in self.ends[node - self.computations]])
+        ]
+        return plain + both
+
+    def schedule(self, start: list[int]) -> Schedule:
+        """Nodes' times as a schedule; transfers in the order of their starts."""
+        times = np.array(start, dtype=np.int64)
+        columns = [times[a:b] for a, b in pairwise(self.offsets)]
+        devices = self.pipeline.devices
+        by_start = [np.argsort(column, kind="stable") for column in columns[devices:]]
+        rows = tuple(row[o] for row, o in zip(self.sent, by_start, strict=True))
+        begun = tuple(column[o] for column, o in zip(columns[devices:], by_start, strict=True))
+        return Schedule(self.pipeline, self.order, tuple(columns[:devices]), Transfers(rows, begun))
+
+
+class _Event:
+    """The devices and the links at work, from event to event."""
+
+    def __init__(self, network: _Network) -> None:
+        self.network = network
+        devices, count = network.pipeline.devices, len(network.duration)
+        self.blocking = network.pipeline.links.blocking
+        self.following: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+        self.needs = [0] * count
+        for a, b, lag in zip(network.before, network.after, network.lag, strict=True):
+            self.following[a].append((b, lag))
+            self.needs[b] += 1
+        self.start, self.earliest = [0] * count, [0] * count
+        self.arrived = [False] * count
+        self.events: list[tuple[int, bool, int]] = []  # time, whether it is the end of the node (or else the arrival), node
+        self.next = network.offsets[:devices]
+        self.computing, self.stopped = [False] * devices, [0] * devices
+        self.waiting: list[list[tuple[int, int, int]]] = [[] for _ in network.sent]  # heaps of time, number, node
+        self.taken = [-1] * len(network.sent)  # by link the transfer that it has taken
+        self.sending = [False] * len(network.sent)
+        self.links_of: list[list[int]] = [[] for _ in range(devices)]
+        for link, line in enumerate(network.pipeline.lines):
+            for device in {device for pair in line for device in pair}:
+                self.links_of[device].append(link)
+        self.devices: set[int] = set()  # to look at
+        self.links: set[int] = set()
+
+    def run(self) -> list[int]:
+        """The start of every node."""
+        for node, needs in enumerate(self.needs):
+            if not needs:
+                heapq.heappush(self.events, (0, False, node))
+        while self.events:
+            time = self.events[0][0]
+            while self.events and self.events[0][0] == time:
+                _, ended, node = heapq.heappop(self.events)
+                if ended:
+                    self._end(node, time)
+                else:
+                    self._arrive(node, time)
+            for link in sorted(self.links):
+                self._look_at_link(link, time)
+            self.links.clear()
+            for device in sorted(self.devices):
+                self._look_at_device(device, time)
+            self.devices.clear()
+        return self.start
+
+    def _arrive(self, node: int, time: int) -> None:
+        self.arrived[node] = True
+        machine = self.network.machine[node]
+        link = machine - len(self.next)
+        if link < 0:
+            self.devices.add(machine)
+        else:
+            heapq.heappush(self.waiting[link], (time, self.network.number[node], node))
+            self.links.add(link)
+
+    def _end(self, node: int, time: int) -> None:
+        for after, lag in self.following[node]:
+            self.earliest[after] = max(self.earliest[after], time + lag)
+            self.needs[after] -= 1
+            if not self.needs[after]:
+                heapq.heappush(self.events, (self.earliest[after], False, after))
+        machine = self.network.machine[node]
+        link = machine - len(self.next)
+        if link < 0:
+            self.computing[machine] = False
+            self.devices.add(machine)
+            if self.blocking:
+                self.links.update(self.links_of[machine])
+            return
+        self.taken[link], self.sending[link] = -1, False
+        self.links.add(link)
+        if self.blocking:
+            for device in self._ends(node):
+                self.stopped[device] -= 1
+                self.devices.add(device)
+
+    def _ends(self, node: int) -> tuple[int, int]:
+        return self.network.ends[node - self.network.computations]
+
+    def _look_at_link(self, link: int, time: int) -> None:
+        """Take the transfer that came first, and start it once its ends do not compute."""
+        if self.taken[link] < 0:
+            if not self.waiting[link]:
+                return
+            self.taken[link] = heapq.heappop(self.waiting[link])[2]
+            if self.blocking:
+                for device in self._ends(self.taken[link]):
+                    self.stopped[device] += 1
+        node = self.taken[link]
+        if not self.sending[link] and not (self.blocking and any(self.computing[device] for device in self._ends(node))):
+            self.sending[link] = True
+            self._start(node, time)
+
+    def _look_at_device(self, device: int, time: int) -> None:
+        node = self.next[device]
+        ready = node < self.network.offsets[device + 1] and self.arrived[node]
+        if ready and not self.computing[device] and not self.stopped[device]:
+            self.next[device] += 1
+            self.computing[device] = True
+            self._start(node, time)
+
+    def _start(self, node: int, time: int) -> None:
+        self.start[node] = time
+        heapq.heappush(self.events, (time + self.network.duration[node], True, node))
