@@ -123,13 +123,19 @@ class Program:
         return earliest, latest
 
     def _reach(self, before: IntArray, after: IntArray) -> npt.NDArray[np.bool_]:
-        """``[a, b]``: job a is before job b in every schedule, by chains or by their windows."""
+        """``[a, b]``: job a is before job b in every schedule, by chains or, on one machine, by their windows."""
         count = len(self.numbers)
         always = np.array([j not in self.run for j in range(count)])
         reach = np.zeros((count, count), dtype=bool)
         sure = always[before] & always[after]
         reach[before[sure], after[sure]] = True
-        reach |= (self.earliest[None, :] + self.size[None, :] > self.latest[:, None]) & (self.size[None, :] > 0)
+        together = np.zeros((count, count), dtype=bool)
+        for word in self.words:
+            if isinstance(word, Exclusive):
+                jobs = self._jobs(word)
+                together[np.ix_(jobs, jobs)] = True
+        late = (self.earliest[None, :] + self.size[None, :] > self.latest[:, None]) & (self.size[None, :] > 0)
+        reach |= together & late
         reach &= always[:, None] & always[None, :]
         np.fill_diagonal(reach, False)
         for via in range(count):
