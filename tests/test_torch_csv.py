@@ -621,6 +621,17 @@ def test_export_says_which_stage_pytorch_cannot_place() -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("target", ["torch-csv", "chrome-trace"])
+def test_what_cannot_be_read_or_written_is_one_line(target: str, tmp_path: Path) -> None:
+    runner = CliRunner()
+    order = runner.invoke(main, ["order", "1f1b", "-d", "2", "-m", "2"]).stdout
+    for arguments, text in ((["-", "-o", str(tmp_path / "none" / "file")], order), ([str(tmp_path / "none")], ""), (["-"], "{}")):
+        done = runner.invoke(main, ["export", *arguments, "--to", target], input=text)
+        assert done.exit_code == 2
+        assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_placement_that_torchtitan_cannot_reach_is_said() -> None:
     lines = "\n".join(torch_settings(Pipeline(2, 2, routes=((0, 0, 1, 1),)), comms=False))
     assert "rank 0: 0 1; rank 1: 2 3" in lines
