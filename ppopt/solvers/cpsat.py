@@ -120,7 +120,7 @@ def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> 
     interrupted = False
     while not done.is_set():
         try:
-            done.wait(0.1 if interrupted else None)
+            done.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
         except KeyboardInterrupt:
             interrupted = True
         if interrupted:
