@@ -38,7 +38,8 @@ def export(file: str, given: Given, target: str, output: str) -> None:
     verified(schedule, file)
     lines = _trace(schedule) if target == "chrome-trace" else _torch(schedule, comms=target == "torch-csv-comms")
     if output == "-":
-        click.get_text_stream("stdout").writelines(lines)
+        for line in lines:
+            click.echo(line, nl=False)
         return
     try:
         with click.open_file(output, "w", encoding="utf-8", atomic=True) as out:
