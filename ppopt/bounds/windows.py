@@ -63,6 +63,7 @@ def window(
         model.add(idle >= work - base + first + last)
     model.minimize(idle)
     solver = cp_model.CpSolver()
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     solver.parameters.linearization_level = 0  # the relaxations of intervals cost far more than they bring here
@@ -97,7 +98,7 @@ def run(solver: Any, model: Any) -> str:
     interrupted = False
     while not done.is_set():
         try:
-            done.wait(0.1 if interrupted else None)
+            done.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
         except KeyboardInterrupt:
             interrupted = True
         if interrupted:
