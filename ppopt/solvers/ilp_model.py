@@ -121,13 +121,18 @@ class Program:
         return earliest, latest
 
     def _reach(self, before: IntArray, after: IntArray) -> npt.NDArray[np.bool_]:
-        """``[a, b]``: job a is before job b in every schedule, by chains or by their windows."""
+        """``[a, b]``: job a is before job b in every schedule, by chains or, on one device, by their windows."""
         count = len(self.numbers)
         always = np.array([j not in self.run for j in range(count)])
         reach = np.zeros((count, count), dtype=bool)
         sure = always[before] & always[after]
         reach[before[sure], after[sure]] = True
-        reach |= (self.earliest[None, :] + self.size[None, :] > self.latest[:, None]) & (self.size[None, :] > 0)
+        together = np.zeros((count, count), dtype=bool)  # elsewhere a job may run beside another
+        for word in self.words:
+            if isinstance(word, Exclusive):
+                together[np.ix_(self._jobs(word), self._jobs(word))] = True
+        never = (self.earliest[None, :] + self.size[None, :] > self.latest[:, None]) & (self.size[None, :] > 0)
+        reach |= never & together
         reach &= always[:, None] & always[None, :]
         np.fill_diagonal(reach, False)
         for via in range(count):

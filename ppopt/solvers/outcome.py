@@ -67,5 +67,8 @@ def timed(
     early = time_order(pipeline, order)
     if grid > 1:
         return early
-    rows = (np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in order.rows)
-    return min(early, Schedule(pipeline, order, tuple(rows)), key=lambda schedule: schedule.objective(objective))
+    rows = tuple(np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in order.rows)
+    found = Schedule(pipeline, order, rows)
+    if any((start[1:] < end[:-1]).any() for start, end in zip(found.start, found.end, strict=True)):
+        return early  # operations that take no time passed each other, and had to be put into another order
+    return min(early, found, key=lambda schedule: schedule.objective(objective))
