@@ -31,6 +31,7 @@ from ppopt.named import Row, compare, find
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
+from ppopt.solvers.interrupt import check, noting, uninterrupted
 from ppopt.timing import Stuck, baselines, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
 
@@ -132,7 +133,8 @@ def solve(
     if lower_bound:
         search.prove(lower_bound, "a bound that was given")
     try:
-        search.run(chunks)
+        with noting():
+            search.run(chunks)
     except KeyboardInterrupt:
         search.interrupted = True
     return search.result()
@@ -233,10 +235,10 @@ class _Search:
         """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
         longest = int(self.pipeline.ticks.duration.max())
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
-        self._decisions(self.time_limit / 30, grids[0])
+        self._decisions(max(1.0, self.time_limit / 30), grids[0])
         if self.open and self.left > 0:
             self._windows(min(self.left, self.time_limit / 10))
-        seconds = self.time_limit / 10
+        seconds = max(2.0, self.time_limit / 10)
         while self.open and self.left > 0:
             for grid in grids:
                 self._decisions(seconds, grid)
@@ -294,8 +296,9 @@ class _Search:
 
     def _cpsat(self, lower: int, upper: int, seconds: float, grid: int) -> bool | None:
         """Whether a schedule in ``lower..upper`` was found; ``None`` if that stayed open."""
-        from ppopt.solvers import cpsat
-        from ppopt.solvers.outcome import Limits
+        with uninterrupted():
+            from ppopt.solvers import cpsat
+            from ppopt.solvers.outcome import Limits
 
         self.versions["ortools"] = cpsat.VERSION
         argument = f"{cpsat.NAME} {cpsat.VERSION}"
@@ -387,6 +390,7 @@ class _Search:
             yield lambda text: outcome.__setitem__(0, text)
         finally:
             self.steps.append(Step(name, time.monotonic() - begun, outcome[0]))
+        check()
 
     def result(self) -> Result:
         """The answer, its schedule checked."""

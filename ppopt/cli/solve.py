@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from ppopt.cli.options import Given, Seconds, json_option, model_options, parame
 from ppopt.files import Model, json_text, result_dict, write_text
 from ppopt.named import find
 from ppopt.op import Kind
+from ppopt.solvers.interrupt import uninterrupted
 
 CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "no-solution": 4}
 """Reason -> exit code."""
@@ -49,6 +51,7 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
 @click.option("--order", "order", metavar="NAME", help="Make the constraints of a named schedule binding.")
 @click.option("--free", callback=_kinds, metavar="KIND,…", help="With --order: free these kinds (F, B, I, W) again.")
 @parameters_option
+@click.option("--target", type=click.Choice(["torch"]), help="Plan with what this runtime really does (docs/torch.md).")
 @click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), callback=_output, metavar="FILE", help="Write the result as JSON."
@@ -59,6 +62,7 @@ def solve(
     order: str | None,
     free: tuple[Kind, ...],
     params: dict[str, Any],
+    target: str | None,
     explain: bool,
     output: str | None,
     as_json: bool,
@@ -74,40 +78,52 @@ def solve(
       ppopt solve -d 4 -m 8 --memory-limit 3 --time-limit 20 -o best.json
       ppopt solve models/zb-h1.toml --order zb-h1 --free W
     """
-    from ppopt.cli.progress import Progress
-    from ppopt.solve import solve as find_best
+    with uninterrupted():
+        from ppopt.cli.progress import Progress
+        from ppopt.cli.summary import show_result
+        from ppopt.solve import solve as find_best
 
     if order is None and (free or params):
         raise click.UsageError("--free and --param need --order NAME")
+    if search["deterministic"] and search["workers"] not in (None, 1):
+        raise click.UsageError("--deterministic has one worker; leave out --workers")
     model = given.read()
     name = None
     if order is not None:
         model, name, params = _bound(given, model, order, params)
+    if target == "torch":
+        from ppopt.files.torch_export import target_torch
+
+        model = replace(model, pipeline=target_torch(model.pipeline))
     with Progress(model.pipeline, search["objective"]) as progress:
         result = find_best(model.pipeline, order=name, params=params, free=free, chunks=given.chunks, progress=progress, **search)
-    tree = json_text(result_dict(model, result=result))
+    tree = result_dict(model, result=result)
+    if name is not None:
+        tree["binding"] = {"schedule": name, "params": params, "free": [kind.name for kind in free]}
+    if explain:
+        tree["steps"] = [step._asdict() for step in result.steps]
+    text = json_text(tree)
     if output is not None:
-        write_text(output, tree)
+        write_text(output, text)
     if as_json:
-        click.echo(tree, nl=False)
+        click.echo(text, nl=False)
     else:
-        from ppopt.cli.summary import show_result
-
-        show_result(model, result, explain)
+        show_result(model, result, name, explain)
     interrupted = result.schedule is None and result.limit == "interrupted"
     click.get_current_context().exit(INTERRUPTED if interrupted else CODES[result.reason])
 
 
 def _bound(given: Given, model: Model, order: str, params: dict[str, Any]) -> tuple[Model, str, dict[str, Any]]:
-    """The model on the placement of the schedule that binds (unless the command line has given one), name and parameters."""
+    """The model on the placement of the schedule that binds, its name, and its parameters."""
     definition = find(order)
     own = model.params if model.schedule == definition.name else {}
     read = definition.read({**own, **params})
-    if given.placed:
-        return model, definition.name, read
     placed = definition.place(model.pipeline, None, **read)
-    if placed.routes != model.pipeline.routes:
-        chunks = f" with {placed.chunks} chunks" if placed.chunks > 1 else ""
-        click.echo(f"Note: {definition.name} is solved on its own placement, {placed.placement}{chunks}.", err=True)
-        model = Model(placed, definition.name, read)
-    return model, definition.name, read
+    if placed.routes == model.pipeline.routes:
+        return model, definition.name, read
+    chunks = f" with {placed.chunks} chunks" if placed.chunks > 1 else ""
+    where = f"its own placement, {placed.placement}{chunks}"
+    if given.placed:
+        raise click.UsageError(f"--order {definition.name} runs on {where}; the command line gives another")
+    click.echo(f"Note: {definition.name} is solved on {where}.", err=True)
+    return Model(placed, definition.name, read), definition.name, read

@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 _LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}
 
 
-def show_result(model: Model, result: Result, explain: bool) -> None:
+def show_result(model: Model, result: Result, binding: str | None, explain: bool) -> None:
     """The answer, its picture where it is small, and the named schedules beside it."""
-    click.echo(heading(result.pipeline))
+    click.echo(heading(result.pipeline) + (f"; with the constraints of {binding}" if binding else ""))
     for line in answer(result):
         click.echo(line)
     if explain:
         show_steps(result)
     if result.schedule is not None:
-        click.echo()
         show_grid(result.schedule)
     if result.named:
         click.echo()
@@ -109,5 +108,5 @@ def show_steps(result: Result) -> None:
     """The steps of the solution and their times."""
     table = new_table("Steps", ["step"], ["seconds"], ["outcome"])
     for step in result.steps:
-        table.add_row(*(str(field) for field in step))
+        table.add_row(step.name, f"{step.seconds:.2f}", step.outcome)
     show(table)

@@ -15,6 +15,7 @@ from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.cpsat_model import Model, NoRoom
+from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
 
@@ -116,6 +117,7 @@ def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> 
         finally:
             done.set()
 
+    check()
     threading.Thread(target=work, daemon=True).start()
     interrupted = False
     while not done.is_set():
