@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.cli import main
-from ppopt.files.torch_check import Violation, by_rule, grid, violations
+from ppopt.files.torch_check import Violation, grid, violations
 from ppopt.files.torch_csv import Action, Comm, CsvError, compute_only, lines_of, parse_action, read_order, rows_of_text
 from ppopt.files.torch_export import NotForTorch, actions_of, for_torch, target_torch, with_comms
 from ppopt.files.torch_export import settings as torch_settings
@@ -26,6 +27,10 @@ from ppopt.schedule import Order, Schedule, halves
 from ppopt.timing import time_order
 
 Rows = list[list[Action]]
+
+
+def by_rule(found: list[Violation]) -> Counter[str]:
+    return Counter(violation.rule for violation in found)
 
 
 def starts(schedule: Schedule) -> dict[str, int]:
