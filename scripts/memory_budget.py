@@ -9,6 +9,7 @@ Measure both on your own machine and give them here.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -115,7 +116,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     pipeline = in_gib(read_model(args.model).pipeline, args.activation, args.static)
     if args.quick:
         pipeline = pipeline.changed(devices=4, microbatches=8)
-    options = {"points": args.points, "time_limit": args.time_limit}
+
+    def show(point: Point, found: int) -> None:
+        print(f"{found}: {described(point) if point.result.value is not None else 'nothing found'}", file=sys.stderr)
+
+    options = {"points": args.points, "time_limit": args.time_limit, "progress": show}
     lines = [frontier(each, **options) for each in (pipeline.placed("linear"), pipeline.placed("wave", 2))]
     _, now = today(lines[0])
     table = Table("GiB", "placement", "time", "bound", "against 1F1B", "fastest named schedule that fits (any placement)")

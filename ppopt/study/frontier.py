@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def frontier(
     The pipeline's own limit gives the proportions: with one number (or none) all devices have the same limit; with a list,
     each point multiplies it. ``limits`` are the scales wanted (those at which no schedule exists are left out); by default
     they go from the smallest possible to the first at which the value without a limit is reached, in steps of one stage's
-    activation, or as many of these as make ``points`` points. ``search`` goes to :func:`ppopt.solve.solve`; its
+    activation, at most ``points`` of them. ``search`` goes to :func:`ppopt.solve.solve`; its
     ``time_limit`` is for each point. ``progress`` gets each new point and how many there are.
     """
     search_ = _Search(pipeline, objective, chunks, search, progress)
@@ -198,15 +199,20 @@ class _Search:
         top = min((need for value, need, _ in self._known if target is not None and value <= target), default=self.least)
         last = max(0, -((self.least - top) // step))
         low, high = 0, last  # the value without a limit is reached at `high`
+        tried = []
         while low < high:
             middle = (low + high) // 2
             value = self.solve(self.least + middle * step).value
+            tried.append(middle)
             if value is not None and target is not None and value <= target:
                 high = middle
             else:
                 low = middle + 1
-        stride = max(1, -(-high // max(1, points - 1)))
-        return [self.least + k * step for k in sorted({*range(0, high, stride), high})]
+        picked = sorted({0, high, *[k for k in reversed(tried) if k < high][: max(0, points - 2)]})
+        while len(picked) < min(points, high + 1):
+            gap, place = max((b - a, a) for a, b in pairwise(picked))
+            picked = sorted((*picked, place + gap // 2))
+        return [self.least + k * step for k in picked]
 
     def _step(self) -> Fraction:
         """One stage's activation, where it is the smallest part of a limit."""
