@@ -54,8 +54,9 @@ def answer(result: Result) -> list[str]:
     else:
         share = gap(result.value, result.lower_bound) or 0.0
         proof = f" by {result.proved_by}" if result.proved_by else ""
-        idle = percent(idle_gap(result.schedule, result.value, result.lower_bound))
-        lines = [f"{value}; lower bound {bound}{proof}, gap {percent(share)}, idle gap {idle} ({seconds})"]
+        idle = idle_gap(result.schedule, result.value, result.lower_bound)
+        gaps = f"gap {percent(share)}" + (f", idle gap {percent(idle)}" if idle <= 1 else "")  # more: not even the work is proved
+        lines = [f"{value}; lower bound {bound}{proof}, {gaps} ({seconds})"]
     makespan, span, bubble, span_bubble, peak = figures(result.schedule)
     lines.append(f"makespan {makespan}{unit}, device span {span}{unit}, bubble ratio {bubble}, span bubble ratio {span_bubble}")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
