@@ -17,7 +17,7 @@ from ppopt.pipeline import Pipeline
 if TYPE_CHECKING:
     from rich.live import Live
 
-FIRST, GROWTH = 1.0, 1.25
+FIRST, GROWTH = 1.0, 1.5
 """Without a terminal: seconds to the first line, and how many times later than a line the next one comes."""
 
 
