@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -35,10 +35,14 @@ from ppopt.solvers.interrupt import check, noting, uninterrupted
 from ppopt.timing import Stuck, baselines, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
 
+if TYPE_CHECKING:
+    from ppopt.solvers.verify import Opinion
+
 Reason = Literal["optimal", "feasible", "infeasible", "no-solution"]
 Limit = Literal["time", "gap", "interrupted"]
 Progress = Callable[[int | None, int], None]
 
+SOLVERS = ("auto", "cp-sat", "ilp")
 FINE = 1000
 """Operations of more ticks than this are first scheduled on a coarser grid."""
 COARSE = 200
@@ -74,6 +78,8 @@ class Result:
     versions: Mapping[str, str]
     named: tuple[Row, ...]
     steps: tuple[Step, ...]
+    binding: tuple[Word, ...] = ()
+    """The words that bound beside the rules."""
 
 
 def solve(
@@ -93,25 +99,29 @@ def solve(
     progress: Progress | None = None,
     start: Schedule | None = None,
     lower_bound: int = 0,
+    enough: int | None = None,
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
     ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some kinds
-    free again (:func:`ppopt.solvers.binding.binding`). ``gap``: stop once ``(value - lower bound) / value`` is at most this.
-    ``deterministic``: one worker, and the time limit in deterministic seconds of the solver, so that the same call gives the
-    same answer. ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that
-    is known to hold; both only save work. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`).
-    ``progress`` is called with the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search
-    and keeps its best.
+    free again (:func:`ppopt.solvers.binding.binding`). ``solver``: ``"ilp"`` leaves what baselines and bounds in closed form do
+    not settle to the integer program. ``gap``: stop once ``(value - lower bound) / value`` is at most this. ``deterministic``: one
+    worker, and the time limit in deterministic seconds of the solver, so that the same call gives the same answer.
+
+    ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that is known to
+    hold; both only save work. ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the search.
+    ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`). ``progress`` is called with the best value
+    and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
 
     Raises:
         ValueError: an unknown objective, solver or schedule, or a limit out of range.
         Restriction: ``order`` is not defined for this pipeline.
+        TooLarge: the pipeline is too large for the ILP.
     """
     if objective not in ("makespan", "span"):
         raise ValueError(f'objective: expected "makespan" or "span", got {objective!r}')
-    if solver not in ("auto", "cp-sat"):
-        raise ValueError(f'solver: expected "auto" or "cp-sat", got {solver!r}')
+    if solver not in SOLVERS:
+        raise ValueError(f"solver: expected one of {', '.join(SOLVERS)}, got {solver!r}")
     if not time_limit > 0:
         raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
     if not 0 <= gap <= 1:
@@ -123,10 +133,20 @@ def solve(
         definition = find(order)
         pipeline = definition.place(pipeline, **(params or {}))
         extra = binding(pipeline, definition.words(pipeline, **(params or {})), free)
+        start = None if free else time_order(pipeline, definition.order(pipeline, **(params or {})))
     search = _Search(
-        pipeline, objective, extra, time_limit, gap, workers=workers, seed=seed, deterministic=deterministic, progress=progress
+        pipeline,
+        objective,
+        extra,
+        time_limit,
+        gap,
+        workers=workers,
+        seed=seed,
+        deterministic=deterministic,
+        progress=progress,
+        enough=enough,
     )
-    if start is not None and order is None:
+    if start is not None:
         known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
         if known.within_memory:
             search.found(known, "start")
@@ -134,10 +154,33 @@ def solve(
         search.prove(lower_bound, "a bound that was given")
     try:
         with noting():
-            search.run(chunks)
+            search.run(chunks, solver)
     except KeyboardInterrupt:
         search.interrupted = True
     return search.result()
+
+
+def verify(
+    result: Result, *, time_limit: float = 60.0, workers: int | None = None, seed: int = 0, deterministic: bool = False
+) -> Opinion:
+    """Show by another route that nothing is better than ``result.lower_bound``, or that nothing exists at all."""
+    from ppopt.solvers.outcome import Limits
+    from ppopt.solvers.verify import second_opinion
+
+    pipeline, objective, bound = result.pipeline, result.objective, result.lower_bound
+    if result.reason == "infeasible":
+        objective, bound = "makespan", horizon(pipeline) + 1
+    until = bound - 1 if objective == "makespan" else span_horizon(pipeline, bound - 1, free=not result.binding)
+    limits = Limits(time_limit, workers=workers, seed=seed, deterministic=deterministic)
+    return second_opinion(
+        pipeline,
+        result.binding,
+        objective=objective,
+        bound=bound,
+        proved_by=result.proved_by,
+        horizon=until,
+        limits=limits,
+    )
 
 
 @dataclass
@@ -153,6 +196,7 @@ class _Search:
     seed: int
     deterministic: bool
     progress: Progress | None
+    enough: int | None = None
     best: Schedule | None = None
     lower: int = 0
     proved_by: str | None = None
@@ -168,7 +212,7 @@ class _Search:
 
     # --- the steps ---
 
-    def run(self, chunks: Sequence[int]) -> None:
+    def run(self, chunks: Sequence[int], solver: str) -> None:
         """Take one step after the other until the gap is closed or the time is up."""
         with self.step("named schedules") as done:
             self.named = tuple(compare(self.pipeline, chunks))
@@ -181,7 +225,9 @@ class _Search:
             if self.open:
                 with self.step(f"bound: {name}") as done:
                     done(self._bounded(bound(self.pipeline, self.objective, pairs=self.pairs)))
-        if self.open:
+        if self.open and solver == "ilp":
+            self._program()
+        elif self.open:
             self._solver()
 
     def _named(self) -> str:
@@ -202,12 +248,14 @@ class _Search:
                 done("leaves something open")
                 return False
             schedule = time_order(self.pipeline, order)
-            self.lower, self.proved_by = schedule.objective(self.objective), "the binding order, which leaves nothing open"
             if schedule.within_memory:
                 self.found(schedule, "order")
             else:
                 self.infeasible = True
             done(self.best_text() if self.best else "the only order exceeds the memory limit")
+            if self.objective == "span" and not self.infeasible:
+                return False  # a device that starts later than it could may have the smaller span
+            self.lower, self.proved_by = schedule.objective(self.objective), "the binding order, which leaves nothing open"
             return True
 
     def _greedy(self) -> str:
@@ -328,6 +376,31 @@ class _Search:
             return True
         return False if outcome.lower_bound > upper else None
 
+    def _program(self) -> None:
+        """Minimise by the ILP, from the best and from the bound."""
+        with uninterrupted():
+            from ppopt.solvers import ilp
+            from ppopt.solvers.outcome import Limits
+        self.versions["pulp"] = ilp.VERSION
+        with self.step("ILP: minimise") as done:
+            upper = horizon(self.pipeline) if self.best is None else self.value
+            outcome = ilp.solve(
+                self.pipeline,
+                self.words,
+                objective=self.objective,
+                lower=self.lower,
+                upper=upper,
+                horizon=self._horizon(upper),
+                limits=Limits(self.left, self.gap, self.workers, self.seed),
+                hint=self.best,
+            )
+            self.infeasible = self.best is None and outcome.lower_bound > upper
+            if outcome.schedule is not None:
+                self.found(outcome.schedule, ilp.NAME)
+            if outcome.lower_bound > self.lower:
+                self.prove(outcome.lower_bound, f"{ilp.NAME} (PuLP {ilp.VERSION})")
+            done("there is no schedule" if self.infeasible else f"{self.best_text()}, bound {self.pipeline.time(self.lower)}")
+
     # --- what they share ---
 
     @property
@@ -350,7 +423,7 @@ class _Search:
     @property
     def open(self) -> bool:
         """Whether the gap is larger than asked for, and something can be done about it."""
-        if self.infeasible:
+        if self.infeasible or (self.enough is not None and self.lower >= self.enough):
             return False
         return self.best is None or self.value - self.lower > self.gap * self.value
 
@@ -406,9 +479,15 @@ class _Search:
             reason = "infeasible"
         elif value is not None and value <= self.lower:
             reason = "optimal"
+            self.proved_by = self.proved_by or "work"  # the bound of a pipeline whose operations take no time
         else:
             reason = "feasible" if value is not None else "no-solution"
-            limit = "interrupted" if self.interrupted else "gap" if not self.open else "time"
+            if self.interrupted:
+                limit = "interrupted"
+            elif self.open:
+                limit = "time"
+            elif self.enough is None or self.lower < self.enough:
+                limit = "gap"
         return Result(
             pipeline=self.pipeline,
             objective=self.objective,
@@ -423,6 +502,7 @@ class _Search:
             versions=self.versions,
             named=self.named,
             steps=tuple(self.steps),
+            binding=self.extra,
         )
 
     def _horizon(self, upper: int) -> int:

@@ -10,7 +10,7 @@ from ppopt.constraints import Family, Precede, Word, always_split, cuts_of, rule
 from ppopt.named import NAMED
 from ppopt.op import Kind
 from ppopt.pipeline import Memory, Pipeline
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import ilp
 from ppopt.solvers.outcome import Limits, Outcome
 
 FIRST_SIX = ("gpipe", "1f1b", "interleaved-1f1b", "hanayo", "zb-h1", "dualpipe")

@@ -21,7 +21,7 @@ from ppopt.timing.greedy import Stuck
 __all__ = ["NAME", "VERSION", "TooLarge", "solve"]
 
 NAME = "ILP"
-VERSION = f"PuLP {pulp.__version__}"
+VERSION: str = pulp.__version__
 
 
 def solve(

@@ -78,6 +78,8 @@ def second_opinion(
     proof by CP-SAT the same without cuts, as far as that goes); the ILP. Both solvers are asked for a schedule one tick
     better, without any bound or start. ``horizon``: ticks by which some better schedule has ended, if there is one.
     """
+    if bound <= 0:
+        return Opinion(bound, True, "nothing is shorter than 0", None, ())
     claim = _Claim(pipeline, tuple(extra), objective, bound, horizon)
     routes: list[tuple[str, _Route]] = []
     first = proved_by or ""
