@@ -9,6 +9,7 @@ Measure both on your own machine and give them here.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
@@ -31,11 +32,13 @@ STATIC = round(14.6e9 / 16 * 16 / GIB, 1)
 
 
 def in_gib(pipeline: Pipeline, activation: float, static: float) -> Pipeline:
-    """The pipeline with its memory in GiB; what is retained keeps its share."""
+    """The pipeline with its memory in GiB; what is retained keeps its share, and the limit its activations."""
     size, old = Fraction(str(activation)), pipeline.memory
     whole = isinstance(old.retained, Fraction) and isinstance(old.activation, Fraction)
     share = old.retained / old.activation if whole else Fraction(1)  # type: ignore[operator]
-    memory = Memory(activation=size, retained=size * share, static=Fraction(str(static)))
+    weights = Fraction(str(static))
+    limit = weights + size * old.limit / old.activation if isinstance(old.limit, Fraction) else None  # type: ignore[operator]
+    memory = Memory(activation=size, retained=size * share, static=weights, limit=limit)
     return pipeline.changed(memory=memory, units=Units(time=pipeline.units.time, memory="GiB"))
 
 
@@ -115,7 +118,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     pipeline = in_gib(read_model(args.model).pipeline, args.activation, args.static)
     if args.quick:
-        pipeline = pipeline.changed(devices=4, microbatches=8)
+        quarter = dataclasses.replace(pipeline.memory, limit=pipeline.memory.static + 4 * pipeline.memory.activation)  # type: ignore[operator]
+        pipeline = pipeline.changed(devices=4, microbatches=8, memory=quarter)
 
     def show(point: Point, found: int) -> None:
         print(f"{found}: {described(point) if point.result.value is not None else 'nothing found'}", file=sys.stderr)
