@@ -103,15 +103,16 @@ def solve(
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
-    ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some kinds
-    free again (:func:`ppopt.solvers.binding.binding`). ``solver``: ``"ilp"`` leaves what baselines and bounds in closed form do
-    not settle to the integer program. ``gap``: stop once ``(value - lower bound) / value`` is at most this. ``deterministic``: one
-    worker, and the time limit in deterministic seconds of the solver, so that the same call gives the same answer.
+    ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some
+    kinds free again (:func:`ppopt.solvers.binding.binding`). ``solver``: ``"ilp"`` leaves what baselines and bounds in closed
+    form do not settle to the integer program. ``gap``: stop once ``(value - lower bound) / value`` is at most this.
+    ``deterministic``: one worker, and the time limit in deterministic seconds of the solver, so that the same call gives the
+    same answer.
 
     ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that is known to
-    hold; both only save work. ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the search.
-    ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`). ``progress`` is called with the best value
-    and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
+    hold; both only save work. ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the
+    search. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`). ``progress`` is called with the
+    best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
 
     Raises:
         ValueError: an unknown objective, solver or schedule, or a limit out of range.
