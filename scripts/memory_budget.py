@@ -80,10 +80,22 @@ def recommendation(lines: Sequence[Frontier], tolerance: float = 0.01) -> list[s
     buy = next(point for point in points if time_of(point) <= (1 + tolerance) * time_of(fastest))
     said.append(f"Best buy: {described(buy)}, {1 - time_of(buy) / now:.1%} less time than 1F1B.")
     more = 1 - time_of(fastest) / time_of(buy)
-    said.append(
-        f"More memory gains {more:.1%} at {float(fastest.scale):.4g} GiB, then nothing." if more > 0 else "More gains nothing."
-    )
+    end = f"{more:.1%} at {float(fastest.scale):.4g} GiB, then nothing" if more > 0 else "nothing"
+    said.append(f"More memory gains {end}.")
+    said.append(f"To get it: {command(buy)}")
     return said
+
+
+def command(point: Point) -> str:
+    """The command that finds a point's schedule; its limit is in the activations of the model file."""
+    pipeline = point.result.pipeline
+    amounts = pipeline.amounts
+    room = min(
+        Fraction(int(limit - static), int(amounts.activation.max()) * pipeline.chunks)
+        for limit, static in zip(amounts.limit, amounts.static, strict=True)  # type: ignore[arg-type]
+    )
+    where = f"--placement {pipeline.placement}" + (f" -v {pipeline.chunks}" if pipeline.chunks > 1 else "")
+    return f"ppopt solve models/gpt-14.6b.toml {where} --memory-limit {float(room):g} -o best.json"
 
 
 def described(point: Point) -> str:
