@@ -94,7 +94,7 @@ def command(point: Point) -> str:
         Fraction(int(limit - static), int(amounts.activation.max()) * pipeline.chunks)
         for limit, static in zip(amounts.limit, amounts.static, strict=True)  # type: ignore[arg-type]
     )
-    where = f"--placement {pipeline.placement}" + (f" -v {pipeline.chunks}" if pipeline.chunks > 1 else "")
+    where = f"-d {pipeline.devices} -m {pipeline.microbatches} --placement {pipeline.placement}" + (f" -v {pipeline.chunks}" if pipeline.chunks > 1 else "")
     return f"ppopt solve models/gpt-14.6b.toml {where} --memory-limit {float(room):g} -o best.json"
 
 

@@ -209,7 +209,7 @@ def test_the_memory_budget_ends_in_a_recommendation(tmp_path: Path, capsys: pyte
     assert said["Today"].startswith("Today: 1F1B takes 344.1 ms and needs 17.76 GiB")
     assert "less time" in said["Same memory"]
     assert "proved optimal there" in said["Best buy"] or "from the optimum there" in said["Best buy"]
-    assert "ppopt solve models/gpt-14.6b.toml --placement" in said["To get it"]
+    assert "ppopt solve models/gpt-14.6b.toml -d 4 -m 8 --placement" in said["To get it"]
     assert (tmp_path / "memory_budget.png").stat().st_size > 10_000
 
 
