@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -111,18 +112,18 @@ class _Modulo:
     def _room(self, room: Room) -> None:
         ends = {o for held in room.held for o in (held.first, held.last)}
         ops = [(o, k) for o in sorted(ends) for k in range(self.step)]
-        behind: dict[tuple[tuple[int, int], tuple[int, int]], cp_model.LinearExprT] = {}
+        behind: dict[tuple[tuple[int, int], tuple[int, int]], Any] = {}
         for i, a in enumerate(ops):
             for b in ops[i + 1 :]:
                 later = self.model.new_bool_var("")
                 self.model.add(self.place[b] >= self.place[a] + self.pattern.duration[a[0]]).only_enforce_if(later)
                 self.model.add(self.place[a] >= self.place[b] + self.pattern.duration[b[0]]).only_enforce_if(~later)
                 behind[b, a], behind[a, b] = later, 1 - later
-        between = sum(
+        between: Any = sum(
             held.amount * (self.turn[held.last, k] - self.turn[held.first, k]) for held in room.held for k in range(self.step)
         )
         for event in ((o, k) for o in sorted({held.first for held in room.held}) for k in range(self.step)):
-            corrected = sum(
+            corrected: Any = sum(
                 held.amount
                 * ((1 if (held.first, k) == event else behind[event, (held.first, k)]) - behind[event, (held.last, k)])
                 for held in room.held

@@ -170,7 +170,7 @@ class _Compiled:
         if isinstance(word, Precede):
             self.edges += self.edge(word)
         elif isinstance(word, Exclusive):
-            self.devices.append(tuple(self.number[f] for f in word.streams if f in self.number))  # type: ignore[index]
+            self.devices.append(tuple(self.number[f] for f in word.streams if f in self.number))
         elif isinstance(word, Capacity):
             held = [
                 Held(self.number[hold.claim], self.number[family], hold.amount)

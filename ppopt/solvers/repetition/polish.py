@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from ortools.sat.python import cp_model
 
-from ppopt.solvers.repetition.pattern import Pattern
 from ppopt.solvers.repetition.budget import Budget
+from ppopt.solvers.repetition.pattern import Pattern
 from ppopt.solvers.repetition.periodic import Periodic, relations
 from ppopt.solvers.repetition.recurrence import post_memory
 
@@ -32,16 +32,16 @@ def polished(periodic: Periodic, budget: Budget, *, reach: int, seconds: float, 
     relation = relations(pattern, tuple(map(len, start)), periodic.first, step)
     for before, after, turns, lag in zip(*(column.tolist() for column in relation), strict=True):
         model.add(flat[after] + turns * period >= flat[before] + lag)
-    for o, row in enumerate(start):
-        for a, b in pairwise(row):
-            model.add(b >= a + pattern.duration[o])
+    for variables, time in zip(start, pattern.duration, strict=True):
+        for a, b in pairwise(variables):
+            model.add(b >= a + time)
     post_memory(model, pattern, start, horizon)
     makespan = model.new_int_var(lower, horizon, "makespan")
-    for row, time in zip(start, pattern.duration, strict=True):
-        model.add(makespan >= row[-1] + time)
+    for variables, time in zip(start, pattern.duration, strict=True):
+        model.add(makespan >= variables[-1] + time)
     model.minimize(makespan)
-    for row, times in zip(start, periodic.start, strict=True):
-        for x, when in zip(row, times.tolist(), strict=True):
+    for variables, times in zip(start, periodic.start, strict=True):
+        for x, when in zip(variables, times.tolist(), strict=True):
             model.add_hint(x, when)
     solver, sure = budget.solve(model, seconds)
     if solver is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -80,7 +82,7 @@ class Recurrence:
         """Families in order, data, and one operation at a time on every device."""
         add, start, duration = self.model.add, self.start, self.pattern.duration
         for row, time in zip(start, duration, strict=True):
-            for a, b in zip(row, row[1:], strict=False):
+            for a, b in pairwise(row):
                 add(b >= a + time)
         for before, after, shift, lag in self.pattern.edges:
             for a, b in zip(start[before], start[after][shift:], strict=False):
@@ -94,11 +96,11 @@ class Recurrence:
         """The state after the period is the state before it, ``step`` microbatches further."""
         model, step = self.model, self.question.step
         cut, again = self.cut, self.cut + self.question.period
-        self._passed: list[list[cp_model.IntVar | bool]] = []
+        self._passed: list[list[Any]] = []
         for o, row in enumerate(self.start):
             low, high = (column.tolist() for column in self._range[o])
             last = self.pattern.duration[o] + self.pattern.reach[o]
-            passed: list[cp_model.IntVar | bool] = []
+            passed: list[Any] = []
             for n, x in enumerate(row):
                 if n < step:
                     model.add(x <= again - max(last, 1))
@@ -225,5 +227,5 @@ def search(model: Recurrence, budget: Budget, seconds: float) -> tuple[Periodic 
     return None, False
 
 
-def _not(literal: cp_model.IntVar | bool) -> cp_model.IntVar | bool:
+def _not(literal: Any) -> Any:
     return not literal if isinstance(literal, bool) else ~literal

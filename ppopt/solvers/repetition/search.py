@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.modulo import least_period, rotation
@@ -126,6 +125,7 @@ class _OnePattern:
         self.coarse = pattern.coarse(self.grid)
         self.several = self.grid > 1 and pattern.several
         self.refuted: set[Question] = set()
+        self.open = True
         self.own: Periodic | None = None
         self.rough: Periodic | None = None
         self.stuck, self.rise, self.pace = 0, 0, 0
@@ -144,7 +144,8 @@ class _OnePattern:
         """First the period, then the beginning and the end."""
         self.own = self.fastest()
         patience = self.left / 16
-        while self.own is not None and not self.done:
+        while self.own is not None and not self.done and self.open:
+            self.open = False
             self.ask_all(self.own, self.all.lower, patience)
             if self.several and not self.done:
                 self.ask_coarsely(self.own, 2 * patience)
@@ -247,6 +248,7 @@ class _OnePattern:
         for counts in self.sizes(seed):
             answer = self.ask(seed, counts, value, patience)
             tried += answer is None
+            self.open |= answer is not False
             if answer is None and value == self.all.lower:
                 self.pace = max(self.pace, max(counts))
             if answer or tried == 2 or self.done:
@@ -297,6 +299,7 @@ class _OnePattern:
                         return
                     answer.append("there is none" if sure else "open")
                     self.rise += 1
+                    self.open = True
 
     def halve(self, seed: Periodic, patience: float) -> None:
         """Ask for half of the way to the bound."""
@@ -307,10 +310,11 @@ class _OnePattern:
 
     def polish(self, seed: Periodic, patience: float) -> None:
         """Move operations around where they are."""
-        reach = max(self.pattern.duration) * (1 + self.stuck % 4)
+        reach = max(1, *self.pattern.duration) * (1 + self.stuck % 4)
         with self.all.step(f"polish {seed.microbatches} microbatches, {self.all.pipeline.time(reach)} around") as answer:
             found, sure = polished(seed, self.budget, reach=reach, seconds=min(patience, self.left))
-            self.stuck = self.stuck + 1 if found.makespan == seed.makespan else self.stuck
+            self.open |= not sure or found.makespan < seed.makespan or self.stuck < 4
+            self.stuck += found.makespan == seed.makespan
             answer.append(self.keep(found))
 
     def _text(self, seed: Periodic, counts: tuple[int, ...], value: int) -> str:
