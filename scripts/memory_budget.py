@@ -94,7 +94,8 @@ def command(point: Point) -> str:
         Fraction(int(limit - static), int(amounts.activation.max()) * pipeline.chunks)
         for limit, static in zip(amounts.limit, amounts.static, strict=True)  # type: ignore[arg-type]
     )
-    where = f"-d {pipeline.devices} -m {pipeline.microbatches} --placement {pipeline.placement}" + (f" -v {pipeline.chunks}" if pipeline.chunks > 1 else "")
+    chunks = f" -v {pipeline.chunks}" if pipeline.chunks > 1 else ""
+    where = f"-d {pipeline.devices} -m {pipeline.microbatches} --placement {pipeline.placement}{chunks}"
     return f"ppopt solve models/gpt-14.6b.toml {where} --memory-limit {float(room):g} -o best.json"
 
 
