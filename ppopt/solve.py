@@ -47,6 +47,8 @@ FINE = 1000
 """Operations of more ticks than this are first scheduled on a coarser grid."""
 COARSE = 200
 """Ticks of the longest operation there."""
+LARGE = 5000
+"""Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
 
 
 class Step(NamedTuple):
@@ -220,8 +222,9 @@ class _Search:
             done(self._named())
         if self.extra and self._pinned():
             return
-        with self.step("list scheduling") as done:
-            done(self._greedy())
+        if not self.large:
+            with self.step("list scheduling") as done:
+                done(self._greedy())
         for name, bound in (("work", bounds.work), ("one machine", bounds.machine), ("memory", bounds.memory)):
             if self.open:
                 with self.step(f"bound: {name}") as done:
@@ -284,9 +287,21 @@ class _Search:
         """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
         longest = int(self.pipeline.ticks.duration.max())
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
-        self._decisions(max(1.0, self.time_limit / 30), grids[0])
+        if not self.large:
+            self._decisions(max(1.0, self.time_limit / 30), grids[0])
         if self.open and self.left > 0:
             self._windows(min(self.left, self.time_limit / 10))
+        if self.open and self.left > 0 and self.repeats:
+            self._repetition(self.left / 4)
+        if self.large:
+            if self.open and self.left > 0:
+                self._windows(self.left / 3)
+            if self.open and self.left > 0:
+                self._repetition(self.left)
+            if self.best is None:
+                with self.step("list scheduling") as done:
+                    done(self._greedy())
+            return
         seconds = max(2.0, self.time_limit / 10)
         while self.open and self.left > 0:
             for grid in grids:
@@ -312,6 +327,29 @@ class _Search:
             for bound in found:
                 if bound.value > self.lower:
                     done(self._bounded(bound))
+
+    def _repetition(self, seconds: float) -> None:
+        """A schedule of few microbatches with a period that repeats, expanded to all of them."""
+        with uninterrupted():
+            from ppopt.solvers import cpsat, repetition
+            from ppopt.solvers.outcome import Limits
+
+        self.versions["ortools"] = cpsat.VERSION
+        with self.step("repetition") as done:
+            outcome = repetition.solve(
+                self.pipeline,
+                lower_bound=self.lower,
+                limits=Limits(seconds, self.gap, self.workers, self.seed, self.deterministic),
+                upper=None if self.best is None else self.value,
+                progress=self._report,
+            )
+            self.spent += outcome.spent
+            if outcome.schedule is not None:
+                self.found(outcome.schedule, "repetition")
+            done(self.best_text())
+        self.steps += [Step(f"repetition: {step.question}", step.seconds, step.answer) for step in outcome.steps]
+        if outcome.interrupted:
+            raise KeyboardInterrupt
 
     def _decisions(self, seconds: float, grid: int) -> None:
         """Ask at the bound first, then whether the best can be beaten at all, then by bisection."""
@@ -409,6 +447,16 @@ class _Search:
         """The rules, what binds beside them, and what may be added because it keeps the optimum."""
         split = always_split(self.pipeline) if not self.extra and splitting_is_free(self.pipeline) else ()
         return (*rules_of(self.pipeline), *self.extra, *split, *cuts_of(self.pipeline, self.extra))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a schedule with a period is worth looking for: nothing tells the microbatches apart."""
+        return self.objective == "makespan" and not self.extra
+
+    @property
+    def large(self) -> bool:
+        """Whether it is left to repetition: too many operations for a model of them all."""
+        return self.repeats and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
 
     @property
     def pairs(self) -> bool:
