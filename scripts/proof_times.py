@@ -23,7 +23,7 @@ from ppopt.files import read_model
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.solve import horizon, solve, span_horizon
 from ppopt.solvers import cpsat, ilp
-from ppopt.solvers.outcome import Limits
+from ppopt.solvers.outcome import Limits, TooLarge
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 """The zero-bubble paper's 1.5B model, in 0.1 ms."""
@@ -104,7 +104,7 @@ def by_ilp(instance: Instance, limit: float, workers: int | None) -> Answer:
     split = always_split(pipeline) if splitting_is_free(pipeline) else ()
     try:
         return _minimised(instance, ilp.solve, (*rules_of(pipeline), *split, *cuts_of(pipeline)), limit, workers)
-    except ilp.TooLarge:
+    except TooLarge:
         return Answer(None, 0, limit)
 
 

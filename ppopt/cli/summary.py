@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ppopt.cli.render import figures, heading, new_table, number, percent, show, show_grid, show_named
+from ppopt.cli.render import figures, heading, new_table, number, percent, show, show_grid, show_named, unit
 from ppopt.files import Model
 from ppopt.files.result import gap
 from ppopt.named import Row
@@ -16,6 +16,7 @@ from ppopt.schedule import Schedule
 
 if TYPE_CHECKING:
     from ppopt.solve import Result
+    from ppopt.study.placements import Placements
 
 _LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}
 
@@ -103,6 +104,25 @@ def _fitting(result: Result) -> Iterator[tuple[Row, Pipeline, float]]:
         if row.schedule is not None and row.schedule.within_memory:
             pipeline = row.schedule.pipeline
             yield row, pipeline, row.schedule.objective(result.objective) / pipeline.ticks.per_unit
+
+
+def show_placements(found: Placements) -> None:
+    """What each placement has reached and what is proved of it, and what that says of all of them."""
+    best, unit_ = found.best, found.best.pipeline.units.time
+    table = new_table("Placements", ["placement", "chunks"], [unit(best.objective, unit_), "lower bound", "seconds"], ["proof"])
+    for result in found.results:
+        time = result.pipeline.time
+        value = "" if result.value is None else number(time(result.value))
+        proof = result.proved_by or "" if result.reason == "optimal" else result.reason
+        if result.reason == "feasible" and result.limit is None:
+            proof = "cannot beat the best"
+        figures_ = [value, number(time(result.lower_bound)), f"{result.seconds:.1f}"]
+        table.add_row(result.pipeline.placement, str(result.pipeline.chunks), *figures_, proof)
+    show(table)
+    if found.proved:
+        click.echo(f"None of these placements has anything better than {placed(best.pipeline)}.")
+    else:
+        click.echo(f"One of these placements may have something better; all take at least {number(found.bound)}.")
 
 
 def show_steps(result: Result) -> None:

@@ -14,11 +14,9 @@ import pulp
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.ilp_model import Impossible, Program, TooLarge
+from ppopt.solvers.ilp_model import Impossible, Program
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
-
-__all__ = ["NAME", "VERSION", "TooLarge", "solve"]
 
 NAME = "ILP"
 VERSION: str = pulp.__version__

@@ -20,14 +20,11 @@ from ppopt.constraints import Capacity, Exclusive, OneOf, Precede, Together, Wor
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves
+from ppopt.solvers.outcome import TooLarge
 
 
 class Impossible(ValueError):
     """The words leave no schedule within the horizon; seen while the program was built."""
-
-
-class TooLarge(ValueError):
-    """More orders of two operations than a program of a sensible size has."""
 
 
 MOST_PAIRS = 100_000

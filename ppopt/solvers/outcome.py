@@ -14,6 +14,10 @@ from ppopt.timing.greedy import Jobs, run_jobs
 from ppopt.timing.timed import time_order
 
 
+class TooLarge(ValueError):
+    """A model of the pipeline would be larger than the solver can be expected to handle."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When to stop, and how to search.

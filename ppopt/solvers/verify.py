@@ -12,7 +12,7 @@ from ppopt.check import violations
 from ppopt.constraints import Together, Word, always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.outcome import Limits, Outcome, TooLarge
 
 ARGUMENTS = ("work", "one-machine", "memory", "window certificate")
 """First proofs that are bounds of this package: another of them shares too much with it to be a second opinion."""
@@ -140,7 +140,7 @@ def _by_ilp(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
 
     try:
         return _decided(claim, ilp.solve, limits, cuts=True)
-    except ilp.TooLarge as error:
+    except TooLarge as error:
         return False, str(error)
 
 
