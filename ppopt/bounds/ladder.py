@@ -32,7 +32,7 @@ def best(
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
     Ends when a bound reaches ``target`` (a value known to be possible), when longer windows bring nothing, or at the
-    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets a third of what is left. The
+    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets half of what is left. The
     first three take milliseconds.
     """
     known = -1
@@ -51,7 +51,7 @@ def best(
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return
-        spent += left / 3
+        spent += left / 2
         first = min(first, max(makespan // 2, makespan - last))
         bound = window(
             pipeline,
@@ -63,7 +63,7 @@ def best(
             target=target,
             grain=grain,
             pairs=pairs,
-            time_limit=left / 3,
+            time_limit=left / 2,
             workers=workers,
             seed=seed,
             deterministic=deterministic,
@@ -93,6 +93,6 @@ def _windows(flow: Flow, objective: Objective) -> Iterator[tuple[int, int, int]]
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for eighths in (4, 8, 9, 10, 11, 12, 14, 16):
+        for eighths in (4, 8, 10, 12, 14, 16):
             first, last = (max(grain, time + fill * eighths // 8) for time in late)
             yield first, last, grain
