@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,17 +31,24 @@ from ppopt.named import Row, compare, find
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
+from ppopt.solvers.interrupt import check, noting, uninterrupted
 from ppopt.timing import Stuck, baselines, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
+
+if TYPE_CHECKING:
+    from ppopt.solvers.verify import Opinion
 
 Reason = Literal["optimal", "feasible", "infeasible", "no-solution"]
 Limit = Literal["time", "gap", "interrupted"]
 Progress = Callable[[int | None, int], None]
 
+SOLVERS = ("auto", "cp-sat", "ilp")
 FINE = 1000
 """Operations of more ticks than this are first scheduled on a coarser grid."""
 COARSE = 200
 """Ticks of the longest operation there."""
+LARGE = 5000
+"""Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
 
 
 class Step(NamedTuple):
@@ -73,6 +80,8 @@ class Result:
     versions: Mapping[str, str]
     named: tuple[Row, ...]
     steps: tuple[Step, ...]
+    binding: tuple[Word, ...] = ()
+    """The words that bound beside the rules."""
 
 
 def solve(
@@ -92,25 +101,30 @@ def solve(
     progress: Progress | None = None,
     start: Schedule | None = None,
     lower_bound: int = 0,
+    enough: int | None = None,
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
-    ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some kinds
-    free again (:func:`ppopt.solvers.binding.binding`). ``gap``: stop once ``(value - lower bound) / value`` is at most this.
+    ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some
+    kinds free again (:func:`ppopt.solvers.binding.binding`). ``solver``: ``"ilp"`` leaves what baselines and bounds in closed
+    form do not settle to the integer program. ``gap``: stop once ``(value - lower bound) / value`` is at most this.
     ``deterministic``: one worker, and the time limit in deterministic seconds of the solver, so that the same call gives the
-    same answer. ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that
-    is known to hold; both only save work. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`).
-    ``progress`` is called with the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search
-    and keeps its best.
+    same answer.
+
+    ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that is known to
+    hold; both only save work. ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the
+    search. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`). ``progress`` is called with the
+    best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
 
     Raises:
         ValueError: an unknown objective, solver or schedule, or a limit out of range.
         Restriction: ``order`` is not defined for this pipeline.
+        TooLarge: the pipeline is too large for the ILP.
     """
     if objective not in ("makespan", "span"):
         raise ValueError(f'objective: expected "makespan" or "span", got {objective!r}')
-    if solver not in ("auto", "cp-sat"):
-        raise ValueError(f'solver: expected "auto" or "cp-sat", got {solver!r}')
+    if solver not in SOLVERS:
+        raise ValueError(f"solver: expected one of {', '.join(SOLVERS)}, got {solver!r}")
     if not time_limit > 0:
         raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
     if not 0 <= gap <= 1:
@@ -122,20 +136,54 @@ def solve(
         definition = find(order)
         pipeline = definition.place(pipeline, **(params or {}))
         extra = binding(pipeline, definition.words(pipeline, **(params or {})), free)
+        start = None if free else time_order(pipeline, definition.order(pipeline, **(params or {})))
     search = _Search(
-        pipeline, objective, extra, time_limit, gap, workers=workers, seed=seed, deterministic=deterministic, progress=progress
+        pipeline,
+        objective,
+        extra,
+        time_limit,
+        gap,
+        workers=workers,
+        seed=seed,
+        deterministic=deterministic,
+        progress=progress,
+        enough=enough,
     )
-    if start is not None and order is None:
+    if start is not None:
         known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
         if known.within_memory:
             search.found(known, "start")
     if lower_bound:
         search.prove(lower_bound, "a bound that was given")
     try:
-        search.run(chunks)
+        with noting():
+            search.run(chunks, solver)
     except KeyboardInterrupt:
         search.interrupted = True
     return search.result()
+
+
+def verify(
+    result: Result, *, time_limit: float = 60.0, workers: int | None = None, seed: int = 0, deterministic: bool = False
+) -> Opinion:
+    """Show by another route that nothing is better than ``result.lower_bound``, or that nothing exists at all."""
+    from ppopt.solvers.outcome import Limits
+    from ppopt.solvers.verify import second_opinion
+
+    pipeline, objective, bound = result.pipeline, result.objective, result.lower_bound
+    if result.reason == "infeasible":
+        objective, bound = "makespan", horizon(pipeline) + 1
+    until = bound - 1 if objective == "makespan" else span_horizon(pipeline, bound - 1, free=not result.binding)
+    limits = Limits(time_limit, workers=workers, seed=seed, deterministic=deterministic)
+    return second_opinion(
+        pipeline,
+        result.binding,
+        objective=objective,
+        bound=bound,
+        proved_by=result.proved_by,
+        horizon=until,
+        limits=limits,
+    )
 
 
 @dataclass
@@ -151,6 +199,7 @@ class _Search:
     seed: int
     deterministic: bool
     progress: Progress | None
+    enough: int | None = None
     best: Schedule | None = None
     lower: int = 0
     proved_by: str | None = None
@@ -166,20 +215,23 @@ class _Search:
 
     # --- the steps ---
 
-    def run(self, chunks: Sequence[int]) -> None:
+    def run(self, chunks: Sequence[int], solver: str) -> None:
         """Take one step after the other until the gap is closed or the time is up."""
         with self.step("named schedules") as done:
             self.named = tuple(compare(self.pipeline, chunks))
             done(self._named())
         if self.extra and self._pinned():
             return
-        with self.step("list scheduling") as done:
-            done(self._greedy())
+        if not self.large:
+            with self.step("list scheduling") as done:
+                done(self._greedy())
         for name, bound in (("work", bounds.work), ("one machine", bounds.machine), ("memory", bounds.memory)):
             if self.open:
                 with self.step(f"bound: {name}") as done:
                     done(self._bounded(bound(self.pipeline, self.objective, pairs=self.pairs)))
-        if self.open:
+        if self.open and solver == "ilp":
+            self._program()
+        elif self.open:
             self._solver()
 
     def _named(self) -> str:
@@ -200,12 +252,14 @@ class _Search:
                 done("leaves something open")
                 return False
             schedule = time_order(self.pipeline, order)
-            self.lower, self.proved_by = schedule.objective(self.objective), "the binding order, which leaves nothing open"
             if schedule.within_memory:
                 self.found(schedule, "order")
             else:
                 self.infeasible = True
             done(self.best_text() if self.best else "the only order exceeds the memory limit")
+            if self.objective == "span" and not self.infeasible:
+                return False  # a device that starts later than it could may have the smaller span
+            self.lower, self.proved_by = schedule.objective(self.objective), "the binding order, which leaves nothing open"
             return True
 
     def _greedy(self) -> str:
@@ -233,10 +287,22 @@ class _Search:
         """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
         longest = int(self.pipeline.ticks.duration.max())
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
-        self._decisions(self.time_limit / 30, grids[0])
+        if not self.large:
+            self._decisions(max(1.0, self.time_limit / 30), grids[0])
         if self.open and self.left > 0:
             self._windows(min(self.left, self.time_limit / 10))
-        seconds = self.time_limit / 10
+        if self.open and self.left > 0 and self.repeats:
+            self._repetition(self.left / 4)
+        if self.large:
+            if self.open and self.left > 0:
+                self._windows(self.left / 3)
+            if self.open and self.left > 0:
+                self._repetition(self.left)
+            if self.best is None:
+                with self.step("list scheduling") as done:
+                    done(self._greedy())
+            return
+        seconds = max(2.0, self.time_limit / 10)
         while self.open and self.left > 0:
             for grid in grids:
                 self._decisions(seconds, grid)
@@ -261,6 +327,29 @@ class _Search:
             for bound in found:
                 if bound.value > self.lower:
                     done(self._bounded(bound))
+
+    def _repetition(self, seconds: float) -> None:
+        """A schedule of few microbatches with a period that repeats, expanded to all of them."""
+        with uninterrupted():
+            from ppopt.solvers import cpsat, repetition
+            from ppopt.solvers.outcome import Limits
+
+        self.versions["ortools"] = cpsat.VERSION
+        with self.step("repetition") as done:
+            outcome = repetition.solve(
+                self.pipeline,
+                lower_bound=self.lower,
+                limits=Limits(seconds, self.gap, self.workers, self.seed, self.deterministic),
+                upper=None if self.best is None else self.value,
+                progress=self._report,
+            )
+            self.spent += outcome.spent
+            if outcome.schedule is not None:
+                self.found(outcome.schedule, "repetition")
+            done(self.best_text())
+        self.steps += [Step(f"repetition: {step.question}", step.seconds, step.answer) for step in outcome.steps]
+        if outcome.interrupted:
+            raise KeyboardInterrupt
 
     def _decisions(self, seconds: float, grid: int) -> None:
         """Ask at the bound first, then whether the best can be beaten at all, then by bisection."""
@@ -294,8 +383,9 @@ class _Search:
 
     def _cpsat(self, lower: int, upper: int, seconds: float, grid: int) -> bool | None:
         """Whether a schedule in ``lower..upper`` was found; ``None`` if that stayed open."""
-        from ppopt.solvers import cpsat
-        from ppopt.solvers.outcome import Limits
+        with uninterrupted():
+            from ppopt.solvers import cpsat
+            from ppopt.solvers.outcome import Limits
 
         self.versions["ortools"] = cpsat.VERSION
         argument = f"{cpsat.NAME} {cpsat.VERSION}"
@@ -325,6 +415,31 @@ class _Search:
             return True
         return False if outcome.lower_bound > upper else None
 
+    def _program(self) -> None:
+        """Minimise by the ILP, from the best and from the bound."""
+        with uninterrupted():
+            from ppopt.solvers import ilp
+            from ppopt.solvers.outcome import Limits
+        self.versions["pulp"] = ilp.VERSION
+        with self.step("ILP: minimise") as done:
+            upper = horizon(self.pipeline) if self.best is None else self.value
+            outcome = ilp.solve(
+                self.pipeline,
+                self.words,
+                objective=self.objective,
+                lower=self.lower,
+                upper=upper,
+                horizon=self._horizon(upper),
+                limits=Limits(self.left, self.gap, self.workers, self.seed),
+                hint=self.best,
+            )
+            self.infeasible = self.best is None and outcome.lower_bound > upper
+            if outcome.schedule is not None:
+                self.found(outcome.schedule, ilp.NAME)
+            if outcome.lower_bound > self.lower:
+                self.prove(outcome.lower_bound, f"{ilp.NAME} (PuLP {ilp.VERSION})")
+            done("there is no schedule" if self.infeasible else f"{self.best_text()}, bound {self.pipeline.time(self.lower)}")
+
     # --- what they share ---
 
     @property
@@ -332,6 +447,16 @@ class _Search:
         """The rules, what binds beside them, and what may be added because it keeps the optimum."""
         split = always_split(self.pipeline) if not self.extra and splitting_is_free(self.pipeline) else ()
         return (*rules_of(self.pipeline), *self.extra, *split, *cuts_of(self.pipeline, self.extra))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a schedule with a period is worth looking for: nothing tells the microbatches apart."""
+        return self.objective == "makespan" and not self.extra
+
+    @property
+    def large(self) -> bool:
+        """Whether it is left to repetition: too many operations for a model of them all."""
+        return self.repeats and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
 
     @property
     def pairs(self) -> bool:
@@ -347,7 +472,7 @@ class _Search:
     @property
     def open(self) -> bool:
         """Whether the gap is larger than asked for, and something can be done about it."""
-        if self.infeasible:
+        if self.infeasible or (self.enough is not None and self.lower >= self.enough):
             return False
         return self.best is None or self.value - self.lower > self.gap * self.value
 
@@ -387,6 +512,7 @@ class _Search:
             yield lambda text: outcome.__setitem__(0, text)
         finally:
             self.steps.append(Step(name, time.monotonic() - begun, outcome[0]))
+        check()
 
     def result(self) -> Result:
         """The answer, its schedule checked."""
@@ -402,9 +528,15 @@ class _Search:
             reason = "infeasible"
         elif value is not None and value <= self.lower:
             reason = "optimal"
+            self.proved_by = self.proved_by or "work"  # the bound of a pipeline whose operations take no time
         else:
             reason = "feasible" if value is not None else "no-solution"
-            limit = "interrupted" if self.interrupted else "gap" if not self.open else "time"
+            if self.interrupted:
+                limit = "interrupted"
+            elif self.open:
+                limit = "time"
+            elif self.enough is None or self.lower < self.enough:
+                limit = "gap"
         return Result(
             pipeline=self.pipeline,
             objective=self.objective,
@@ -419,6 +551,7 @@ class _Search:
             versions=self.versions,
             named=self.named,
             steps=tuple(self.steps),
+            binding=self.extra,
         )
 
     def _horizon(self, upper: int) -> int:

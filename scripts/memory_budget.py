@@ -9,6 +9,8 @@ Measure both on your own machine and give them here.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -30,11 +32,13 @@ STATIC = round(14.6e9 / 16 * 16 / GIB, 1)
 
 
 def in_gib(pipeline: Pipeline, activation: float, static: float) -> Pipeline:
-    """The pipeline with its memory in GiB; what is retained keeps its share."""
+    """The pipeline with its memory in GiB; what is retained keeps its share, and the limit its activations."""
     size, old = Fraction(str(activation)), pipeline.memory
     whole = isinstance(old.retained, Fraction) and isinstance(old.activation, Fraction)
     share = old.retained / old.activation if whole else Fraction(1)  # type: ignore[operator]
-    memory = Memory(activation=size, retained=size * share, static=Fraction(str(static)))
+    weights = Fraction(str(static))
+    limit = weights + size * old.limit / old.activation if isinstance(old.limit, Fraction) else None  # type: ignore[operator]
+    memory = Memory(activation=size, retained=size * share, static=weights, limit=limit)
     return pipeline.changed(memory=memory, units=Units(time=pipeline.units.time, memory="GiB"))
 
 
@@ -76,10 +80,23 @@ def recommendation(lines: Sequence[Frontier], tolerance: float = 0.01) -> list[s
     buy = next(point for point in points if time_of(point) <= (1 + tolerance) * time_of(fastest))
     said.append(f"Best buy: {described(buy)}, {1 - time_of(buy) / now:.1%} less time than 1F1B.")
     more = 1 - time_of(fastest) / time_of(buy)
-    said.append(
-        f"More memory gains {more:.1%} at {float(fastest.scale):.4g} GiB, then nothing." if more > 0 else "More gains nothing."
-    )
+    end = f"{more:.1%} at {float(fastest.scale):.4g} GiB, then nothing" if more > 0 else "nothing"
+    said.append(f"More memory gains {end}.")
+    said.append(f"To get it: {command(buy)}")
     return said
+
+
+def command(point: Point) -> str:
+    """The command that finds a point's schedule; its limit is in the activations of the model file."""
+    pipeline = point.result.pipeline
+    amounts = pipeline.amounts
+    room = min(
+        Fraction(int(limit - static), int(amounts.activation.max()) * pipeline.chunks)
+        for limit, static in zip(amounts.limit, amounts.static, strict=True)  # type: ignore[arg-type]
+    )
+    chunks = f" -v {pipeline.chunks}" if pipeline.chunks > 1 else ""
+    where = f"-d {pipeline.devices} -m {pipeline.microbatches} --placement {pipeline.placement}{chunks}"
+    return f"ppopt solve models/gpt-14.6b.toml {where} --memory-limit {float(room):g} -o best.json"
 
 
 def described(point: Point) -> str:
@@ -114,8 +131,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     pipeline = in_gib(read_model(args.model).pipeline, args.activation, args.static)
     if args.quick:
-        pipeline = pipeline.changed(devices=4, microbatches=8)
-    options = {"points": args.points, "time_limit": args.time_limit}
+        quarter = dataclasses.replace(pipeline.memory, limit=pipeline.memory.static + 4 * pipeline.memory.activation)  # type: ignore[operator]
+        pipeline = pipeline.changed(devices=4, microbatches=8, memory=quarter)
+
+    def show(point: Point, found: int) -> None:
+        print(f"{found}: {described(point) if point.result.value is not None else 'nothing found'}", file=sys.stderr)
+
+    options = {"points": args.points, "time_limit": args.time_limit, "progress": show}
     lines = [frontier(each, **options) for each in (pipeline.placed("linear"), pipeline.placed("wave", 2))]
     _, now = today(lines[0])
     table = Table("GiB", "placement", "time", "bound", "against 1F1B", "fastest named schedule that fits (any placement)")

@@ -21,7 +21,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ppopt.pictures.curves import curves
-from ppopt.pictures.figure import save
+from ppopt.pictures.figure import legend_columns, save
 from ppopt.study.plan import study_of
 from ppopt.study.store import Store, Stored
 from ppopt.study.sweep import Progress, sweep
@@ -52,7 +52,9 @@ class Panel:
     keep: Callable[[Stored], bool]
     x: Callable[[Stored], float | None]
     xlabel: str
-    y: str = "bubble_ratio"
+    y: str | Callable[[Stored], float | None] = "bubble_ratio"
+    """A figure of the outcome, or what to make of a result."""
+    ylabel: str = ""
     line: Callable[[Stored], str] | None = None
     """The series of a result; by default its schedule and chunks."""
 
@@ -141,9 +143,16 @@ def points(results: Iterable[Stored], panel: Panel) -> tuple[list[float], dict[s
     lines: dict[str, dict[float | None, float | None]] = {}
     for result in results:
         if panel.keep(result):
-            lines.setdefault((panel.line or label)(result), {})[panel.x(result)] = result.outcome.get(panel.y)
+            lines.setdefault((panel.line or label)(result), {})[panel.x(result)] = _value(result, panel.y)
     x = sorted({place for line in lines.values() for place in line if place is not None})
     return x, {name: [line.get(place, line.get(None)) for place in x] for name, line in lines.items()}
+
+
+def _value(result: Stored, y: str | Callable[[Stored], float | None]) -> float | None:
+    if callable(y):
+        return y(result) if result.status == "done" else None
+    value: float | None = result.outcome.get(y)
+    return value
 
 
 def draw(results: Sequence[Stored], panels: Sequence[Panel], title: str, path: Path) -> None:
@@ -152,12 +161,14 @@ def draw(results: Sequence[Stored], panels: Sequence[Panel], title: str, path: P
     axes = picture.subplots(1, len(panels), squeeze=False)[0]
     for panel, ax in zip(panels, axes, strict=True):
         x, lines = points(results, panel)
-        ylabel = {"bubble_ratio": "bubble ratio", "makespan": "makespan"}[panel.y]
+        ylabel = panel.ylabel or str(panel.y).replace("_", " ")
         curves(x, lines, ax, xlabel=panel.xlabel, ylabel=ylabel, log=panel.y == "makespan")
         ax.set_title(panel.title)
     picture.suptitle(title)
     handles, labels = axes[0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 7), frameon=False)
+    picture.legend(
+        handles, labels, loc="outside lower center", ncols=legend_columns(labels, 0.9 * picture.get_figwidth()), frameon=False
+    )
     save(picture, str(path))
     print(path)
 

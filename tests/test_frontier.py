@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ppopt.named import find
 from ppopt.pictures.frontier import frontier as draw
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.solve import solve
+from ppopt.study import frontier as frontier_module
 from ppopt.study.frontier import (
     Frontier,
     frontier,
@@ -122,12 +124,40 @@ def test_limits_at_which_nothing_exists_are_left_out() -> None:
     assert [point.scale for point in line.points] == [1, 2]
 
 
-def test_as_many_points_as_asked_for() -> None:
-    line = frontier(Pipeline(4, 8, memory=Memory(activation=1)), points=3, time_limit=10)
+def test_about_as_many_points_as_asked_for() -> None:
+    line = frontier(Pipeline(4, 12, "wave", 2), points=4, time_limit=2)
     holds(line)
-    assert len(line.points) <= 3
+    assert 3 <= len(line.points) <= 5
     assert line.points[0].scale == 1
-    assert line.points[-1].scale == 4
+    full = frontier(Pipeline(4, 8), points=3, time_limit=20)
+    assert [point.scale for point in full.points][-1] == 4
+    assert len(full.points) <= 4
+
+
+def test_the_own_limit_is_a_point() -> None:
+    line = frontier(Pipeline(4, 8, memory=Memory(limit=Fraction(5, 2))), time_limit=20)
+    holds(line)
+    assert [point.scale for point in line.points] == [1, 2, Fraction(5, 2), 3, 4]
+
+
+def test_ctrl_c_ends_all_searches_and_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def interrupted(pipeline: Pipeline, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = solve(pipeline, **options)
+        stopped = replace(result, reason="feasible", limit="interrupted", lower_bound=0)
+        return result if calls == 1 else stopped
+
+    monkeypatch.setattr(frontier_module, "solve", interrupted)
+    line = frontier(Pipeline(4, 8), limits=[1, 2, 3, 4], time_limit=10)
+    assert calls == 2
+    assert [point.scale for point in line.points] == [1, 2, 3, 4]
+    assert any(point.result.limit == "interrupted" for point in line.points)
+    for less, more in itertools.pairwise(line.points):
+        assert more.result.value is not None
+        assert less.result.value is None or less.result.value >= more.result.value
 
 
 def test_points_that_neighbours_settle_are_not_solved() -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from matplotlib.figure import Figure
 
+from ppopt.cli.plot import plot
+from ppopt.files import Model, json_text, result_dict
 from ppopt.named import find
 from ppopt.op import Kind
 from ppopt.pictures import gantt as gantt_module
@@ -308,3 +311,23 @@ def test_curves_leave_gaps_and_never_rely_on_colour() -> None:
     assert np.isnan(lines[0].get_ydata()[1])
     assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 3
     assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "4", "8"]
+
+
+def test_plot_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("1f1b", "zb-h1"):
+        tree = result_dict(Model(Pipeline(4, 8, name=name)), schedule=named(name, 4, 8))
+        Path(f"{name}.json").write_text(json_text(tree))
+    Path("order.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    for arguments in (
+        ["1f1b.json", "zb-h1.json", "-o", "both.pdf"],
+        ["order.csv", "-o", "order.svg", "--memory", "--set", "costs.forward=2", "--memory-limit", "2"],
+        ["zb-h1.json", "-o", "wide.png", "--width", "14"],
+    ):
+        run = CliRunner().invoke(plot, arguments)
+        assert run.exit_code == 0, run.output
+    assert Path("both.pdf").read_bytes().startswith(b"%PDF")
+    assert Path("order.svg").read_text().startswith("<?xml")
+    assert CliRunner().invoke(plot, ["1f1b.json", "-o", "x.gif"]).exit_code == 2
+    assert CliRunner().invoke(plot, ["-", "-", "-o", "x.png"]).exit_code == 2
+    assert CliRunner().invoke(plot, ["1f1b.json", "-o", "nowhere/x.png"]).exit_code == 1

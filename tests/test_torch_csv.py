@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.cli import main
-from ppopt.files.torch_check import Violation, by_rule, grid, violations
+from ppopt.files.torch_check import Violation, grid, violations
 from ppopt.files.torch_csv import Action, Comm, CsvError, compute_only, lines_of, parse_action, read_order, rows_of_text
 from ppopt.files.torch_export import NotForTorch, actions_of, for_torch, target_torch, with_comms
 from ppopt.files.torch_export import settings as torch_settings
@@ -26,6 +27,10 @@ from ppopt.schedule import Order, Schedule, halves
 from ppopt.timing import time_order
 
 Rows = list[list[Action]]
+
+
+def by_rule(found: list[Violation]) -> Counter[str]:
+    return Counter(violation.rule for violation in found)
 
 
 def starts(schedule: Schedule) -> dict[str, int]:
@@ -619,6 +624,17 @@ def test_export_says_which_stage_pytorch_cannot_place() -> None:
     assert done.exit_code == 2
     assert "stage 0 lives on ranks 0 and 3" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("target", ["torch-csv", "chrome-trace"])
+def test_what_cannot_be_read_or_written_is_one_line(target: str, tmp_path: Path) -> None:
+    runner = CliRunner()
+    order = runner.invoke(main, ["order", "1f1b", "-d", "2", "-m", "2"]).stdout
+    for arguments, text in ((["-", "-o", str(tmp_path / "none" / "file")], order), ([str(tmp_path / "none")], ""), (["-"], "{}")):
+        done = runner.invoke(main, ["export", *arguments, "--to", target], input=text)
+        assert done.exit_code == 2
+        assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_placement_that_torchtitan_cannot_reach_is_said() -> None:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 
 FAR = 2**62
@@ -62,7 +63,10 @@ class Flow:
     """Families of operations in topological order of the data edges, numbered from 0. Times in ticks."""
 
     devices: int
+    routes: int
+    """How many routes are taken."""
     label: tuple[str, ...]
+    kind: tuple[Kind, ...]
     duration: tuple[int, ...]
     device: tuple[int, ...]
     count: tuple[int, ...]
@@ -80,6 +84,7 @@ class Flow:
         return replace(
             self,
             label=self.label[::-1],
+            kind=self.kind[::-1],
             duration=self.duration[::-1],
             device=self.device[::-1],
             count=self.count[::-1],
@@ -141,7 +146,9 @@ def flow_of(pipeline: Pipeline) -> Flow:
             builder.add_route(route, len(microbatches))
     return Flow(
         pipeline.devices,
+        sum(map(bool, map(len, pipeline.microbatches_of))),
         tuple(builder.label),
+        tuple(builder.kind),
         tuple(builder.duration),
         tuple(builder.device),
         tuple(builder.count),
@@ -159,6 +166,7 @@ class _Builder:
         self.pipeline = pipeline
         self.limit = limit
         self.label: list[str] = []
+        self.kind: list[Kind] = []
         self.duration: list[int] = []
         self.device: list[int] = []
         self.count: list[int] = []
@@ -166,12 +174,13 @@ class _Builder:
         self.held: list[Held] = []
         self.arcs: list[Arc] = []
 
-    def add(self, label: str, duration: int, device: int, count: int, before: int | None) -> int:
+    def add(self, label: str, kind: Kind, duration: int, device: int, count: int, before: int | None) -> int:
         """A family that depends on ``before``; its number."""
         number = len(self.label)
         if before is not None:
             self.edges.append(Edge(before, number, int(self.pipeline.ticks.lag[self.device[before], device])))
         self.label.append(label)
+        self.kind.append(kind)
         self.duration.append(duration)
         self.device.append(device)
         self.count.append(count)
@@ -185,15 +194,15 @@ class _Builder:
         before = None
         first: list[int] = []
         for stage, device in enumerate(devices):
-            before = self.add(f"{stage}F{suffix}", forward[stage], device, count, before)
+            before = self.add(f"{stage}F{suffix}", Kind.F, forward[stage], device, count, before)
             first.append(before)
         last: dict[int, tuple[int, int | None]] = {}
         for stage in reversed(range(len(devices))):
             split = input_[stage] >= 0
             least = min(full[stage], input_[stage]) if split else full[stage]
             rest = min(input_[stage] + weight[stage], full[stage]) - least if split else 0
-            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", least, devices[stage], count, before)
-            after = self.add(f"{stage}W{suffix}", rest, devices[stage], count, before) if rest else None
+            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", Kind.I, least, devices[stage], count, before)
+            after = self.add(f"{stage}W{suffix}", Kind.W, rest, devices[stage], count, before) if rest else None
             last[stage] = (before, after)
         if self.limit is not None:
             below = [0] * len(self.limit)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ppopt.bounds.bound import Bound, Objective
 from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.flow import Flow, flow_of
+from ppopt.bounds.late import latest_first_starts
 from ppopt.bounds.windows import window
 from ppopt.pipeline import Pipeline
 
@@ -28,61 +29,70 @@ def best(
     seed: int = 0,
     deterministic: bool = False,
 ) -> Iterator[Bound]:
-    """Better and better bounds: work, one machine, memory, then windows of growing length (makespan only).
+    """Better and better bounds: work, one machine, memory, then windows of growing length.
 
     Ends when a bound reaches ``target`` (a value known to be possible), when longer windows bring nothing, or at the
-    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets a third of what is left. The
+    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets half of what is left. The
     first three take milliseconds.
     """
-    floor = -1
+    known = -1
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)
-        if bound is not None and bound.value > floor:
-            floor = bound.value
+        if bound is not None and bound.value > known:
+            known = bound.value
             yield bound
-        if target is not None and floor >= target:
+        if target is not None and known >= target:
             return
-    if objective != "makespan" or floor < 0:
+    if known < 0 or time_limit <= 0:
         return
+    makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline)) is not None)
     begin, spent = time.monotonic(), 0.0
-    for length, grain in _windows(flow_of(pipeline)):
+    for first, last, grain in _windows(flow_of(pipeline), objective):
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return
-        spent += left / 3
+        spent += left / 2
+        first = min(first, max(makespan // 2, makespan - last))
         bound = window(
             pipeline,
-            min(length, floor // 2),
-            floor=floor,
-            grain=grain,
+            first,
+            min(last, makespan - first),
+            objective,
+            makespan=makespan,
+            known=known,
             target=target,
+            grain=grain,
             pairs=pairs,
-            time_limit=left / 3,
+            time_limit=left / 2,
             workers=workers,
             seed=seed,
             deterministic=deterministic,
         )
-        if bound is None:
-            return
-        if bound.value > floor:
-            floor = bound.value
+        if bound is not None and bound.value > known:
+            known = bound.value
+            makespan = max(makespan, known)
             yield bound
-        if target is not None and floor >= target:
+        if target is not None and known >= target:
             return
 
 
-def _windows(flow: Flow) -> Iterator[tuple[int, int]]:
-    """Lengths and grains to try: half of the time in which a pipeline fills, then once to twice that.
+def _windows(flow: Flow, objective: Objective) -> Iterator[tuple[int, int, int]]:
+    """Lengths of the start and of the end window, and grain: half of the time in which a pipeline fills, then up to twice that.
 
     That is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits
     them more often. Much longer windows prove little more and take far longer; slightly longer ones may prove much more.
+    For the device span, the time by which the last device has begun comes on top.
     """
     lags = sum(edge.lag for edge in flow.edges)
     rounds = 3 * flow.devices * (sum(flow.duration) + lags) // len(flow.label)
     way = max(flow.chain(0, last) for last in range(len(flow.label)))
     fill = max(1, min(rounds, way))
+    late = [0, 0]
+    if objective == "span":
+        late = [max(time or 0 for time in latest_first_starts(of)) for of in (flow, flow.reversed())]
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for eighths in (4, 8, 9, 10, 11, 12, 14, 16):
-            yield max(grain, fill * eighths // 8), grain
+        for eighths in (4, 8, 10, 12, 14, 16):
+            first, last = (max(grain, time + fill * eighths // 8) for time in late)
+            yield first, last, grain

@@ -7,60 +7,71 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ppopt.bounds.bound import Bound, pairs_save_time
+from ppopt.bounds.bound import Bound, Objective, check_objective, pairs_save_time
 from ppopt.bounds.flow import Flow, flow_of, heads
+from ppopt.bounds.late import latest_first_starts
 from ppopt.pipeline import Pipeline
 
 
 def window(
     pipeline: Pipeline,
-    length: int,
+    first: int,
+    last: int,
+    objective: Objective = "makespan",
     *,
-    floor: int,
-    grain: int = 1,
+    makespan: int,
+    known: int = 0,
     target: int | None = None,
+    grain: int = 1,
     pairs: bool = False,
     time_limit: float = 10.0,
     workers: int = 1,
     seed: int = 0,
     deterministic: bool = False,
 ) -> Bound | None:
-    """The makespan that the first and the last ``length`` ticks imply, by one CP-SAT model of both.
+    """What the ``first`` and the ``last`` ticks imply, by one CP-SAT model of both.
 
-    *Model.* The start window [0, length) of an in-order schedule: operations that start in it, those of a family in
+    *Model.* The start window [0, first) of an in-order schedule: operations that start in it, those of a family in
     order, after their predecessors and latencies, no two at once on a device, memory from an empty start; what is not
     released by operations of the window is held to its end. ``i_d`` is the idle time of device d in it; an operation
     that straddles the edge counts with its part. The end window is the same on the reversed pipeline, with idle time
-    ``j_d``. Minimise ``X = max over d of (work_d + i_d + j_d)``.
+    ``j_d``. Minimise ``X = max over d of (work_d + i_d + j_d)``. For the device span, idle time counts from the device's own
+    first start and to its own last end, which are no later (earlier) than :mod:`ppopt.bounds.late` proves to be enough.
 
-    *Claim.* ``makespan >= X`` if ``2 * length <= floor``, where ``floor`` is a proved lower bound of the makespan. For then
-    the windows are disjoint in every schedule, its operations are a feasible point of both with its own idle times, and
-    its makespan is the work plus the idle time of every device. Without that condition the claim is false, and so is
-    ``makespan >= min(2 * length, X)``: with one microbatch and windows as long as the schedule, idle time counts twice.
+    *Claim.* The objective is at least X if ``first + last <= makespan``, where ``makespan`` is a proved lower bound of the
+    makespan (whatever the objective). For then the windows are disjoint in every schedule, its operations are a feasible
+    point of both with its own idle times, and what a device takes is its work plus its idle time. Without that condition
+    the claim is false, and so is ``makespan >= min(first + last, X)``: with one microbatch and windows as long as the schedule,
+    idle time counts twice.
 
-    The value is the solver's proved bound of X (and ``floor``, if that is more), so it holds when the time runs out too.
-    ``grain``: in the constraints starts are counted in units of that many ticks, rounded down, and durations are rounded down
-    (what does not overlap in a schedule does not after that); the work keeps its true ticks. Coarser is faster and weaker.
+    The value is the solver's proved bound of X, so it holds when the time runs out too; ``known`` is a proved bound of the
+    objective to start from, and the least that comes back. ``target``: no more is asked for; the solver looks for windows
+    with X below it, and if there are none the bound is ``target``. ``grain``: in the constraints starts are counted in units
+    of that many ticks, rounded down, and durations are rounded down (what does not overlap in a schedule does not after
+    that); the work keeps its true ticks. Coarser is faster and weaker.
 
     Valid for every pipeline: all routes, uneven durations, latencies, memory, few microbatches. ``None``: with ``pairs``
-    where these save time; where ``length`` is below ``grain`` or above ``floor // 2``. ``target``: no more is
-    asked for; the solver looks for windows with X below it, and if there are none the bound is ``target``.
-    ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
+    where these save time; where a window is below ``grain`` or both are more than ``makespan``. ``time_limit`` is in
+    seconds, of deterministic time with ``deterministic``.
     """
-    if (pairs and pairs_save_time(pipeline)) or not grain <= length <= floor // 2:
+    check_objective(objective)
+    if (pairs and pairs_save_time(pipeline)) or min(first, last) < grain or first + last > makespan:
         return None
     from ortools.sat.python import cp_model
 
     flow = flow_of(pipeline)
     model = cp_model.CpModel()
     base = max(flow.work)
-    floor = max(floor, base)
-    if target is None or target <= floor:
-        target = floor + 2 * length + 1  # more than any X
-    idle = model.new_int_var(floor - base, target - 1 - base, "X")
-    sides = [_side(model, of, length // grain, grain) for of in (flow, flow.reversed())]
-    for work, first, last in zip(flow.work, *sides, strict=True):
-        model.add(idle >= work - base + first + last)
+    known = max(known, base)
+    if target is None or target <= known:
+        target = known + first + last + 1  # more than any X
+    idle = model.new_int_var(known - base, target - 1 - base, "X")
+    sides = [
+        _side(model, of, length // grain, grain, own=objective == "span")
+        for of, length in ((flow, first), (flow.reversed(), last))
+    ]
+    for work, begin, end in zip(flow.work, *sides, strict=True):
+        model.add(idle >= work - base + begin + end)
     model.minimize(idle)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = workers
@@ -71,8 +82,8 @@ def window(
     else:
         solver.parameters.max_time_in_seconds = time_limit
     status = run(solver, model)
-    proved = target if status == "INFEASIBLE" else max(floor, base + round(solver.best_objective_bound))
-    proof = f"work {base} and {proved - base} idle in the first and last {length} ticks"
+    proved = target if status == "INFEASIBLE" else max(known, base + round(solver.best_objective_bound))
+    proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
     return Bound(proved, "window certificate", proof)
 
 
@@ -97,7 +108,7 @@ def run(solver: Any, model: Any) -> str:
     interrupted = False
     while not done.is_set():
         try:
-            done.wait(0.1 if interrupted else None)
+            done.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
         except KeyboardInterrupt:
             interrupted = True
         if interrupted:
@@ -109,8 +120,11 @@ def run(solver: Any, model: Any) -> str:
     return names[0]
 
 
-def _side(model: Any, flow: Flow, units: int, grain: int) -> list[Any]:
-    """Post the start window [0, units) of ``flow``, in units of ``grain`` ticks; per device its idle ticks, as an expression."""
+def _side(model: Any, flow: Flow, units: int, grain: int, own: bool) -> list[Any]:
+    """Post the start window [0, units) of ``flow``, in units of ``grain`` ticks; per device its idle ticks, as an expression.
+
+    With ``own`` idle ticks count from the device's own first start.
+    """
     edge = units * grain
     start: list[list[Any]] = []
     present: list[list[Any]] = []
@@ -134,6 +148,7 @@ def _side(model: Any, flow: Flow, units: int, grain: int) -> list[Any]:
                 model.add(start[after][n] >= start[before][n - shift] + wait).only_enforce_if(present[after][n])
             else:
                 model.add(present[after][n] == 0)
+    latest = latest_first_starts(flow)
     idle = []
     for device, families in enumerate(flow.families_of):
         intervals = []
@@ -146,8 +161,17 @@ def _side(model: Any, flow: Flow, units: int, grain: int) -> list[Any]:
                 model.add(over >= grain * begin + time - edge).only_enforce_if(literal)
                 spent += time * literal
         model.add_no_overlap(intervals)
-        model.add(edge - spent + over >= 0)
-        idle.append(edge - spent + over)
+        left = edge - spent + over
+        if own:
+            most = latest[device]
+            begin = model.new_int_var(0, units if most is None else min(units, most // grain), f"begin {device}")
+            for family in families:
+                for variable in start[family][:1]:
+                    model.add(begin <= variable)
+            left -= grain * begin + grain - 1  # no more than the ticks before it
+        else:
+            model.add(left >= 0)
+        idle.append(left)
         _memory(model, flow, device, start, present, units, grain)
     return idle
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from ppopt import __version__
+from ppopt.solvers.interrupt import uninterrupted
 
 COMMANDS = {
     "solve": "The best schedule, with its proof.",
@@ -41,10 +42,11 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command."""
+        """Import the command; a Ctrl-C waits until that is done."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"ppopt.cli.{cmd_name}"), cmd_name)
+        with uninterrupted():
+            command: click.Command = getattr(importlib.import_module(f"ppopt.cli.{cmd_name}"), cmd_name)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

@@ -8,6 +8,7 @@ import click
 
 from ppopt.cli.options import Given, model_options
 from ppopt.cli.verified import verified
+from ppopt.files import FileError
 from ppopt.files.exported import schedule_in
 from ppopt.schedule import Schedule
 
@@ -36,8 +37,15 @@ def export(file: str, given: Given, target: str, output: str) -> None:
     schedule = schedule_in(file, model, lambda inside: given.change(inside, file))
     verified(schedule, file)
     lines = _trace(schedule) if target == "chrome-trace" else _torch(schedule, comms=target == "torch-csv-comms")
-    with click.open_file(output, "w", encoding="utf-8", atomic=output != "-") as out:
-        out.writelines(lines)
+    if output == "-":
+        for line in lines:
+            click.echo(line, nl=False)
+        return
+    try:
+        with click.open_file(output, "w", encoding="utf-8", atomic=True) as out:
+            out.writelines(lines)
+    except OSError as error:
+        raise FileError(f"{output}: cannot be written: {error.strerror or error}") from None
 
 
 def _trace(schedule: Schedule) -> Iterable[str]:

@@ -10,8 +10,20 @@ from ppopt.files.torch_csv import CsvError
 from ppopt.files.torch_export import NotForTorch
 from ppopt.named import Restriction, UnknownSchedule
 from ppopt.pipeline import PipelineError
+from ppopt.solvers.outcome import TooLarge
 
-_MENDABLE = (CsvError, FileError, ModelError, NotForTorch, PipelineError, ProfileError, Restriction, ResultError, UnknownSchedule)
+_MENDABLE = (
+    CsvError,
+    FileError,
+    ModelError,
+    NotForTorch,
+    PipelineError,
+    ProfileError,
+    Restriction,
+    ResultError,
+    TooLarge,
+    UnknownSchedule,
+)
 
 
 class Failure(click.ClickException):

@@ -159,7 +159,8 @@ def model_options(*placements: str, own_chunks: bool = False, argument: bool = T
             **others: Any,
         ) -> Any:
             changes = [setting(text) for text in settings]
-            override = chunks[0] if chunks and len(chunks) == 1 and not own_chunks else None
+            several = own_chunks or placement in placements
+            override = chunks[0] if chunks and len(chunks) == 1 and not several else None
             flags = [
                 ("pipeline.devices", devices, f"-d {devices}"),
                 ("pipeline.microbatches", microbatches, f"-m {microbatches}"),

@@ -17,8 +17,8 @@ from ppopt.pipeline import Pipeline
 if TYPE_CHECKING:
     from rich.live import Live
 
-FIRST, GROWTH = 1.0, 1.25
-"""Without a terminal: no line before this many seconds, and each at least so many times later than the one before."""
+FIRST, GROWTH = 1.0, 1.5
+"""Without a terminal: seconds to the first line, and how many times later than a line the next one comes."""
 
 
 class Progress:
@@ -28,49 +28,48 @@ class Progress:
         self._pipeline = pipeline
         self._objective = objective
         self._begun = time.monotonic()
-        self._next = FIRST
-        self._value: int | None = None
-        self._bound: int | None = None
-        self._lock = threading.Lock()
+        self._state: tuple[int | None, int | None] = (None, None)
         self._live: Live | None = None
+        self._ended = threading.Event()
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(
-                console=Console(stderr=True),
-                get_renderable=self.line,
-                refresh_per_second=4,
-                transient=True,
-                redirect_stdout=False,
-            )
+            console = Console(stderr=True)
+            self._live = Live(console=console, get_renderable=self.line, transient=True, redirect_stdout=False)
             self._live.start()
+        else:
+            threading.Thread(target=self._lines, daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
         if self._live is not None:
             self._live.stop()
 
     def __call__(self, value: int | None, lower_bound: int) -> None:
-        """Note the best value and the bound; print them, where it is time to."""
-        with self._lock:
-            self._value, self._bound = value, lower_bound
-            elapsed = time.monotonic() - self._begun
-            if self._live is None and elapsed >= self._next:
-                self._next = GROWTH * elapsed
-                click.echo(self.line(), err=True)
+        """Note the best value and the bound."""
+        self._state = value, lower_bound
+
+    def _lines(self) -> None:
+        """A line now and then, ever more rarely, until the end."""
+        wait = FIRST
+        while not self._ended.wait(wait):
+            click.echo(self.line(), err=True)
+            wait = (GROWTH - 1) * (time.monotonic() - self._begun)
 
     def line(self) -> str:
         """Seconds, best value, lower bound, gap."""
         parts = [f"{time.monotonic() - self._begun:6.1f} s"]
         unit = self._pipeline.units.time
-        if self._value is not None:
-            parts.append(f"best {self._objective} {number(self._pipeline.time(self._value))} {unit}".rstrip())
-        if self._bound is not None:
-            parts.append(f"bound {number(self._pipeline.time(self._bound))} {unit}".rstrip())
-            share = gap(self._value, self._bound)
+        value, bound = self._state
+        if value is not None:
+            parts.append(f"best {self._objective} {number(self._pipeline.time(value))} {unit}".rstrip())
+        if bound is not None:
+            parts.append(f"bound {number(self._pipeline.time(bound))} {unit}".rstrip())
+            share = gap(value, bound)
             if share is not None:
                 parts.append(f"gap {percent(share)}")
         return "   ".join(parts)

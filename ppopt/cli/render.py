@@ -127,7 +127,7 @@ def picture(schedule: Schedule) -> tuple[str, bool]:
 
 
 def show_grid(schedule: Schedule) -> None:
-    """The picture of a small schedule; nothing where a line has to lose its middle or lines are too many."""
+    """The picture of a small schedule under an empty line; nothing where a line has to lose its middle or lines are too many."""
     text, whole = picture(schedule)
     if whole and schedule.pipeline.devices <= TALL:
-        console().print(text, markup=False, soft_wrap=True)
+        console().print(f"\n{text}", markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,6 +12,8 @@ from ppopt.cli.options import Given, Seconds, json_option, model_options, parame
 from ppopt.files import Model, json_text, result_dict, write_text
 from ppopt.named import find
 from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
+from ppopt.solvers.interrupt import uninterrupted
 
 CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "no-solution": 4}
 """Reason -> exit code."""
@@ -36,11 +39,11 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
 
 
 @click.command(short_help="The best schedule, with its proof.")
-@model_options()
+@model_options("any")
 @click.option(
     "--objective", type=click.Choice(["makespan", "span"]), default="makespan", show_default=True, help="What to minimise."
 )
-@click.option("--solver", type=click.Choice(["auto", "cp-sat"]), default="auto", show_default=True, help="Which solver.")
+@click.option("--solver", type=click.Choice(["auto", "cp-sat", "ilp"]), default="auto", show_default=True, help="Which solver.")
 @click.option("--time-limit", type=Seconds(positive=True), default=60.0, show_default=True, metavar="S", help="Seconds.")
 @click.option("--gap", type=Seconds(most=1.0), default=0.0, show_default=True, metavar="G", help="Stop at this gap, a fraction.")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads of the solver.  [default: all cores]")
@@ -49,6 +52,8 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
 @click.option("--order", "order", metavar="NAME", help="Make the constraints of a named schedule binding.")
 @click.option("--free", callback=_kinds, metavar="KIND,…", help="With --order: free these kinds (F, B, I, W) again.")
 @parameters_option
+@click.option("--target", type=click.Choice(["torch"]), help="Plan with what this runtime really does (docs/torch.md).")
+@click.option("--verify", is_flag=True, help="A second opinion: prove it again by another route, in as much time again.")
 @click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), callback=_output, metavar="FILE", help="Write the result as JSON."
@@ -56,9 +61,12 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
 @json_option
 def solve(
     given: Given,
+    any_placement: bool,
     order: str | None,
     free: tuple[Kind, ...],
     params: dict[str, Any],
+    target: str | None,
+    verify: bool,
     explain: bool,
     output: str | None,
     as_json: bool,
@@ -66,48 +74,97 @@ def solve(
 ) -> None:
     """The best schedule of MODEL with its proof, beside every named schedule that applies.
 
-    The proof holds for the model's placement and number of chunks. Ctrl-C ends the search and keeps the best so far.
+    The proof holds for the model's placement and number of chunks; --placement any solves linear, loop and wave (each of
+    --chunks) and keeps the best. Ctrl-C ends the search and keeps the best so far.
 
     \b
     Examples:
       ppopt solve models/gpt-1.5b.toml
       ppopt solve -d 4 -m 8 --memory-limit 3 --time-limit 20 -o best.json
       ppopt solve models/zb-h1.toml --order zb-h1 --free W
+      ppopt solve -d 4 -m 8 --memory-limit 4 --placement any --chunks 2,4 --verify
     """
-    from ppopt.cli.progress import Progress
-    from ppopt.solve import solve as find_best
+    with uninterrupted():
+        from ppopt.cli.progress import Progress
+        from ppopt.cli.second_opinion import ask, opinion_dict, opinion_lines
+        from ppopt.cli.summary import show_placements, show_result
+        from ppopt.solve import solve as find_best
+        from ppopt.study.placements import placements, placements_list, solve_placements
 
     if order is None and (free or params):
         raise click.UsageError("--free and --param need --order NAME")
+    if order is not None and any_placement:
+        raise click.UsageError("--order brings its own placement; leave out --placement any")
+    if search["deterministic"] and search["workers"] not in (None, 1):
+        raise click.UsageError("--deterministic has one worker; leave out --workers")
     model = given.read()
     name = None
     if order is not None:
         model, name, params = _bound(given, model, order, params)
-    with Progress(model.pipeline, search["objective"]) as progress:
-        result = find_best(model.pipeline, order=name, params=params, free=free, chunks=given.chunks, progress=progress, **search)
-    tree = json_text(result_dict(model, result=result))
-    if output is not None:
-        write_text(output, tree)
-    if as_json:
-        click.echo(tree, nl=False)
-    else:
-        from ppopt.cli.summary import show_result
+    pipelines = placements(model.pipeline, _chunks(given, model)) if any_placement else [model.pipeline]
+    if target == "torch":
+        from ppopt.files.torch_export import target_torch
 
-        show_result(model, result, explain)
+        pipelines = [target_torch(pipeline) for pipeline in pipelines]
+
+    def shown(pipeline: Pipeline) -> Progress:
+        return Progress(pipeline, search["objective"])
+
+    found = None
+    if any_placement:
+        found = solve_placements(pipelines, chunks=given.chunks, progress=shown, **search)
+        result = found.best
+        own = result.pipeline.routes == model.pipeline.routes
+        model = replace(model, pipeline=result.pipeline) if own else Model(result.pipeline)
+    else:
+        model = replace(model, pipeline=pipelines[0])
+        with shown(model.pipeline) as progress:
+            result = find_best(
+                model.pipeline, order=name, params=params, free=free, chunks=given.chunks, progress=progress, **search
+            )
+    tree = result_dict(model, result=result)
+    if found is not None:
+        tree["placements"] = placements_list(found)
+    if name is not None:
+        tree["binding"] = {"schedule": name, "params": params, "free": [kind.name for kind in free]}
+    if explain:
+        tree["steps"] = [step._asdict() for step in result.steps]
+    opinion = ask(result, search) if verify else None
+    if verify:
+        tree["verification"] = opinion_dict(result, opinion)
+    text = json_text(tree)
+    if output is not None:
+        write_text(output, text)
+    if as_json:
+        click.echo(text, nl=False)
+    else:
+        show_result(model, result, name, explain)
+        if found is not None:
+            show_placements(found)
+        for line in opinion_lines(result, opinion) if verify else ():
+            click.echo(line)
+    if opinion is not None and opinion.confirmed is False:
+        raise click.ClickException("the second opinion refutes the first proof (please report this)")
     interrupted = result.schedule is None and result.limit == "interrupted"
     click.get_current_context().exit(INTERRUPTED if interrupted else CODES[result.reason])
 
 
+def _chunks(given: Given, model: Model) -> tuple[int, ...]:
+    """How many chunks placements with several have: as asked for, else the model's own, else two."""
+    return given.chunks or ((model.pipeline.chunks,) if model.pipeline.chunks > 1 else (2,))
+
+
 def _bound(given: Given, model: Model, order: str, params: dict[str, Any]) -> tuple[Model, str, dict[str, Any]]:
-    """The model on the placement of the schedule that binds (unless the command line has given one), name and parameters."""
+    """The model on the placement of the schedule that binds, its name, and its parameters."""
     definition = find(order)
     own = model.params if model.schedule == definition.name else {}
     read = definition.read({**own, **params})
-    if given.placed:
-        return model, definition.name, read
     placed = definition.place(model.pipeline, None, **read)
-    if placed.routes != model.pipeline.routes:
-        chunks = f" with {placed.chunks} chunks" if placed.chunks > 1 else ""
-        click.echo(f"Note: {definition.name} is solved on its own placement, {placed.placement}{chunks}.", err=True)
-        model = Model(placed, definition.name, read)
-    return model, definition.name, read
+    if placed.routes == model.pipeline.routes:
+        return model, definition.name, read
+    chunks = f" with {placed.chunks} chunks" if placed.chunks > 1 else ""
+    where = f"its own placement, {placed.placement}{chunks}"
+    if given.placed:
+        raise click.UsageError(f"--order {definition.name} runs on {where}; the command line gives another")
+    click.echo(f"Note: {definition.name} is solved on {where}.", err=True)
+    return Model(placed, definition.name, read), definition.name, read

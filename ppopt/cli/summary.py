@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ppopt.cli.render import figures, heading, new_table, number, percent, show, show_grid, show_named
+from ppopt.cli.render import figures, heading, new_table, number, percent, show, show_grid, show_named, unit
 from ppopt.files import Model
 from ppopt.files.result import gap
 from ppopt.named import Row
@@ -16,19 +16,19 @@ from ppopt.schedule import Schedule
 
 if TYPE_CHECKING:
     from ppopt.solve import Result
+    from ppopt.study.placements import Placements
 
 _LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}
 
 
-def show_result(model: Model, result: Result, explain: bool) -> None:
+def show_result(model: Model, result: Result, binding: str | None, explain: bool) -> None:
     """The answer, its picture where it is small, and the named schedules beside it."""
-    click.echo(heading(result.pipeline))
+    click.echo(heading(result.pipeline) + (f"; with the constraints of {binding}" if binding else ""))
     for line in answer(result):
         click.echo(line)
     if explain:
         show_steps(result)
     if result.schedule is not None:
-        click.echo()
         show_grid(result.schedule)
     if result.named:
         click.echo()
@@ -55,8 +55,9 @@ def answer(result: Result) -> list[str]:
     else:
         share = gap(result.value, result.lower_bound) or 0.0
         proof = f" by {result.proved_by}" if result.proved_by else ""
-        idle = percent(idle_gap(result.schedule, result.value, result.lower_bound))
-        lines = [f"{value}; lower bound {bound}{proof}, gap {percent(share)}, idle gap {idle} ({seconds})"]
+        idle = idle_gap(result.schedule, result.value, result.lower_bound)
+        gaps = f"gap {percent(share)}" + (f", idle gap {percent(idle)}" if idle <= 1 else "")  # more: not even the work is proved
+        lines = [f"{value}; lower bound {bound}{proof}, {gaps} ({seconds})"]
     makespan, span, bubble, span_bubble, peak = figures(result.schedule)
     lines.append(f"makespan {makespan}{unit}, device span {span}{unit}, bubble ratio {bubble}, span bubble ratio {span_bubble}")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
@@ -105,9 +106,28 @@ def _fitting(result: Result) -> Iterator[tuple[Row, Pipeline, float]]:
             yield row, pipeline, row.schedule.objective(result.objective) / pipeline.ticks.per_unit
 
 
+def show_placements(found: Placements) -> None:
+    """What each placement has reached and what is proved of it, and what that says of all of them."""
+    best, unit_ = found.best, found.best.pipeline.units.time
+    table = new_table("Placements", ["placement", "chunks"], [unit(best.objective, unit_), "lower bound", "seconds"], ["proof"])
+    for result in found.results:
+        time = result.pipeline.time
+        value = "" if result.value is None else number(time(result.value))
+        proof = result.proved_by or "" if result.reason == "optimal" else result.reason
+        if result.reason == "feasible" and result.limit is None:
+            proof = "cannot beat the best"
+        figures_ = [value, number(time(result.lower_bound)), f"{result.seconds:.1f}"]
+        table.add_row(result.pipeline.placement, str(result.pipeline.chunks), *figures_, proof)
+    show(table)
+    if found.proved:
+        click.echo(f"None of these placements has anything better than {placed(best.pipeline)}.")
+    else:
+        click.echo(f"One of these placements may have something better; all take at least {number(found.bound)}.")
+
+
 def show_steps(result: Result) -> None:
     """The steps of the solution and their times."""
     table = new_table("Steps", ["step"], ["seconds"], ["outcome"])
     for step in result.steps:
-        table.add_row(*(str(field) for field in step))
+        table.add_row(step.name, f"{step.seconds:.2f}", step.outcome)
     show(table)

@@ -65,7 +65,8 @@ def check_result(file: ResultFile, model: Model | Callable[[Model], Model], sour
     ]
     # a schedule with the least span waits on purpose: its operations need not start as early as they could
     waits = file.result is not None and file.result.objective == "span"
-    found = violations_of(pipeline, rows, earliest=not waits)
+    transfers = [record for line in recorded.transfers for record in zip(line.order, line.start, line.end, strict=True)]
+    found = violations_of(pipeline, rows, transfers, earliest=not waits)
     metrics = None if file.metrics is None else file.metrics.model_dump()
     outcome = None if file.result is None else file.result.model_dump()
     return found + mismatches(pipeline, rows, metrics=metrics, outcome=outcome)
@@ -80,4 +81,5 @@ def check_order(pipeline: Pipeline, rows: Sequence[Sequence[Op | Pair]]) -> list
         device = next(device for device, row in enumerate(rows) if op in map(str, row))
         return [Violation(Rule.DATA, device, op, None, str(error))]
     except (OrderError, ValueError):  # operations missing, twice or elsewhere: the checker says which
-        return violations_of(pipeline, loose_times(pipeline, rows))
+        free = pipeline.changed(links=pipeline.links.uncontended())  # what is wrong is the order, not when a link was held
+        return violations_of(free, loose_times(free, rows))

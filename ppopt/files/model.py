@@ -13,9 +13,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from ppopt.files import sites
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, UnknownSchedule, find
-from ppopt.pipeline import PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
+from ppopt.pipeline import MAX_DEVICES, PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
 
 FORMAT = 1
 MAX_DIGITS = 60
@@ -32,6 +33,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in _PARTS.items()},
 }
+_KEYS["links"] += sites.KEYS
 _DOTTED = tuple(f"{table}.{key}" if table else key for table, keys in _KEYS.items() for key in keys)
 
 
@@ -208,6 +210,11 @@ def _model(tree: Tree) -> Model:
     for key, label in labels.items():
         if not isinstance(label, str):
             raise PipelineError(key, f"expected a text, got {label!r}")
+    devices = fields["devices"]
+    if isinstance(devices, int) and 1 <= devices <= MAX_DEVICES:  # else the pipeline says what is wrong
+        tables["links"] = sites.links_by_site(tables["links"], devices)
+    else:
+        tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in _PARTS.items()}
     pipeline = Pipeline(**fields, **parts, name=labels["name"])
     return Model(pipeline, *_schedule(pipeline, schedule, params))

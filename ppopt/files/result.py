@@ -16,7 +16,7 @@ import ppopt
 from ppopt.files.model import Model, ModelError, model_dict, model_of
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule
+from ppopt.schedule import Schedule, durations
 
 if TYPE_CHECKING:
     from ppopt.named import Row
@@ -78,12 +78,24 @@ def gap(value: int | None, lower_bound: int) -> float | None:
 
 
 def schedule_dict(schedule: Schedule) -> Tree:
-    """Order in PyTorch's notation, start and end times."""
-    return {
+    """Order in PyTorch's notation, start and end times; and, where transfers hold links, these link by link."""
+    pipeline = schedule.pipeline
+    tree: Tree = {
         "order": schedule.order.texts(),
-        "start": [times(schedule.pipeline, row) for row in schedule.start],
-        "end": [times(schedule.pipeline, row) for row in schedule.end],
+        "start": [times(pipeline, row) for row in schedule.start],
+        "end": [times(pipeline, row) for row in schedule.end],
     }
+    if pipeline.lines:
+        tree["transfers"] = [
+            {
+                "link": [list(pair) for pair in line],
+                "order": [str(pipeline.index.op(number)) for number in row.tolist()],
+                "start": times(pipeline, start),
+                "end": times(pipeline, start + durations(pipeline, row)),
+            }
+            for line, row, start in zip(pipeline.lines, *schedule.transfers, strict=True)
+        ]
+    return tree
 
 
 def metrics_dict(schedule: Schedule) -> Tree:
@@ -155,12 +167,22 @@ class Outcome(_Part):
     versions: dict[str, str]
 
 
+class Sending(_Part):
+    """An entry of ``schedule.transfers``: a link (its pairs of devices), and its transfers with their times."""
+
+    link: list[list[Whole]]
+    order: list[str]
+    start: list[Real]
+    end: list[Real]
+
+
 class Recorded(_Part):
-    """``schedule``: per device, operations with their times."""
+    """``schedule``: per device, operations with their times; and the transfers that hold a link."""
 
     order: list[list[str]]
     start: list[list[Real]]
     end: list[list[Real]]
+    transfers: list[Sending] = []
 
 
 class Metrics(_Part):
@@ -259,6 +281,11 @@ def _check_rows(schedule: Recorded, devices: int, source: str) -> None:
     for name, rows in (("order", schedule.order), ("start", schedule.start), ("end", schedule.end)):
         if len(rows) != devices:
             raise ResultError(f"{source}: schedule.{name}: expected {devices} rows (one per device), got {len(rows)}")
+    for i, line in enumerate(schedule.transfers):
+        for name, row in (("start", line.start), ("end", line.end)):
+            if len(row) != len(line.order):
+                where = f"{source}: schedule.transfers[{i}].{name}"
+                raise ResultError(f"{where}: expected {len(line.order)} times (one per transfer), got {len(row)}")
     for name, rows in (("start", schedule.start), ("end", schedule.end)):
         for device, (ops, row) in enumerate(zip(schedule.order, rows, strict=True)):
             if len(row) != len(ops):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from ppopt.files.torch_csv import TRANSFERS, Action, Comm, Rows, has_comms, parts_of
 from ppopt.op import Kind, Op
@@ -381,8 +380,3 @@ def grid(rows: Rows, violation: Violation, around: int = 3) -> str:
         text = f"Step {i}: ".ljust(label) + " ".join(cell.ljust(width[r]) for r, cell in enumerate(line))
         lines.append(text.rstrip() + (f"  <-- rank {violation.rank}" if i == violation.column else ""))
     return "\n".join(lines) + "\n"
-
-
-def by_rule(found: Sequence[Violation]) -> dict[str, int]:
-    """How often each rule is broken."""
-    return {rule: len(list(group)) for rule, group in groupby(sorted(v.rule for v in found))}

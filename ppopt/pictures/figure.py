@@ -45,7 +45,7 @@ def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, widt
     right = RIGHT + 0.9 * memory
     room = width - LEFT - right
     handles, labels = _legend(everything, memory)
-    columns = _columns(labels, width)
+    columns = legend_columns(labels, width)
     titles = [[name, *_lines(figures_of(schedule), room)] for name, schedule in schedules]
     rows = [_height(schedule) for schedule in everything]
     blocks = [
@@ -125,7 +125,7 @@ def _lines(text: str, room: float) -> list[str]:
     return textwrap.wrap(glued, max(20, int(room / CHARACTER)))
 
 
-def _columns(labels: Sequence[str], width: float) -> int:
+def legend_columns(labels: Sequence[str], width: float) -> int:
     """The most columns of a legend with these labels that fit into ``width`` inches."""
     for columns in range(len(labels), 1, -1):
         rows = -(-len(labels) // columns)

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from matplotlib.patheffects import withStroke
+
 from ppopt.pictures.curves import logarithmic
 from ppopt.pictures.palette import SERIES
 from ppopt.study.frontier import Frontier, scale_of
@@ -78,5 +80,7 @@ def _marks(line: Frontier, ax: Axes, slowest: float) -> None:
             if not any(abs(left + dx - a) < 11 and abs(up + dy - b) < 8.5 for a, b in taken)
         )
         taken.append((left + dx, up + dy))
-        ax.annotate(str(k), (x, y), (dx, dy), textcoords="offset points", size=8, ha="center", va="center", color="#333333")
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+        label = ax.annotate(str(k), (x, y), (dx, dy), textcoords="offset points", size=8, color="#333333", zorder=5)
+        label.set(ha="center", va="center", path_effects=halo)
         ax.plot([], [], linestyle="none", marker=".", color="#777777", label=f"{k}  {', '.join(names)}")

@@ -97,7 +97,7 @@ class Pipeline:
             set_(self, "placement", "routes")
             set_(self, "routes", explicit_routes(self.routes, self.devices))
             stages = len(self.routes[0])
-            if self.chunks != 1 and self.chunks * self.devices != stages:
+            if self.chunks != 1 and self.chunks != stages // self.devices:
                 problem = f"the routes have {stages} stages on {self.devices} devices, got {self.chunks}"
                 raise PipelineError("pipeline.chunks", problem)
             set_(self, "chunks", max(1, stages // self.devices))

@@ -147,6 +147,18 @@ class Links:
             raise PipelineError("links.blocking", f"expected true or false, got {self.blocking!r}")
         object.__setattr__(self, "shared", _shared(self.shared))
 
+    def uncontended(self) -> Links:
+        """Links on which every transfer takes as long as on these, but none waits for another or stops anybody."""
+        if isinstance(self.latency, Fraction) and isinstance(self.occupancy, Fraction):
+            return Links(self.latency + self.occupancy)
+        size = len(self.latency if isinstance(self.latency, tuple) else self.occupancy)  # type: ignore[arg-type]
+
+        def at(table: Table, a: int, b: int) -> Fraction:
+            return table[a][b] if isinstance(table, tuple) else table * (a != b)
+
+        pairs = (self.latency, self.occupancy)
+        return Links(tuple(tuple(sum((at(t, a, b) for t in pairs), Fraction(0)) for b in range(size)) for a in range(size)))
+
     def validate(self, devices: int) -> None:
         """Raise :class:`PipelineError` where these links do not fit ``devices`` or are not supported yet."""
         for key, table in (("links.latency", self.latency), ("links.occupancy", self.occupancy)):

@@ -15,6 +15,7 @@ from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.cpsat_model import Model, NoRoom
+from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
 
@@ -116,11 +117,12 @@ def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> 
         finally:
             done.set()
 
+    check()
     threading.Thread(target=work, daemon=True).start()
     interrupted = False
     while not done.is_set():
         try:
-            done.wait(0.1 if interrupted else None)
+            done.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
         except KeyboardInterrupt:
             interrupted = True
         if interrupted:

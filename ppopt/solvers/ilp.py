@@ -14,14 +14,12 @@ import pulp
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.ilp_model import Impossible, Program, TooLarge
+from ppopt.solvers.ilp_model import Impossible, Program
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
 
-__all__ = ["NAME", "VERSION", "TooLarge", "solve"]
-
 NAME = "ILP"
-VERSION = f"PuLP {pulp.__version__}"
+VERSION: str = pulp.__version__
 
 
 def solve(

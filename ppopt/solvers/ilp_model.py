@@ -20,14 +20,11 @@ from ppopt.constraints import Capacity, Exclusive, OneOf, Precede, Together, Wor
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves
+from ppopt.solvers.outcome import TooLarge
 
 
 class Impossible(ValueError):
     """The words leave no schedule within the horizon; seen while the program was built."""
-
-
-class TooLarge(ValueError):
-    """More orders of two operations than a program of a sensible size has."""
 
 
 MOST_PAIRS = 100_000
@@ -123,19 +120,18 @@ class Program:
         return earliest, latest
 
     def _reach(self, before: IntArray, after: IntArray) -> npt.NDArray[np.bool_]:
-        """``[a, b]``: job a is before job b in every schedule, by chains or, on one machine, by their windows."""
+        """``[a, b]``: job a is before job b in every schedule, by chains or, on one device, by their windows."""
         count = len(self.numbers)
         always = np.array([j not in self.run for j in range(count)])
         reach = np.zeros((count, count), dtype=bool)
         sure = always[before] & always[after]
         reach[before[sure], after[sure]] = True
-        together = np.zeros((count, count), dtype=bool)
+        together = np.zeros((count, count), dtype=bool)  # elsewhere a job may run beside another
         for word in self.words:
             if isinstance(word, Exclusive):
-                jobs = self._jobs(word)
-                together[np.ix_(jobs, jobs)] = True
-        late = (self.earliest[None, :] + self.size[None, :] > self.latest[:, None]) & (self.size[None, :] > 0)
-        reach |= together & late
+                together[np.ix_(self._jobs(word), self._jobs(word))] = True
+        never = (self.earliest[None, :] + self.size[None, :] > self.latest[:, None]) & (self.size[None, :] > 0)
+        reach |= never & together
         reach &= always[:, None] & always[None, :]
         np.fill_diagonal(reach, False)
         for via in range(count):

@@ -15,6 +15,10 @@ from ppopt.timing.links import left_shifted, sent
 from ppopt.timing.timed import time_order
 
 
+class TooLarge(ValueError):
+    """A model of the pipeline would be larger than the solver can be expected to handle."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When to stop, and how to search.

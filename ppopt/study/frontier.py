@@ -88,8 +88,9 @@ def frontier(
     The pipeline's own limit gives the proportions: with one number (or none) all devices have the same limit; with a list,
     each point multiplies it. ``limits`` are the scales wanted (those at which no schedule exists are left out); by default
     they go from the smallest possible to the first at which the value without a limit is reached, in steps of one stage's
-    activation, or as many of these as make ``points`` points. ``search`` goes to :func:`ppopt.solve.solve`; its
-    ``time_limit`` is for each point. ``progress`` gets each new point and how many there are.
+    activation, about ``points`` of them at most; the pipeline's own limit is among them where it matters. ``search`` goes
+    to :func:`ppopt.solve.solve`; its ``time_limit`` is for each point; Ctrl-C ends all searches. ``progress`` gets each
+    new point and how many there are.
     """
     search_ = _Search(pipeline, objective, chunks, search, progress)
     scales = search_.chosen(points) if limits is None else sorted({Fraction(limit) for limit in limits})
@@ -112,6 +113,8 @@ class _Search:
         self._objective, self._search, self._progress = objective, search, progress
         limit = pipeline.memory.limit
         self.shares = limit if isinstance(limit, tuple) else (Fraction(1),) * pipeline.devices
+        self._own = Fraction(1) if isinstance(limit, tuple) else limit
+        """The scale of the user's own limit."""
         self.least = least_scale(self._free, self.shares)
         self.named = tuple(compare(self._free, chunks))
         self._known: list[tuple[int, Fraction, Schedule]] = []
@@ -119,6 +122,8 @@ class _Search:
         self._bounds: dict[Fraction | None, tuple[int, str | None]] = {}
         """Scale (``None``: unlimited) -> lower bound and what proves it."""
         self._results: dict[Fraction | None, Result] = {}
+        self._interrupted: Result | None = None
+        """What Ctrl-C left of a search; the points after it get what is known already."""
         for row in self.named:
             same = row.schedule is not None and row.schedule.pipeline.routes == self._free.routes
             if same and not pairs_save_time(self._free):
@@ -137,11 +142,17 @@ class _Search:
         if scale is not None and start is not None and start[0] <= bound:
             template = self._results[None]
             result = dataclasses.replace(template, pipeline=pipeline, seconds=0.0, steps=(), limit=None, proved_by=proved_by)
+        elif self._interrupted is not None:
+            nothing: dict[str, Any] = {"schedule": None, "value": None, "lower_bound": 0, "proved_by": None}
+            nothing |= {"reason": "no-solution", "seconds": 0.0, "steps": ()}
+            result = dataclasses.replace(self._interrupted, pipeline=pipeline, **nothing)
         else:
             hint = None if start is None else _on(pipeline, start[2])
             result = solve(pipeline, objective=self._objective, start=hint, lower_bound=bound, **self._search)
             if result.schedule is not None:
                 self._learn(result.schedule)
+            if result.limit == "interrupted":
+                self._interrupted = result
             if result.lower_bound > bound:
                 self._bounds[scale] = (result.lower_bound, result.proved_by)
         self._results[scale] = result
@@ -192,21 +203,27 @@ class _Search:
         return min(fitting, key=lambda k: k[0], default=None)
 
     def chosen(self, points: int) -> list[Fraction]:
-        """Scales from the least to the first at which nothing more is gained."""
+        """Scales from the least to the first at which the value without a limit is reached, and the user's own between them."""
         target = self.solve(None).value
         step = self._step()
         top = min((need for value, need, _ in self._known if target is not None and value <= target), default=self.least)
         last = max(0, -((self.least - top) // step))
-        low, high = 0, last  # the value without a limit is reached at `high`
+        spread = min(last + 1, max(2, points - (last // points).bit_length()))
+        picked = sorted({last * k // max(1, spread - 1) for k in range(spread)})
+        self.fill([self.least + k * step for k in picked])
+
+        def reached(k: int) -> bool:
+            value = self.solve(self.least + k * step).value
+            return value is not None and target is not None and value <= target
+
+        high = next((k for k in picked if reached(k)), last)
+        low = max((k + 1 for k in picked if k < high), default=0)
         while low < high:
             middle = (low + high) // 2
-            value = self.solve(self.least + middle * step).value
-            if value is not None and target is not None and value <= target:
-                high = middle
-            else:
-                low = middle + 1
-        stride = max(1, -(-high // max(1, points - 1)))
-        return [self.least + k * step for k in sorted({*range(0, high, stride), high})]
+            picked.append(middle)
+            low, high = (low, middle) if reached(middle) else (middle + 1, high)
+        scales = {self.least + k * step for k in picked if k < high} | {self.least + high * step}
+        return sorted(scales | {own for own in (self._own,) if own is not None and self.least < own < max(scales)})
 
     def _step(self) -> Fraction:
         """One stage's activation, where it is the smallest part of a limit."""
@@ -303,7 +320,7 @@ def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
 
 
 def _on(pipeline: Pipeline, schedule: Schedule) -> Schedule:
-    return Schedule(pipeline, schedule.order, schedule.start)
+    return Schedule(pipeline, schedule.order, schedule.start, schedule.transfers)
 
 
 def _limits(pipeline: Pipeline) -> list[int]:

@@ -123,6 +123,10 @@ class Store:
         wanted = "SELECT key FROM results" + ("" if failed else " WHERE status != 'failed'")
         return {row[0] for row in self._connection.execute(wanted)} & set(keys)
 
+    def has(self, key: str) -> bool:
+        """Whether there is a result of any kind."""
+        return self._connection.execute("SELECT 1 FROM results WHERE key = ?", (key,)).fetchone() is not None
+
     def add(
         self, key: str, task: Mapping[str, Any], versions: Mapping[str, str], status: str, outcome: Tree, seconds: float
     ) -> None:

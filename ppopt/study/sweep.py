@@ -191,7 +191,7 @@ class _Run:
                     break
                 found = True
                 running[future] = instance
-            elif self._store.finished([instance.key]):
+            elif self._store.has(instance.key):
                 self._finished += 1
             else:
                 source.append(instance)

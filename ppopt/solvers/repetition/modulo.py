@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from ppopt.pipeline import IntArray
+from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.pattern import Pattern, Room
+from ppopt.solvers.repetition.periodic import Periodic, retimed
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +29,24 @@ class Rotation:
         """Microbatches of every route per period."""
         return len(self.start[0])
 
-    def unrolled(self, counts: tuple[int, ...]) -> tuple[IntArray, ...]:
-        """The starts of so many microbatches per route, per family."""
+    def begun(self, counts: Sequence[int]) -> Periodic:
+        """The rotation with a beginning and an end, for as few microbatches as that takes; every operation as early as can be.
+
+        So many that ``counts`` per route differ from them by a whole number of periods.
+        """
+        cut = max(int(row[0]) for row in self.start)  # by then every family has begun
+        first = tuple(int((-(-(cut - row) // self.period)).clip(0).sum()) for row in self.start)
+        copies = min(
+            (counts[family.route] - done) // self.step - 1 for family, done in zip(self.pattern.families, first, strict=True)
+        )
         rows = []
         for family, row in zip(self.pattern.families, self.start, strict=True):
-            turns, index = np.divmod(np.arange(counts[family.route]), self.step)
+            turns, index = np.divmod(np.arange(counts[family.route] - copies * self.step), self.step)
             rows.append(row[index] + turns * self.period)
-        return tuple(rows)
+        periodic = Periodic(self.pattern, tuple(rows), first, self.period, self.step)
+        earliest = retimed(periodic, self.pattern, self.period)
+        assert earliest is not None, "a rotation repeats with its own period"
+        return earliest
 
 
 def least_period(pattern: Pattern, step: int) -> int:
@@ -51,7 +67,7 @@ class _Modulo:
     finds ``amount * (turns between first and last of a held pair, corrected by who comes first within the turn)`` held.
     """
 
-    def __init__(self, pattern: Pattern, period: int, step: int, turns: int) -> None:
+    def __init__(self, pattern: Pattern, period: int, step: int, turns: int, slack: int) -> None:
         self.pattern, self.period, self.step = pattern, period, step
         self.model = cp_model.CpModel()
         self.horizon = turns * period
@@ -60,10 +76,12 @@ class _Modulo:
             [self.model.new_int_var(0, self.horizon, f"{family}({k})") for k in range(step)] for family in pattern.families
         ]
         for row, long in zip(self.start, time, strict=True):
-            for a, b in zip(row, row[1:], strict=False):
+            for a, b in pairwise(row):
                 add(b >= a + long)
             add(row[0] + period >= row[-1] + long)
         for before, after, shift, lag in (*pattern.edges, *pattern.arcs):
+            if pattern.device_of[before] != pattern.device_of[after]:
+                lag += slack
             for k, b in enumerate(self.start[after]):
                 turns_back, index = divmod(k - shift, step)
                 add(b >= self.start[before][index] + (turns_back * period + time[before] + lag))
@@ -94,18 +112,18 @@ class _Modulo:
     def _room(self, room: Room) -> None:
         ends = {o for held in room.held for o in (held.first, held.last)}
         ops = [(o, k) for o in sorted(ends) for k in range(self.step)]
-        behind: dict[tuple[tuple[int, int], tuple[int, int]], cp_model.LinearExprT] = {}
+        behind: dict[tuple[tuple[int, int], tuple[int, int]], Any] = {}
         for i, a in enumerate(ops):
             for b in ops[i + 1 :]:
                 later = self.model.new_bool_var("")
                 self.model.add(self.place[b] >= self.place[a] + self.pattern.duration[a[0]]).only_enforce_if(later)
                 self.model.add(self.place[a] >= self.place[b] + self.pattern.duration[b[0]]).only_enforce_if(~later)
                 behind[b, a], behind[a, b] = later, 1 - later
-        between = sum(
+        between: Any = sum(
             held.amount * (self.turn[held.last, k] - self.turn[held.first, k]) for held in room.held for k in range(self.step)
         )
         for event in ((o, k) for o in sorted({held.first for held in room.held}) for k in range(self.step)):
-            corrected = sum(
+            corrected: Any = sum(
                 held.amount
                 * ((1 if (held.first, k) == event else behind[event, (held.first, k)]) - behind[event, (held.last, k)])
                 for held in room.held
@@ -119,20 +137,15 @@ class _Modulo:
 
 
 def rotation(
-    pattern: Pattern, period: int, step: int, *, seconds: float, workers: int = 1, seed: int = 0
+    pattern: Pattern, period: int, step: int, budget: Budget, seconds: float, slack: int = 0
 ) -> tuple[Rotation | None, bool]:
-    """A rotation with this period, and whether the answer is certain (a found one is, and a refuted one)."""
-    if period < step * max(pattern.work) or seconds <= 0:
-        return None, seconds > 0
-    whole = sum(pattern.duration) + sum(edge.lag for edge in pattern.edges)
-    model = _Modulo(pattern, period, step, 2 + 2 * whole // period)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
-    status = solver.solve(model.model)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return model.found(solver), True
-    if status == cp_model.MODEL_INVALID:
-        raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
-    return None, status == cp_model.INFEASIBLE
+    """A rotation with this period, and whether the answer is certain (a found one is, and a refuted one).
+
+    Every way to another device takes ``slack`` longer than it must.
+    """
+    if period < step * max(pattern.work):
+        return None, True
+    whole = sum(pattern.duration) + sum(edge.lag + slack for edge in pattern.edges)
+    model = _Modulo(pattern, period, step, 2 + 2 * whole // period, slack)
+    solver, sure = budget.solve(model.model, seconds)
+    return (None, sure) if solver is None else (model.found(solver), True)

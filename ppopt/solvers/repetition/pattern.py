@@ -38,7 +38,7 @@ class Room(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether it is one amount per microbatch, so that an arc says it all: ``F(n + limit // amount)`` waits for n's release."""
+        """Whether it is one amount per microbatch: an arc says it all, ``F(n + limit // amount)`` waits for n's release."""
         return len(self.held) == 1
 
 
@@ -62,6 +62,11 @@ class Pattern:
     def work(self) -> tuple[int, ...]:
         """Per device, what it computes for one microbatch of every route."""
         return tuple(sum(self.duration[o] for o in families) for families in self.devices)
+
+    @property
+    def several(self) -> bool:
+        """Whether some device holds several stages."""
+        return any(sum(self.families[o].kind == Kind.F for o in families) > 1 for families in self.devices)
 
     @cached_property
     def reach(self) -> tuple[int, ...]:
@@ -113,7 +118,8 @@ def _free(pipeline: Pipeline) -> list[bool]:
     if not pipeline.costs.split:
         return [False] * pipeline.stages
     duration = pipeline.ticks.duration
-    return (duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B]).all(axis=0).tolist()  # type: ignore[no-any-return]
+    free = duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B]
+    return [bool(column.all()) for column in free.T]
 
 
 def pattern_of(pipeline: Pipeline, backward: tuple[Kind, ...]) -> Pattern:
@@ -123,7 +129,7 @@ def pattern_of(pipeline: Pipeline, backward: tuple[Kind, ...]) -> Pattern:
     for word in words:
         if isinstance(word, OneOf):
             ways = [[f for f in streams if isinstance(f, Family)] for streams in word.alternatives]
-            way = next((way for way in ways if any(f.kind in (Kind.F, backward[f.stage]) for f in way)))
+            way = next(way for way in ways if any(f.kind in (Kind.F, backward[f.stage]) for f in way))
             run += way
     compiled = _Compiled(pipeline, run)
     for word in words:
@@ -164,7 +170,7 @@ class _Compiled:
         if isinstance(word, Precede):
             self.edges += self.edge(word)
         elif isinstance(word, Exclusive):
-            self.devices.append(tuple(self.number[f] for f in word.streams if f in self.number))  # type: ignore[index]
+            self.devices.append(tuple(self.number[f] for f in word.streams if f in self.number))
         elif isinstance(word, Capacity):
             held = [
                 Held(self.number[hold.claim], self.number[family], hold.amount)
@@ -190,6 +196,6 @@ def _merged(held: list[Held]) -> tuple[Held, ...]:
     return tuple(Held(first, last, amount) for (first, last), amount in amounts.items())
 
 
-def counts(pipeline: Pipeline) -> tuple[int, ...]:
+def counts_of(pipeline: Pipeline) -> tuple[int, ...]:
     """Per route its number of microbatches."""
     return tuple(np.bincount(pipeline.route_by_microbatch, minlength=len(pipeline.routes)).tolist())

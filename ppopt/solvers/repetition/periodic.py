@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -108,8 +109,8 @@ class Relations(NamedTuple):
 def relations(pattern: Pattern, counts: Sequence[int], first: Sequence[int], step: int) -> Relations:
     """What the edges of a pattern demand of the three blocks, so that every expansion keeps them.
 
-    An edge relates the n-th operations of two families, which may lie in different blocks and copies. All cases occur with at most
-    as many copies as the beginnings of the two differ by, and one more; ``first`` is the number of operations of each beginning.
+    An edge relates the n-th operations of two families, which may lie in different blocks and copies. All cases occur with
+    at most as many copies as the beginnings of the two differ by, and one more; ``first`` is how long each beginning is.
     """
     offset = np.concatenate(([0], np.cumsum(counts)))
     most = max((abs(first[e.before] + e.shift - first[e.after]) for e in pattern.edges), default=0) // step + 2
@@ -147,13 +148,13 @@ def order_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) 
         if not families:
             rows.append(np.empty(0, dtype=np.int64))
             continue
-        number, begin, time, turn, place = ([] for _ in range(5))  # type: ignore[var-annotated]
+        number, begin, time, turn, place = (list[IntArray]() for _ in range(5))
         for o in families:
             family, count = pattern.families[o], len(start[o])
             base = (int(Kind(family.kind)) * pipeline.stages + family.stage) * pipeline.microbatches
             number.append(base + pipeline.microbatches_of[family.route])
             begin.append(start[o])
-            time.append(np.full(count, pattern.duration[o] > 0))
+            time.append(np.full(count, int(pattern.duration[o] > 0)))
             turn.append(np.arange(count))
             place.append(np.full(count, o))
         keys = [np.concatenate(column) for column in (place, turn, time, begin)]
@@ -196,12 +197,10 @@ def _order_relations(periodic: Periodic, pattern: Pattern) -> Relations:
             for n, begin in enumerate(periodic.start[o].tolist()):
                 block = 0 if n < first else 1 if n < last else 2
                 chain[block].append((begin, periodic.pattern.duration[o] > 0, n, o, int(offset[o]) + n))
-        for block in chain:
-            block.sort()
-        whole = [op for block in chain for op in block]
-        rows += [(a[4], b[4], 0, pattern.duration[a[3]]) for a, b in zip(whole, whole[1:], strict=False)]
+        whole = [op for ops in chain for op in sorted(ops)]
+        rows += [(a[4], b[4], 0, pattern.duration[a[3]]) for a, b in pairwise(whole)]
         if chain[1]:
-            last_op, first_op = chain[1][-1], chain[1][0]
+            first_op, last_op = min(chain[1]), max(chain[1])
             rows.append((last_op[4], first_op[4], 1, pattern.duration[last_op[3]]))
     table = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     data = relations(pattern, counts, periodic.first, periodic.step)

@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.pattern import Pattern
 from ppopt.solvers.repetition.periodic import Periodic, relations
+from ppopt.solvers.repetition.recurrence import post_memory
 
 
-def polished(
-    periodic: Periodic, *, reach: int, seconds: float, lower: int = 0, workers: int = 1, seed: int = 0
-) -> tuple[Periodic, bool]:
+def polished(periodic: Periodic, budget: Budget, *, reach: int, seconds: float, lower: int = 0) -> tuple[Periodic, bool]:
     """The best schedule with every start within ``reach`` ticks of where it is, and whether that is certain.
 
     The blocks keep their operations; within each of a device's blocks the order is free. Valid for every number of copies,
@@ -25,37 +25,29 @@ def polished(
     start: list[list[cp_model.IntVar]] = []
     for family, row, time in zip(pattern.families, periodic.start, pattern.duration, strict=True):
         low, high = np.maximum(row - reach, 0).tolist(), np.minimum(row + reach, horizon - time).tolist()
-        start.append(
-            [model.new_int_var(a, b, f"{family}({n})") for n, (a, b) in enumerate(zip(low, high, strict=True))]
-        )
+        start.append([model.new_int_var(a, b, f"{family}({n})") for n, (a, b) in enumerate(zip(low, high, strict=True))])
     for families in pattern.devices:
         _blocks(model, pattern, periodic, families, start, horizon)
     flat = [x for row in start for x in row]
     relation = relations(pattern, tuple(map(len, start)), periodic.first, step)
     for before, after, turns, lag in zip(*(column.tolist() for column in relation), strict=True):
         model.add(flat[after] + turns * period >= flat[before] + lag)
-    for o, row in enumerate(start):
-        for a, b in pairwise(row):
-            model.add(b >= a + pattern.duration[o])
-    memory(model, pattern, start, horizon)
+    for variables, time in zip(start, pattern.duration, strict=True):
+        for a, b in pairwise(variables):
+            model.add(b >= a + time)
+    post_memory(model, pattern, start, horizon)
     makespan = model.new_int_var(lower, horizon, "makespan")
-    for row, time in zip(start, pattern.duration, strict=True):
-        model.add(makespan >= row[-1] + time)
+    for variables, time in zip(start, pattern.duration, strict=True):
+        model.add(makespan >= variables[-1] + time)
     model.minimize(makespan)
-    for row, times in zip(start, periodic.start, strict=True):
-        for x, when in zip(row, times.tolist(), strict=True):
+    for variables, times in zip(start, periodic.start, strict=True):
+        for x, when in zip(variables, times.tolist(), strict=True):
             model.add_hint(x, when)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(0.0, seconds)
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
-    status = solver.solve(model)
-    if status == cp_model.MODEL_INVALID:
-        raise AssertionError(f"CP-SAT refuses the model: {model.validate()}")
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver, sure = budget.solve(model, seconds)
+    if solver is None:
         return periodic, False
     rows = tuple(np.array([solver.value(x) for x in row], dtype=np.int64) for row in start)
-    return Periodic(pattern, rows, periodic.first, period, step), status == cp_model.OPTIMAL
+    return Periodic(pattern, rows, periodic.first, period, step), sure
 
 
 def _blocks(
@@ -81,19 +73,3 @@ def _blocks(
                 if block < 2:
                     model.add(x + time <= (begin, over)[block])
         model.add_no_overlap(intervals)
-
-
-def memory(model: cp_model.CpModel, pattern: Pattern, start: list[list[cp_model.IntVar]], horizon: int) -> None:
-    """What every device holds stays within its limit; what follows from that for families in order."""
-    for before, after, shift, lag in pattern.arcs:
-        for a, b in zip(start[before], start[after][shift:], strict=False):
-            model.add(b >= a + (pattern.duration[before] + lag))
-    for room in pattern.rooms:
-        intervals, demands = [], []
-        for first, last, amount in () if room.alone else room.held:
-            for a, b in zip(start[first], start[last], strict=True):
-                size = model.new_int_var(0, horizon, "")
-                intervals.append(model.new_interval_var(a, size, b + pattern.duration[last], ""))
-                demands.append(amount)
-        if sum(demands) > room.limit:
-            model.add_cumulative(intervals, demands, room.limit)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from ppopt.pipeline import IntArray
+from ppopt.solvers.repetition.budget import SHARES, Budget
 from ppopt.solvers.repetition.pattern import Pattern
 from ppopt.solvers.repetition.periodic import Periodic
 
@@ -65,7 +67,7 @@ class Recurrence:
                 ]
             )
         self._order()
-        self._memory()
+        post_memory(self.model, pattern, self.start, question.makespan)
         self._state()
         if slack:
             self._slack(slack)
@@ -80,9 +82,9 @@ class Recurrence:
         """Families in order, data, and one operation at a time on every device."""
         add, start, duration = self.model.add, self.start, self.pattern.duration
         for row, time in zip(start, duration, strict=True):
-            for a, b in zip(row, row[1:], strict=False):
+            for a, b in pairwise(row):
                 add(b >= a + time)
-        for before, after, shift, lag in (*self.pattern.edges, *self.pattern.arcs):
+        for before, after, shift, lag in self.pattern.edges:
             for a, b in zip(start[before], start[after][shift:], strict=False):
                 add(b >= a + (duration[before] + lag))
         for families in self.pattern.devices:
@@ -90,29 +92,15 @@ class Recurrence:
                 [self.model.new_fixed_size_interval_var(x, duration[o], "") for o in families for x in start[o]]
             )
 
-    def _memory(self) -> None:
-        for room in self.pattern.rooms:
-            if room.alone:
-                continue
-            intervals, demands = [], []
-            for first, last, amount in room.held:
-                for a, b in zip(self.start[first], self.start[last], strict=True):
-                    end = b + self.pattern.duration[last]
-                    size = self.model.new_int_var(0, self.question.makespan, "")
-                    intervals.append(self.model.new_interval_var(a, size, end, ""))
-                    demands.append(amount)
-            if sum(demands) > room.limit:
-                self.model.add_cumulative(intervals, demands, room.limit)
-
     def _state(self) -> None:
         """The state after the period is the state before it, ``step`` microbatches further."""
         model, step = self.model, self.question.step
         cut, again = self.cut, self.cut + self.question.period
-        self._passed: list[list[cp_model.IntVar | bool]] = []
+        self._passed: list[list[Any]] = []
         for o, row in enumerate(self.start):
             low, high = (column.tolist() for column in self._range[o])
             last = self.pattern.duration[o] + self.pattern.reach[o]
-            passed: list[cp_model.IntVar | bool] = []
+            passed: list[Any] = []
             for n, x in enumerate(row):
                 if n < step:
                     model.add(x <= again - max(last, 1))
@@ -182,6 +170,22 @@ class Recurrence:
         return Periodic(self.pattern, rows, first, self.question.period, self.question.step)
 
 
+def post_memory(model: cp_model.CpModel, pattern: Pattern, start: list[list[cp_model.IntVar]], horizon: int) -> None:
+    """What every device holds stays within its limit; what follows from that for families in order."""
+    for before, after, shift, lag in pattern.arcs:
+        for a, b in zip(start[before], start[after][shift:], strict=False):
+            model.add(b >= a + (pattern.duration[before] + lag))
+    for room in pattern.rooms:
+        intervals, demands = [], []
+        for first, last, amount in () if room.alone else room.held:
+            for a, b in zip(start[first], start[last], strict=True):
+                size = model.new_int_var(0, horizon, "")
+                intervals.append(model.new_interval_var(a, size, b + pattern.duration[last], ""))
+                demands.append(amount)
+        if sum(demands) > room.limit:
+            model.add_cumulative(intervals, demands, room.limit)
+
+
 def ranges(pattern: Pattern, count: Sequence[int], makespan: int) -> list[tuple[IntArray, IntArray]]:
     """Per family the earliest and the latest starts by microbatch, from the edges and the order of each family alone."""
     rows = range(len(pattern.families))
@@ -212,23 +216,16 @@ def ranges(pattern: Pattern, count: Sequence[int], makespan: int) -> list[tuple[
     return [(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)) for a, b in zip(low, high, strict=True)]
 
 
-def search(model: Recurrence, *, seconds: float, workers: int = 1, seed: int = 0) -> tuple[Periodic | None, bool]:
-    """What the search has found in that time, and whether it shows that there is nothing (better) to be found."""
+def search(model: Recurrence, budget: Budget, seconds: float) -> tuple[Periodic | None, bool]:
+    """What a search has found in that time, and whether it shows that there is nothing to be found; each way for its share."""
     if not model.possible:
         return None, True
-    if seconds <= 0:
-        return None, False
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
-    solver.parameters.num_workers = workers
-    solver.parameters.random_seed = seed
-    status = solver.solve(model.model)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return model.found(solver), status == cp_model.OPTIMAL
-    if status == cp_model.MODEL_INVALID:
-        raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
-    return None, status == cp_model.INFEASIBLE
+    for way, share in enumerate(SHARES):
+        solver, sure = budget.solve(model.model, seconds * share, way)
+        if solver is not None or sure:
+            return (None if solver is None else model.found(solver)), True
+    return None, False
 
 
-def _not(literal: cp_model.IntVar | bool) -> cp_model.IntVar | bool:
+def _not(literal: Any) -> Any:
     return not literal if isinstance(literal, bool) else ~literal

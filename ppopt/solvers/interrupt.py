@@ -1,0 +1,72 @@
+"""Ctrl-C and SIGTERM: not in the midst of an import, and never lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import Any, TypeAlias
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_came: list[int] = []
+
+Handler: TypeAlias = Callable[[int, FrameType | None], Any]
+
+
+@contextmanager
+def noting() -> Iterator[None]:
+    """While this lasts, :func:`check` raises for a signal that came, even if its KeyboardInterrupt was swallowed.
+
+    NumPy, for one, looks up attributes of what it is given, and takes any error there for a missing one.
+    """
+
+    def note(number: int, frame: FrameType | None, forward: Handler) -> None:
+        _came.append(number)
+        forward(number, frame)
+
+    with _handled(lambda handler: partial(note, forward=handler)):
+        _came.clear()
+        try:
+            yield
+        finally:
+            _came.clear()
+
+
+def check() -> None:
+    """Raise KeyboardInterrupt if a signal came (see :func:`noting`)."""
+    if _came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals that come while this lasts are handled at its end.
+
+    For imports of compiled packages: a KeyboardInterrupt in the midst of one may be swallowed or become an ImportError (seen
+    with OR-Tools 9.15).
+    """
+    came: list[int] = []
+    try:
+        with _handled(lambda handler: lambda number, frame: came.append(number)):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextmanager
+def _handled(wrap: Callable[[Handler], Handler]) -> Iterator[None]:
+    """Wrap those handlers that are Python functions; outside the main thread, where no signal is handled, none."""
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS} if main else {}
+    mine = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number, handler in mine.items():
+        signal.signal(number, wrap(handler))
+    try:
+        yield
+    finally:
+        for number, handler in mine.items():
+            signal.signal(number, handler)

@@ -1,0 +1,6 @@
+"""Repetition: a small schedule with a period that repeats is a schedule for every number of microbatches."""
+
+from ppopt.solvers.repetition.periodic import Periodic
+from ppopt.solvers.repetition.search import Repeated, Step, solve
+
+__all__ = ["Periodic", "Repeated", "Step", "solve"]

@@ -1,0 +1,326 @@
+"""Repetition: the order in which it asks its questions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from ppopt.pipeline import Pipeline
+from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.repetition.budget import Budget
+from ppopt.solvers.repetition.modulo import least_period, rotation
+from ppopt.solvers.repetition.pattern import Pattern, counts_of, patterns_of
+from ppopt.solvers.repetition.periodic import Periodic, order_from, retimed
+from ppopt.solvers.repetition.polish import polished
+from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
+from ppopt.timing import time_order
+
+_STEPS = 4
+"""Most microbatches per period that are tried."""
+_FINE = 8
+"""With shortest operations of more ticks than this, orders are sought on a coarser grid too."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was asked, what came of it, and how long it took."""
+
+    question: str
+    answer: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Repeated(Outcome):
+    """``periodic``: what the schedule is an expansion of; ``lower_bound`` is the given one."""
+
+    periodic: Periodic | None = None
+    steps: tuple[Step, ...] = ()
+
+
+Progress = Callable[[int | None, int], None]
+
+
+def solve(
+    pipeline: Pipeline,
+    *,
+    lower_bound: int,
+    limits: Limits,
+    upper: int | None = None,
+    progress: Progress | None = None,
+) -> Repeated:
+    """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
+
+    ``lower_bound`` is a proved one for this pipeline, in ticks; the search is over when it is met. The time of the search
+    does not depend on the number of microbatches; that of the expansion does.
+    """
+    search_ = _Search(pipeline, lower_bound, limits, upper, progress)
+    search_.run()
+    best = search_.best
+    schedule = None
+    if best is not None:
+        copies = best.copies_for(search_.counts)
+        assert copies is not None, "only what can be expanded is kept"
+        schedule = time_order(pipeline, order_from(pipeline, best.pattern, best.expanded(copies)))
+    budget = search_.budget
+    return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, best, tuple(search_.steps))
+
+
+class _Search:
+    def __init__(self, pipeline: Pipeline, lower: int, limits: Limits, upper: int | None, progress: Progress | None) -> None:
+        self.pipeline, self.lower, self.progress = pipeline, lower, progress
+        self.counts = counts_of(pipeline)
+        self.budget = Budget(limits)
+        self.best: Periodic | None = None
+        self.value = upper
+        self.steps: list[Step] = []
+
+    def run(self) -> None:
+        """Until the bound is met or the time is over."""
+        if min(self.counts) == 0:
+            return
+        patterns = patterns_of(self.pipeline)
+        for place, pattern in enumerate(patterns):
+            if self.done:
+                return
+            _OnePattern(self, pattern, self.budget.left / (len(patterns) - place)).run()
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do, or no time."""
+        met = self.value is not None and self.value <= self.lower
+        gap = self.value is not None and self.value - self.lower <= self.budget.limits.gap * self.value
+        return met or gap or self.budget.left <= 0
+
+    def keep(self, periodic: Periodic) -> str:
+        """Take it as the best if it is; and what to say of it."""
+        value = periodic.makespan_for(self.counts)
+        if value is None:
+            return "found, for other numbers of microbatches"
+        if self.value is None or value < self.value:
+            self.best, self.value = periodic, value
+            if self.progress is not None:
+                self.progress(value, self.lower)
+        return f"makespan {self.pipeline.time(value)}"
+
+    @contextmanager
+    def step(self, question: str) -> Iterator[list[str]]:
+        """Note a step; its answer is what is put in the list."""
+        begun, answer = time.monotonic(), list[str]()
+        yield answer
+        self.steps.append(Step(question, ", ".join(answer), time.monotonic() - begun))
+
+
+class _OnePattern:
+    """The questions about one pattern, within ``seconds``."""
+
+    def __init__(self, search_: _Search, pattern: Pattern, seconds: float) -> None:
+        self.all, self.pattern, self.budget = search_, pattern, search_.budget
+        self.until = self.budget.left - seconds
+        shortest = min((time for time in pattern.duration if time), default=1)
+        self.grid = shortest if shortest > _FINE else 1
+        self.coarse = pattern.coarse(self.grid)
+        self.several = self.grid > 1 and pattern.several
+        self.refuted: set[Question] = set()
+        self.open = True
+        self.own: Periodic | None = None
+        self.rough: Periodic | None = None
+        self.stuck, self.rise, self.pace = 0, 0, 0
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self.budget.left - self.until)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do, or no time."""
+        return self.all.done or self.left <= 0
+
+    def run(self) -> None:
+        """First the period, then the beginning and the end."""
+        self.own = self.fastest()
+        patience = self.left / 16
+        while self.own is not None and not self.done and self.open:
+            self.open = False
+            self.ask_all(self.own, self.all.lower, patience)
+            if self.several and not self.done:
+                self.ask_coarsely(self.own, 2 * patience)
+            if not self.done:
+                self.halve(self.own, patience)
+            if not self.done:
+                self.polish(self.own, patience)
+            patience *= 2
+
+    def keep(self, periodic: Periodic) -> str:
+        """Take it as this pattern's best if it is, and as the best of all if it is that; and what to say of it."""
+        value, own = (None if p is None else p.makespan_for(self.all.counts) for p in (periodic, self.own))
+        if own is None or (value is not None and value < own):
+            self.own = periodic
+        return self.all.keep(periodic)
+
+    # --- the period ---
+
+    def fastest(self) -> Periodic | None:
+        """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most."""
+        best: Periodic | None = None
+        for step in range(1, min(_STEPS, *self.all.counts) + 1):
+            least = least_period(self.pattern, step)
+            if best is not None and least * best.step >= best.period * step:
+                continue
+            with self.all.step(f"smallest period of {step} microbatches") as answer:
+                below = None if best is None else -(-best.period * step // best.step)
+                found = self.smallest(step, least, below)
+                answer.append("no better one" if found is None else f"{self.all.pipeline.time(found.period)}")
+                if found is not None:
+                    best = found
+                    answer.append(self.keep(found))
+            if self.done or (best is not None and best.period == best.step * max(self.pattern.work)):
+                break
+        return best
+
+    def smallest(self, step: int, least: int, below: int | None) -> Periodic | None:
+        """The smallest period of ``step`` microbatches, below a known one if there is."""
+        patience = min(3.0, self.left / 20)
+
+        def true(period: int) -> Periodic | None:
+            return self.rotation(self.pattern, period, step, patience)
+
+        best = true(least)
+        for slack in (1, 0) if best is None and self.grid > 1 else ():
+            if self.done or (best is not None and best.period == least):
+                break
+            rough = self.rough_period(step, patience, slack)
+            if rough is not None:
+                found = self.least(least, below, self.grid // 2, partial(retimed, rough, self.pattern))
+                if found is not None:
+                    best, below, self.rough = found, found.period, rough
+        if best is not None and best.period == least:
+            return best
+        return self.least(least + 1, below, self.grid // 2, true) or best
+
+    def rough_period(self, step: int, patience: float, slack: int) -> Periodic | None:
+        """The rotation with the smallest period on the coarser grid."""
+
+        def coarse(period: int) -> Periodic | None:
+            return self.rotation(self.coarse, period, step, patience, slack)
+
+        return self.least(least_period(self.coarse, step), None, 1, coarse)
+
+    def rotation(self, pattern: Pattern, period: int, step: int, patience: float, slack: int = 0) -> Periodic | None:
+        """A rotation of that period, with the beginning and the end that it takes."""
+        found, _ = rotation(pattern, period, step, self.budget, min(patience, self.left), slack)
+        return None if found is None else found.begun(self.all.counts)
+
+    def least(self, low: int, high: int | None, rise: int, ask: Callable[[int], Periodic | None]) -> Periodic | None:
+        """What ``ask`` gives for the smallest period in ``low..high - 1`` that it has an answer for, by bisection.
+
+        First ``low`` itself; without ``high``, then the first that it has an answer for, in growing steps.
+        """
+        best, rise, period = None, max(1, rise), low
+        while (high is None or low < high) and not self.done:
+            found = ask(period)
+            if found is not None:
+                best, high = found, found.period
+            elif high is None:
+                low, rise = period + 1, 2 * rise
+            else:
+                low = period + 1
+            period = low + rise if high is None else (low + high) // 2
+        return best
+
+    # --- beginning and end ---
+
+    def sizes(self, periodic: Periodic) -> Iterator[tuple[int, ...]]:
+        """Numbers of microbatches to solve, ascending: all small ones, then with growing steps."""
+        step, counts = periodic.step, self.all.counts
+        most = (min(counts) - step) // step
+        least = max(0, most - 3 * max(periodic.microbatches) // step)
+        for copies in range(most, least - 1, -1):
+            yield tuple(count - copies * step for count in counts)
+
+    def ask_all(self, seed: Periodic, value: int, patience: float) -> bool:
+        """Ask for a makespan at all sizes up to one where it is found, or the second where it stays open; whether it is found."""
+        tried = 0
+        for counts in self.sizes(seed):
+            answer = self.ask(seed, counts, value, patience)
+            tried += answer is None
+            self.open |= answer is not False
+            if answer is None and value == self.all.lower:
+                self.pace = max(self.pace, max(counts))
+            if answer or tried == 2 or self.done:
+                return bool(answer)
+        return False
+
+    def ask(self, seed: Periodic, counts: tuple[int, ...], value: int, patience: float) -> bool | None:
+        """Whether there is a schedule with a makespan of ``value`` of all microbatches, at this size; ``None``: it stays open."""
+        copies = (self.all.counts[0] - counts[0]) // seed.step
+        question = Question(counts, value - copies * seed.period, seed.period, seed.step)
+        model = None if question in self.refuted else Recurrence(self.pattern, question)
+        if model is None or not model.possible:
+            self.refuted.add(question)
+            return False
+        with self.all.step(self._text(seed, counts, value)) as answer:
+            found, sure = search(model, self.budget, min(patience, self.left))
+            if found is not None:
+                answer.append(self.keep(found))
+                return True
+            answer.append("there is none" if sure else "open")
+            if sure:
+                self.refuted.add(question)
+                return False
+        return None
+
+    def ask_coarsely(self, seed: Periodic, patience: float) -> None:
+        """On the coarser grid, with slack for what it leaves out, a makespan near the bound; its order with the true times."""
+        period = self.rough.period if self.rough is not None and self.rough.step == seed.step else None
+        period = period or seed.step * max(self.coarse.work)
+        until = self.budget.left - patience
+        for counts in self.sizes(seed):
+            if max(counts) < self.pace:
+                continue
+            copies = (self.all.counts[0] - counts[0]) // seed.step
+            turns = counts[0] // seed.step
+            idle = max(0, self.all.lower - (copies + turns) * seed.period)
+            while not self.done and self.budget.left > until:
+                makespan = turns * period + -(-idle // self.grid) + self.rise
+                model = Recurrence(self.coarse, Question(counts, makespan, period, seed.step), slack=1)
+                if not model.possible:
+                    break
+                with self.all.step(f"coarse: {_text(counts)} microbatches in {makespan} steps of {self.grid} ticks") as answer:
+                    found, sure = search(model, self.budget, patience / 2)
+                    if found is not None:
+                        self.pace = max(counts) + seed.step
+                        timed = retimed(found, self.pattern, seed.period)
+                        answer.append("too slow with the true times" if timed is None else self.keep(timed))
+                        return
+                    answer.append("there is none" if sure else "open")
+                    self.rise += 1
+                    self.open = True
+
+    def halve(self, seed: Periodic, patience: float) -> None:
+        """Ask for half of the way to the bound."""
+        found, most = True, seed.makespan_for(self.all.counts)
+        while found and most is not None and most - self.all.lower > 1 and not self.done:
+            found = self.ask_all(seed, (most + self.all.lower) // 2, patience)
+            most = self.all.value
+
+    def polish(self, seed: Periodic, patience: float) -> None:
+        """Move operations around where they are."""
+        reach = max(1, *self.pattern.duration) * (1 + self.stuck % 4)
+        with self.all.step(f"polish {seed.microbatches} microbatches, {self.all.pipeline.time(reach)} around") as answer:
+            found, sure = polished(seed, self.budget, reach=reach, seconds=min(patience, self.left))
+            self.open |= not sure or found.makespan < seed.makespan or self.stuck < 4
+            self.stuck += found.makespan == seed.makespan
+            answer.append(self.keep(found))
+
+    def _text(self, seed: Periodic, counts: tuple[int, ...], value: int) -> str:
+        time = self.all.pipeline.time
+        return f"{seed.step} per {time(seed.period)}: {_text(counts)} microbatches for a makespan of {time(value)}"
+
+
+def _text(counts: Sequence[int]) -> str:
+    return "+".join(map(str, counts))

@@ -1,0 +1,272 @@
+"""The strategy: known optima, proofs, laws that answers obey, limits and interruptions."""
+
+import _thread
+import dataclasses
+import threading
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppopt import bounds
+from ppopt.check import violations
+from ppopt.constraints import rules_of
+from ppopt.named import Restriction, find
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.solve import Result, horizon, solve, span_horizon
+from ppopt.solvers import cpsat
+from ppopt.solvers.outcome import Limits
+from ppopt.timing import baselines
+
+GPT = Costs(forward=185, backward_input=181, backward_weight=93)
+GPT_V = Costs(forward=186, backward_input=180, backward_weight=94)  # 93, 90, 47 per chunk
+SIX = Links(latency=6)
+
+
+def gpt(devices: int, microbatches: int, limit: int, **changes) -> Pipeline:
+    memory = Memory(retained=Fraction("0.366"), limit=limit)
+    return Pipeline(devices, microbatches, costs=GPT, links=SIX, memory=memory).changed(**changes)
+
+
+def proved(pipeline: Pipeline, **options) -> Result:
+    result = solve(pipeline, workers=1, **options)
+    assert (result.reason, result.limit) == ("optimal", None)
+    assert result.schedule is not None
+    assert violations(pipeline, result.schedule) == []
+    assert result.value == result.lower_bound == result.schedule.objective(result.objective)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("devices", "microbatches", "limit", "makespan"),
+    [(4, 8, 4, 4563), (4, 8, 3, 5319), (4, 8, 2, 6993), (8, 16, 6, 10935)],
+)
+def test_tight_memory(devices, microbatches, limit, makespan):
+    assert proved(gpt(devices, microbatches, limit)).value == makespan
+
+
+@pytest.mark.parametrize(("limit", "makespan"), [(3, 310), ((2, 4, 4, 4), 410), ((4, 4, 2, 2), 290)])
+def test_limits_per_device(limit, makespan):
+    costs = Costs(forward=10, backward_input=10, backward_weight=10)
+    assert proved(Pipeline(4, 8, costs=costs, memory=Memory(limit=limit))).value == makespan
+
+
+@pytest.mark.parametrize(
+    ("times", "weights", "limit", "makespan", "span"),
+    [((10, 15, 10, 10), (6, 9, 6, 6), 4, 323, 312), ((12, 9, 11, 8), (7, 5, 7, 5), 6, 257, 250)],
+    ids=["one slow device", "uneven layers"],
+)
+def test_unequal_stages(times, weights, limit, makespan, span):
+    memory = Memory(retained=Fraction("0.366"), limit=limit)
+    costs = Costs(forward=times, backward_input=times, backward_weight=weights)
+    pipeline = Pipeline(4, 8, costs=costs, links=Links(latency=1), memory=memory)
+    assert proved(pipeline).value == makespan
+    assert proved(pipeline, objective="span").value == span
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "limit", "makespan"), [(4, 3, 2628), (4, 4, 2183)], ids=["v-half", "v at 1f1b's memory"]
+)
+def test_wave(microbatches, limit, makespan):
+    pipeline = gpt(4, microbatches, limit, placement="wave", chunks=2, costs=GPT_V)
+    assert proved(pipeline).value == makespan
+
+
+def test_a_named_schedule_that_is_optimal_needs_no_solver():
+    result = proved(Pipeline(4, 8))
+    assert result.value == 27
+    assert result.proved_by == "one-machine"
+    assert result.versions == {}
+    assert {row.name: row.schedule.makespan for row in result.named if row.name in ("zb-h1", "1f1b")} == {"zb-h1": 27, "1f1b": 33}
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        Pipeline(1, 1),
+        Pipeline(3, 1),
+        Pipeline(1, 4, memory=Memory(limit=1)),
+        Pipeline(4, 2, memory=Memory(limit=1)),
+        Pipeline(2, 2, costs=Costs(forward=0, backward_input=0, backward_weight=0)),
+        Pipeline(2, 3, costs=Costs(backward_input=(0, 1)), memory=Memory(limit=1)),
+        Pipeline(2, 2, links=Links(latency=1000)),
+        Pipeline(2, 2, costs=Costs(forward=Fraction(1, 3), backward_input=Fraction(2, 7), backward_weight=Fraction(1, 5))),
+        Pipeline(2, 2, placement="bidirectional", memory=Memory(limit=2)),
+        Pipeline(2, 2, costs=Costs(backward=2)),
+        Pipeline(2, 2, costs=Costs(backward_input=2, backward_weight=2, backward=3)),
+        Pipeline(3, 2, memory=Memory(activation=0, limit=0)),
+    ],
+    ids=lambda pipeline: f"{pipeline.devices}x{pipeline.microbatches}",
+)
+def test_edge_cases(pipeline, objective):
+    proved(pipeline, objective=objective)
+
+
+def test_fused_or_split_is_chosen_where_it_matters():
+    # Splitting costs 1 of work per stage and microbatch; only where the gradient is waited for is it worth it: 5, not 6.
+    result = proved(Pipeline(2, 1, costs=Costs(backward_input=1, backward_weight=2, backward=2)))
+    assert result.value == 5
+    assert {text[1] for row in result.schedule.order.texts() for text in row} == {"F", "B", "I", "W"}
+
+
+def test_fine_times_are_proved_too():
+    # The model of 0.1 ms costs in microseconds: not a multiple of it, so the grid has to be left in the end.
+    costs = Costs(forward=18522, backward_input=18086, backward_weight=9337)
+    memory = Memory(retained=Fraction("0.366"), limit=3)
+    result = proved(Pipeline(3, 5, costs=costs, links=Links(latency=601), memory=memory))
+    assert result.schedule.makespan == result.value
+
+
+def test_binding_order_is_reproduced():
+    for name in ("gpipe", "1f1b", "zb-h1"):
+        result = proved(Pipeline(4, 8), order=name)
+        assert result.schedule.order == find(name).order(Pipeline(4, 8))
+
+
+def test_binding_order_is_solved_on_its_own_placement():
+    result = solve(Pipeline(2, 4), order="interleaved-1f1b", workers=1)
+    assert (result.pipeline.placement, result.pipeline.chunks, result.reason) == ("loop", 2, "optimal")
+
+
+def test_binding_order_that_exceeds_the_memory_is_infeasible():
+    result = solve(Pipeline(4, 8, memory=Memory(limit=4)), order="gpipe")
+    assert (result.reason, result.schedule, result.value, result.limit) == ("infeasible", None, None, None)
+
+
+def test_freed_weights_fill_gaps_and_the_rest_keeps_its_order():
+    pipeline = Pipeline(4, 8)
+    fixed, free = proved(pipeline, order="1f1b"), proved(pipeline, order="1f1b", free=[Kind.W])
+    assert (fixed.value, free.value) == (33, 27)  # 1f1b with W set free is no worse than zb-h1, which is optimal
+    for before, after in zip(fixed.schedule.order.texts(), free.schedule.order.texts(), strict=True):
+        kept = [text.replace("I", "B") for text in after if "W" not in text]
+        assert kept == before
+
+
+def test_freeing_everything_gives_the_optimum_of_the_placement():
+    pipeline = Pipeline(2, 3, memory=Memory(limit=1))
+    assert proved(pipeline, order="zb-h1", free=list(Kind)).value == proved(pipeline).value
+
+
+def test_freeing_the_weights_of_lists_and_pairs():
+    pipeline = Pipeline(2, 4, placement="bidirectional")
+    fixed, free = proved(pipeline, order="dualpipe"), proved(pipeline, order="dualpipe", free=[Kind.W])
+    assert free.value <= fixed.value
+    pairs = [text for row in fixed.schedule.order.texts() for text in row if "OVERLAP" in text]
+    assert pairs
+    assert pairs == [text for row in free.schedule.order.texts() for text in row if "OVERLAP" in text]
+    assert proved(pipeline, order="dualpipe", free=[Kind.F]).schedule.order.texts() != fixed.schedule.order.texts()
+
+
+def test_restrictions_are_named():
+    with pytest.raises(Restriction, match="microbatches"):
+        solve(Pipeline(4, 2), order="zb-h1")
+
+
+@pytest.mark.parametrize(
+    "options", [{"objective": "speed"}, {"solver": "magic"}, {"time_limit": 0}, {"gap": 2}, {"gap": float("nan")}]
+)
+def test_wrong_options_raise(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        solve(Pipeline(1, 1), **options)
+
+
+HARD = gpt(8, 24, 5, placement="wave", chunks=2, costs=GPT_V)
+
+
+def test_a_time_limit_leaves_a_checked_schedule_and_a_bound():
+    result = solve(HARD, time_limit=0.5, workers=1)
+    assert (result.reason, result.limit) == ("feasible", "time")
+    assert violations(HARD, result.schedule) == []
+    assert max(HARD.work) <= result.lower_bound <= result.value
+    assert result.value <= min(schedule.makespan for _, schedule in baselines(HARD))
+
+
+def test_a_gap_that_is_met_stops_the_search():
+    result = solve(HARD, gap=0.9, workers=1)
+    assert (result.reason, result.limit) == ("feasible", "gap")
+
+
+def test_ctrl_c_keeps_the_best():
+    timer = threading.Timer(1.5, _thread.interrupt_main)
+    timer.start()
+    result = solve(HARD, time_limit=3000, workers=1)
+    timer.join()
+    assert (result.reason, result.limit) == ("feasible", "interrupted")
+    assert violations(HARD, result.schedule) == []
+
+
+def test_progress_never_gets_worse():
+    seen = []
+    proved(gpt(4, 8, 3), progress=lambda value, bound: seen.append((value, bound)))
+    values = [value for value, _ in seen if value is not None]
+    assert values == sorted(values, reverse=True)
+    assert [bound for _, bound in seen] == sorted(bound for _, bound in seen)
+    assert seen[-1] == (5319, 5319)
+
+
+def test_deterministic_mode_repeats():
+    first, second = (solve(gpt(4, 6, 3), deterministic=True, seed=5, time_limit=5) for _ in range(2))
+    assert first.schedule.order == second.schedule.order
+    assert (first.value, first.lower_bound) == (second.value, second.lower_bound)
+
+
+def test_steps_say_what_was_done():
+    steps = solve(Pipeline(2, 2), workers=1).steps
+    assert [step.name for step in steps][:2] == ["named schedules", "list scheduling"]
+    assert all(step.seconds >= 0 and step.outcome for step in steps)
+
+
+@st.composite
+def small(draw: st.DrawFn) -> Pipeline:
+    devices = draw(st.integers(1, 3))
+    placement, chunks = draw(st.sampled_from([("linear", 1), ("linear", 1), ("loop", 2), ("wave", 2), ("bidirectional", 1)]))
+    microbatches = draw(st.integers(1, 3 if chunks == 1 else 2))
+    cost = st.lists(st.integers(0, 4), min_size=devices, max_size=devices).map(tuple)
+    fused = draw(st.none() | cost)
+    alone = fused is not None and draw(st.booleans())
+    split = None if alone else draw(cost)
+    costs = Costs(forward=draw(cost), backward_input=split, backward_weight=None if alone else draw(cost), backward=fused)
+    limit = draw(st.none() | st.integers(2, 5).map(lambda halves: Fraction(halves, 2)))
+    memory = Memory(retained=draw(st.sampled_from([0, Fraction(1, 2), 1])), limit=limit)
+    links = Links(latency=draw(st.sampled_from([0, 1, 3])))
+    return Pipeline(devices, microbatches, placement=placement, chunks=chunks, costs=costs, links=links, memory=memory)
+
+
+@given(small(), st.sampled_from(["makespan", "span"]))
+@settings(max_examples=25, deadline=None)
+def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective):
+    result = proved(pipeline, objective=objective)
+    greedy = min(schedule.objective(objective) for _, schedule in baselines(pipeline))
+    lower = [b for of in (bounds.work, bounds.machine, bounds.memory) if (b := of(pipeline, objective)) is not None]
+    assert greedy >= result.value >= max(bound.value for bound in lower)
+    # The rules alone, without cuts, bounds, start or tight horizon, know nothing better.
+    far = horizon(pipeline)
+    bare = cpsat.solve(
+        pipeline,
+        rules_of(pipeline),
+        objective=objective,
+        lower=0,
+        upper=max(0, result.value - 1),
+        horizon=far if objective == "makespan" else span_horizon(pipeline, far, free=False),
+        limits=Limits(5, workers=1),
+    )
+    assert bare.schedule is None or result.value == 0
+
+
+@given(small())
+@settings(max_examples=15, deadline=None)
+def test_more_memory_is_never_slower_and_costs_scale(pipeline):
+    value = proved(pipeline).value
+    if pipeline.memory.limit is not None:
+        more = dataclasses.replace(pipeline.memory, limit=pipeline.memory.limit + 1)
+        assert proved(pipeline.changed(memory=more)).value <= value
+    times = {
+        name: None if getattr(pipeline.costs, name) is None else tuple(3 * x for x in getattr(pipeline.costs, name))
+        for name in ("forward", "backward_input", "backward_weight", "backward")
+    }
+    links = Links(latency=3 * pipeline.links.latency)
+    scaled = proved(pipeline.changed(costs=Costs(**times), links=links))
+    assert Fraction(scaled.value, scaled.pipeline.ticks.per_unit) == 3 * Fraction(value, pipeline.ticks.per_unit)
