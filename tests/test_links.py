@@ -1,5 +1,6 @@
 """Links that carry one transfer at a time: timing, checker and both solvers."""
 
+import importlib.util
 import json
 import random
 from collections.abc import Callable
@@ -13,9 +14,9 @@ from random_pipelines import random_pipeline
 
 from ppopt import bounds
 from ppopt.check import Rule, violations
-from ppopt.constraints import Exclusive, Precede, Word, always_split, cuts_of, rules_of, sends, splitting_is_free
+from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
 from ppopt.files.checked import check_file
-from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text
+from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text, read_model
 from ppopt.files.result import json_text, result_dict
 from ppopt.pipeline import Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
@@ -24,6 +25,7 @@ from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.timing import baselines, left_shifted, list_schedule, time_order
 
+ROOT = Path(__file__).parents[1]
 GPIPE = [["0F0", "0F1", "0F2", "0B0", "0B1", "0B2"], ["1F0", "1F1", "1F2", "1B0", "1B1", "1B2"]]
 
 
@@ -341,3 +343,36 @@ def test_sites_are_tables_by_device() -> None:
 def test_sites_that_cannot_be(old: str, new: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         model_of_text(SITES.replace(old, new), "sites")
+
+
+# --- what it is good for -----------------------------------------------------------------------------------------
+
+
+def contention(name: str = "two-sites.toml") -> Any:
+    path = ROOT / "scripts" / "contention.py"
+    spec = importlib.util.spec_from_file_location("contention", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.contention(read_model(str(ROOT / "models" / name)).pipeline, 60.0)
+
+
+def test_a_plan_without_contention_is_a_tenth_worse() -> None:
+    found = contention()
+    assert found.planned.reason == found.best.reason == "optimal"
+    assert found.loss >= 0.1
+    # and not only because its transfers go first come, first served: with the best order of the transfers for its computations
+    pipeline, order = found.best.pipeline, found.planned.schedule.order
+    fixed = tuple(chain(Listed(tuple(order.ops(device)))) for device in range(pipeline.devices))
+    outcome = solved(cpsat.solve, pipeline, (*rules_of(pipeline), *fixed), "makespan", found.met)
+    assert outcome.schedule is not None
+    assert outcome.schedule.order == order
+    assert outcome.lower_bound == outcome.schedule.makespan >= 1.05 * found.best.value
+
+
+@pytest.mark.parametrize("name", ["two-sites", "embedding-and-head", "moe-overlap"])
+def test_model_files_of_machines(name: str) -> None:
+    pipeline = read_model(str(ROOT / "models" / f"{name}.toml")).pipeline
+    for _, schedule in baselines(pipeline):
+        assert violations(pipeline, schedule, earliest=True) == []
