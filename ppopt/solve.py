@@ -14,6 +14,7 @@ import numpy as np
 
 from ppopt import bounds
 from ppopt.bounds import Bound, Objective
+from ppopt.bounds.throughput import throughput
 from ppopt.check import violations
 from ppopt.constraints import (
     Precede,
@@ -293,6 +294,9 @@ class _Search:
             self._windows(min(self.left, self.time_limit / 10))
         if self.open and self.left > 0 and self.repeats:
             self._repetition(self.left / 4)
+        if self.open and self.left > 0 and self.objective == "makespan":
+            with self.step("bound: event graph") as done:
+                done(self._bounded(throughput(self.pipeline, pairs=self.pairs, seconds=self.left / 6)))
         if self.large:
             if self.open and self.left > 0:
                 self._windows(self.left / 3)
