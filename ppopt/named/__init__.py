@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
@@ -83,17 +84,23 @@ class Row:
     excluded: str | None
 
 
-def compare(pipeline: Pipeline, chunks: Sequence[int] = ()) -> list[Row]:
+def compare(
+    pipeline: Pipeline, chunks: Sequence[int] = (), params: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> list[Row]:
     """All named schedules on the same devices and the same costs per device, each on its own placement.
 
     Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own number where it has
-    their placement, else for their smallest.
+    their placement, else for their smallest. ``params`` gives parameters by the name of a schedule; the others have none.
+
+    Raises:
+        Restriction: a parameter is unknown or out of range.
     """
+    read = {name: NAMED[name].read(given) for name, given in params.items()}
     rows = []
     for definition in NAMED.values():
         for v in (chunks or (None,)) if definition.any_chunks else (None,):
             try:
-                schedule = definition.schedule(pipeline, v)
+                schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
             except Restriction as restriction:
                 rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
             else:

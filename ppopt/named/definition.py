@@ -115,7 +115,7 @@ class Definition:
             if self.routes is None:
                 placed = pipeline.placed(self.placement, chunks)
             else:
-                placed = pipeline.placed("linear").changed(routes=self.routes(pipeline.devices), chunks=chunks)
+                placed = per_device(pipeline).changed(routes=self.routes(pipeline.devices), chunks=chunks)
         except PipelineError as error:
             raise Restriction(f"{self.name}: {error}") from error
         return pipeline if placed.routes == pipeline.routes else placed
@@ -166,6 +166,11 @@ class Definition:
     def _size(self, pipeline: Pipeline, params: Parameters) -> str:
         sizes = {"devices": pipeline.devices, "microbatches": pipeline.microbatches, "chunks": pipeline.chunks, **params}
         return _listed(sizes)
+
+
+def per_device(pipeline: Pipeline) -> Pipeline:
+    """The same devices with one stage each, their costs and activations given per device whatever they were given per."""
+    return pipeline.placed("loop" if pipeline.placement == "linear" else "linear")
 
 
 def _listed(values: Parameters) -> str:
