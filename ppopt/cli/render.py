@@ -100,7 +100,7 @@ def named_table(pipeline: Pipeline, rows: Iterable[Row], title: str | None, mark
     applying = [row for row in rows if row.schedule is not None]
     for row in sorted(applying, key=_makespan):
         assert row.schedule is not None
-        name = f"{row.name} *" if is_marked(pipeline, row, marked) else row.name
+        name = f"{row.label} *" if is_marked(pipeline, row, marked) else row.label
         within = "" if row.schedule.within_memory else "over the limit"
         table.add_row(name, row.placement, str(row.chunks), *figures(row.schedule), within)
     return table

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from ppopt.files.own_order import NAME, order_of_model
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, Row, UnknownSchedule, find, of_order
-from ppopt.pipeline import PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
+from ppopt.pipeline import CHOOSE, PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
 from ppopt.schedule import Order
 
 FORMAT = 1
@@ -30,7 +30,7 @@ _PARTS = {"costs": Costs, "links": Links, "memory": Memory, "units": Units}
 _KEYS: dict[str, tuple[str, ...]] = {
     "": ("format", "name", "pipeline", *_PARTS),
     "pipeline": (
-        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch"),
+        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "recompute"),
         *("schedule", "schedule_params", "order"),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in _PARTS.items()},
@@ -285,6 +285,8 @@ def _schedule(pipeline: Pipeline, name: Any, params: Any) -> tuple[str | None, T
         return None, {}
     if not isinstance(name, str):
         raise PipelineError("pipeline.schedule", f"expected the name of a schedule, got {name!r}")
+    if pipeline.recompute == CHOOSE:
+        pipeline = pipeline.resolved("all")
     try:
         definition = find(name)
         read = definition.read(params)
@@ -315,6 +317,8 @@ def model_dict(model: Model) -> Tree:
         table["chunks"] = pipeline.chunks
     if len(pipeline.routes) > 1:
         table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
+    if pipeline.recompute != "none":
+        table["recompute"] = _plain(pipeline.recompute)
     if model.schedule is not None:
         table["schedule"] = model.schedule
         if model.params:
