@@ -240,6 +240,8 @@ class _Search:
     infeasible: bool = False
     interrupted: bool = False
     named: tuple[Row, ...] = ()
+    periodic: Any = None
+    """What repetition has found, to begin with when it goes on."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)
@@ -381,9 +383,11 @@ class _Search:
                 lower_bound=self.lower,
                 limits=Limits(seconds, self.gap, self.workers, self.seed, self.deterministic),
                 upper=None if self.best is None else self.value,
+                start=self.periodic,
                 progress=self._report,
             )
             self.spent += outcome.spent
+            self.periodic = outcome.periodic or self.periodic
             if outcome.schedule is not None:
                 self.found(outcome.schedule, "repetition")
             done(self.best_text())
