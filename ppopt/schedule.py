@@ -43,6 +43,11 @@ class Order:
         """Per device, its operations in PyTorch's notation."""
         return [[str(op) for op in self.ops(device)] for device in range(len(self.rows))]
 
+    @property
+    def paired(self) -> bool:
+        """Whether some operations run as overlapped pairs."""
+        return any(bool((row >= self.index.size).any()) for row in self.rows)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Order)

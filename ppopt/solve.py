@@ -14,6 +14,7 @@ import numpy as np
 
 from ppopt import bounds
 from ppopt.bounds import Bound, Objective
+from ppopt.bounds.throughput import throughput
 from ppopt.check import violations
 from ppopt.constraints import (
     Precede,
@@ -93,6 +94,8 @@ def solve(
     params: Mapping[str, Any] | None = None,
     free: Collection[Kind] = (),
     chunks: Sequence[int] = (),
+    named_params: Mapping[str, Mapping[str, Any]] | None = None,
+    own: Sequence[Row] = (),
     time_limit: float = 60.0,
     gap: float = 0.0,
     workers: int | None = None,
@@ -113,8 +116,9 @@ def solve(
 
     ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that is known to
     hold; both only save work. ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the
-    search. ``chunks`` is for the named schedules shown beside (:func:`ppopt.named.compare`). ``progress`` is called with the
-    best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
+    search. ``chunks`` and ``named_params`` are for the named schedules shown beside (:func:`ppopt.named.compare`). ``own``: rows
+    of the user's own, shown before them and, like them, begun from where they have this placement. ``progress`` is called with
+    the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
 
     Raises:
         ValueError: an unknown objective, solver or schedule, or a limit out of range.
@@ -151,13 +155,13 @@ def solve(
     )
     if start is not None:
         known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
-        if known.within_memory:
+        if known.within_memory and search.takes(known):
             search.found(known, "start")
     if lower_bound:
         search.prove(lower_bound, "a bound that was given")
     try:
         with noting():
-            search.run(chunks, solver)
+            search.run(solver, lambda: [*own, *compare(pipeline, chunks, named_params or {})])
     except KeyboardInterrupt:
         search.interrupted = True
     return search.result()
@@ -186,6 +190,35 @@ def verify(
     )
 
 
+def model_text(result: Result, solver: str = "auto") -> str:
+    """The model that a plain minimisation would be given, within the best value that is known, as text.
+
+    For OR-Tools, or an integer program where ``solver`` is ``"ilp"`` (:func:`ppopt.solvers.export.model_text`).
+
+    Raises:
+        TooLarge: the pipeline is too large for the ILP.
+    """
+    from ppopt.solvers.export import model_text as text_of
+
+    pipeline, objective = result.pipeline, result.objective
+    upper = horizon(pipeline) if result.value is None else result.value
+    return text_of(
+        pipeline,
+        _words(pipeline, result.binding),
+        solver="ilp" if solver == "ilp" else "cp-sat",
+        objective=objective,
+        lower=0,
+        upper=upper,
+        horizon=upper if objective == "makespan" else span_horizon(pipeline, upper, free=not result.binding),
+    )
+
+
+def _words(pipeline: Pipeline, extra: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The rules, what binds beside them, and what may be added because it keeps the optimum."""
+    split = always_split(pipeline) if not extra and splitting_is_free(pipeline) else ()
+    return (*rules_of(pipeline), *extra, *split, *cuts_of(pipeline, extra))
+
+
 @dataclass
 class _Search:
     """The state of one solve: the best schedule, the best bound, and what was done."""
@@ -207,6 +240,8 @@ class _Search:
     infeasible: bool = False
     interrupted: bool = False
     named: tuple[Row, ...] = ()
+    periodic: Any = None
+    """What repetition has found, to begin with when it goes on."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)
@@ -215,24 +250,28 @@ class _Search:
 
     # --- the steps ---
 
-    def run(self, chunks: Sequence[int], solver: str) -> None:
+    def run(self, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         """Take one step after the other until the gap is closed or the time is up."""
+        self._closed_form("work", bounds.work)  # takes no time, so that even an early interrupt has a bound
         with self.step("named schedules") as done:
-            self.named = tuple(compare(self.pipeline, chunks))
+            self.named = tuple(rows())
             done(self._named())
         if self.extra and self._pinned():
             return
         if not self.large:
             with self.step("list scheduling") as done:
                 done(self._greedy())
-        for name, bound in (("work", bounds.work), ("one machine", bounds.machine), ("memory", bounds.memory)):
+        for name, bound in (("one machine", bounds.machine), ("memory", bounds.memory)):
             if self.open:
-                with self.step(f"bound: {name}") as done:
-                    done(self._bounded(bound(self.pipeline, self.objective, pairs=self.pairs)))
+                self._closed_form(name, bound)
         if self.open and solver == "ilp":
             self._program()
         elif self.open:
             self._solver()
+
+    def _closed_form(self, name: str, bound: Callable[..., Bound | None]) -> None:
+        with self.step(f"bound: {name}") as done:
+            done(self._bounded(bound(self.pipeline, self.objective, pairs=self.pairs)))
 
     def _named(self) -> str:
         """Take the named schedules of this placement, where nothing else binds."""
@@ -240,7 +279,7 @@ class _Search:
             return f"{len(self.named)} compared"
         own = [row for row in self.named if row.schedule is not None and row.schedule.pipeline.routes == self.pipeline.routes]
         for row in own:
-            if row.schedule is not None and row.schedule.within_memory:
+            if row.schedule is not None and row.schedule.within_memory and self.takes(row.schedule):
                 self.found(time_order(self.pipeline, row.schedule.order), row.name)
         return f"{len(own)} of {len(self.named)} have this placement; {self.best_text()}"
 
@@ -293,6 +332,9 @@ class _Search:
             self._windows(min(self.left, self.time_limit / 10))
         if self.open and self.left > 0 and self.repeats:
             self._repetition(self.left / 4)
+        if self.open and self.left > 0 and self.objective == "makespan":
+            with self.step("bound: event graph") as done:
+                done(self._bounded(throughput(self.pipeline, pairs=self.pairs, seconds=self.left / 6)))
         if self.large:
             if self.open and self.left > 0:
                 self._windows(self.left / 3)
@@ -341,9 +383,11 @@ class _Search:
                 lower_bound=self.lower,
                 limits=Limits(seconds, self.gap, self.workers, self.seed, self.deterministic),
                 upper=None if self.best is None else self.value,
+                start=self.periodic,
                 progress=self._report,
             )
             self.spent += outcome.spent
+            self.periodic = outcome.periodic or self.periodic
             if outcome.schedule is not None:
                 self.found(outcome.schedule, "repetition")
             done(self.best_text())
@@ -445,8 +489,7 @@ class _Search:
     @property
     def words(self) -> tuple[Word, ...]:
         """The rules, what binds beside them, and what may be added because it keeps the optimum."""
-        split = always_split(self.pipeline) if not self.extra and splitting_is_free(self.pipeline) else ()
-        return (*rules_of(self.pipeline), *self.extra, *split, *cuts_of(self.pipeline, self.extra))
+        return _words(self.pipeline, self.extra)
 
     @property
     def repeats(self) -> bool:
@@ -480,6 +523,10 @@ class _Search:
     def left(self) -> float:
         """Seconds left."""
         return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
+
+    def takes(self, schedule: Schedule) -> bool:
+        """Whether bounds and solvers speak of such schedules: pairs that save time are run where the words say so only."""
+        return self.pairs or not schedule.order.paired or not bounds.pairs_save_time(self.pipeline)
 
     def found(self, schedule: Schedule, name: str) -> None:
         """Keep a schedule if it is the best so far."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppopt.constraints import Exclusive, Family, Listed, Precede, Together, chain, rules_of, run
+from ppopt.constraints import Capacity, Exclusive, Family, Hold, Listed, Precede, Together, chain, rules_of, run
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
@@ -156,3 +156,19 @@ def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
         assert schedule.makespan >= least
         again = time_order(pipeline, schedule.order)
         assert all(np.array_equal(a, b) for a, b in zip(again.start, schedule.start, strict=True))
+
+
+def test_of_two_memories_that_hold_the_same_the_smaller_counts():
+    pipeline, half = (Pipeline(3, 6, memory=Memory(limit=limit)) for limit in (3, Fraction(5, 2)))  # 5/2: amounts in halves
+    tighter = [word for word in rules_of(half) if isinstance(word, Capacity)]
+    words = rules_of(pipeline)
+    for both in ((*words, *tighter), (*tighter, *words)):
+        assert list_schedule(pipeline, both).order == list_schedule(half, rules_of(half)).order
+        assert max(list_schedule(pipeline, both).peak_memory) == 2
+
+
+def test_two_memories_of_one_device_that_hold_different_things_are_refused():
+    pipeline = Pipeline(1, 3, memory=Memory(limit=2))
+    other = Capacity((Hold(Family(0, Kind.F), (Family(0, Kind.I), Family(0, Kind.B)), 1),), 1)
+    with pytest.raises(ValueError, match="a device has one memory"):
+        list_schedule(pipeline, (*rules_of(pipeline), other))

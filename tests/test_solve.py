@@ -215,7 +215,7 @@ def test_deterministic_mode_repeats():
 
 def test_steps_say_what_was_done():
     steps = solve(Pipeline(2, 2), workers=1).steps
-    assert [step.name for step in steps][:2] == ["named schedules", "list scheduling"]
+    assert [step.name for step in steps][:3] == ["bound: work", "named schedules", "list scheduling"]
     assert all(step.seconds >= 0 and step.outcome for step in steps)
 
 

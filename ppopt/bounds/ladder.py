@@ -31,7 +31,7 @@ def best(
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
-    Ends when a bound reaches ``target`` (a value known to be possible), when longer windows bring nothing, or at the
+    Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or at the
     ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets half of what is left. The
     first three take milliseconds.
     """

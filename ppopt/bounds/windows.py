@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from ppopt.bounds.bound import Bound, Objective, check_objective, pairs_save_time
 from ppopt.bounds.flow import Flow, flow_of, heads
 from ppopt.bounds.late import latest_first_starts
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import IntArray, Pipeline
+
+MAX_OPERATIONS = 20_000
+"""Windows with more operations are not tried: posting them alone takes seconds, and no proof comes of it."""
 
 
 def window(
@@ -51,25 +55,26 @@ def window(
     that); the work keeps its true ticks. Coarser is faster and weaker.
 
     Valid for every pipeline: all routes, uneven durations, latencies, memory, few microbatches. ``None``: with ``pairs``
-    where these save time; where a window is below ``grain`` or both are more than ``makespan``. ``time_limit`` is in
-    seconds, of deterministic time with ``deterministic``.
+    where these save time; where a window is below ``grain`` or both are more than ``makespan``, or hold more than
+    ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
     """
     check_objective(objective)
     if (pairs and pairs_save_time(pipeline)) or min(first, last) < grain or first + last > makespan:
         return None
     from ortools.sat.python import cp_model
 
+    begun = time.monotonic()
     flow = flow_of(pipeline)
+    windows = [(of, length // grain, heads(of, memory=True)) for of, length in ((flow, first), (flow.reversed(), last))]
+    if sum(int((head < units * grain).sum()) for _, units, earliest in windows for head in earliest) > MAX_OPERATIONS:
+        return None
     model = cp_model.CpModel()
     base = max(flow.work)
     known = max(known, base)
     if target is None or target <= known:
         target = known + first + last + 1  # more than any X
     idle = model.new_int_var(known - base, target - 1 - base, "X")
-    sides = [
-        _side(model, of, length // grain, grain, own=objective == "span")
-        for of, length in ((flow, first), (flow.reversed(), last))
-    ]
+    sides = [_side(model, of, earliest, units, grain, own=objective == "span") for of, units, earliest in windows]
     for work, begin, end in zip(flow.work, *sides, strict=True):
         model.add(idle >= work - base + begin + end)
     model.minimize(idle)
@@ -80,7 +85,7 @@ def window(
     if deterministic:
         solver.parameters.max_deterministic_time = time_limit
     else:
-        solver.parameters.max_time_in_seconds = time_limit
+        solver.parameters.max_time_in_seconds = max(0.0, time_limit - (time.monotonic() - begun))
     status = run(solver, model)
     proved = target if status == "INFEASIBLE" else max(known, base + round(solver.best_objective_bound))
     proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
@@ -120,15 +125,15 @@ def run(solver: Any, model: Any) -> str:
     return names[0]
 
 
-def _side(model: Any, flow: Flow, units: int, grain: int, own: bool) -> list[Any]:
+def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[Any]:
     """Post the start window [0, units) of ``flow``, in units of ``grain`` ticks; per device its idle ticks, as an expression.
 
-    With ``own`` idle ticks count from the device's own first start.
+    ``head`` are the earliest starts. With ``own`` idle ticks count from the device's own first start.
     """
     edge = units * grain
     start: list[list[Any]] = []
     present: list[list[Any]] = []
-    for family, earliest in enumerate(heads(flow, memory=True)):
+    for family, earliest in enumerate(head):
         starts, literals = [], []
         for n, least in enumerate(earliest[earliest < edge].tolist()):
             starts.append(model.new_int_var(least // grain, units, f"{flow.label[family]}{n}"))
@@ -155,11 +160,11 @@ def _side(model: Any, flow: Flow, units: int, grain: int, own: bool) -> list[Any
         over = model.new_int_var(0, max((flow.duration[family] for family in families), default=0), f"over the edge {device}")
         spent: Any = 0
         for family in families:
-            time = flow.duration[family]
+            ticks = flow.duration[family]
             for begin, literal in zip(start[family], present[family], strict=True):
-                intervals.append(model.new_optional_fixed_size_interval_var(begin, time // grain, literal, ""))
-                model.add(over >= grain * begin + time - edge).only_enforce_if(literal)
-                spent += time * literal
+                intervals.append(model.new_optional_fixed_size_interval_var(begin, ticks // grain, literal, ""))
+                model.add(over >= grain * begin + ticks - edge).only_enforce_if(literal)
+                spent += ticks * literal
         model.add_no_overlap(intervals)
         left = edge - spent + over
         if own:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline, Table, Value
+from ppopt.pipeline import Pipeline, PipelineError, Table, Value
 
 RESOLUTION = 10**9
 """Recorded times are rounded to this part of the finest time in the costs."""
@@ -53,10 +53,16 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     """
     costs, memory, routes = pipeline.costs, pipeline.memory, pipeline.routes
     input_, weight, full = costs.backward_input, costs.backward_weight, costs.backward
+    again = _recomputing(pipeline)
     kinds: list[list[list[Fraction]]] = []
     for route in routes:
         i, w = (_by_stage(pipeline, route, value) for value in (input_, weight))
         b = _by_stage(pipeline, route, full) if full is not None else [x + y for x, y in zip(i, w, strict=True)]
+        for stage in again:
+            once_more = _by_stage(pipeline, route, costs.recompute)[stage]
+            b[stage] += once_more
+            if i:
+                i[stage] += once_more
         kinds.append([_by_stage(pipeline, route, costs.forward), b, i, w])
     overlap = [_by_stage(pipeline, route, costs.overlap) for route in routes]
     latency, occupancy = pipeline.links.latency, pipeline.links.occupancy
@@ -69,6 +75,10 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     activation = [_by_stage(pipeline, route, memory.activation) for route in routes]
     kept = memory.activation if memory.retained is None else memory.retained
     retained = [_by_stage(pipeline, route, kept) for route in routes]
+    for position, route in enumerate(routes):
+        for stage in again:
+            activation[position][stage] -= _by_stage(pipeline, route, memory.recompute_saved)[stage]
+            retained[position][stage] = min(retained[position][stage], activation[position][stage])
     static = [_entry(memory.static, d) * _copies(pipeline, d) for d in range(pipeline.devices)]
     limit = None if memory.limit is None else [_entry(memory.limit, d) for d in range(pipeline.devices)]
     per_amount = _denominator(x for row in (*activation, *retained, static, limit or []) for x in row)
@@ -122,6 +132,15 @@ def _by_stage(pipeline: Pipeline, route: tuple[int, ...], value: Value | None) -
         return [_entry(value, stage) for stage in range(len(route))]
     chunks = Counter(route)
     return [_entry(value, device) / chunks[device] for device in route]
+
+
+def _recomputing(pipeline: Pipeline) -> Iterable[int]:
+    """The stages that recompute their activations."""
+    if pipeline.recompute == "choose":
+        raise PipelineError("pipeline.recompute", "a schedule can be checked only once it is said which stages recompute")
+    if pipeline.recompute == "all":
+        return range(pipeline.stages)
+    return () if pipeline.recompute == "none" else pipeline.recompute
 
 
 def _entry(value: Value, position: int) -> Fraction:

@@ -5,34 +5,40 @@ from __future__ import annotations
 import click
 
 from ppopt.cli.options import Given, json_option, model_options
-from ppopt.cli.verified import verified
+from ppopt.cli.verified import verified_rows
 from ppopt.files import json_text, result_dict
+from ppopt.files.exported import row_in
 from ppopt.named import compare as compare_named
 
 
 @click.command(short_help="All named schedules on this hardware, side by side.")
 @model_options(own_chunks=True)
+@click.option(
+    "--with", "files", multiple=True, metavar="FILE", help="Show this order too: a CSV in PyTorch's notation, or a result (JSON)."
+)
 @json_option
-def compare(given: Given, as_json: bool) -> None:
+def compare(given: Given, files: tuple[str, ...], as_json: bool) -> None:
     """All named schedules on this hardware, timed and checked side by side; no solver runs.
 
-    Each schedule has its own placement on the same devices and the same costs per device. Those that do not apply are listed
-    with the reason.
+    Each schedule has its own placement on the same devices and the same costs per device, orders in a FILE too. Those that do
+    not apply are listed with the reason.
 
     \b
     Examples:
       ppopt compare -d 4 -m 8
       ppopt compare models/gpt-1.5b.toml --chunks 2,4 --memory-limit 6
+      ppopt compare models/gpt-1.5b.toml --with mine.csv --with best.json
       ppopt compare -d 4 -m 8 --set costs.forward=100 --set costs.backward=200 --set links.latency=16
     """
+    if (given.path, *files).count("-") > 1:
+        raise click.UsageError("standard input can be read once only")
     model = given.read()
-    rows = compare_named(model.pipeline, given.chunks)
-    for row in rows:
-        if row.schedule is not None:
-            verified(row.schedule, row.name)
+    mine = [*model.own_rows, *(row_in(file, model.pipeline) for file in files)]
+    rows = [*mine, *compare_named(model.pipeline, given.chunks, model.named_params)]
+    verified_rows(rows)
     if as_json:
         click.echo(json_text(result_dict(model, named=rows)), nl=False)
         return
     from ppopt.cli.render import heading, show_named
 
-    show_named(model.pipeline, rows, heading(model.pipeline), model.schedule)
+    show_named(model.pipeline, rows, heading(model.pipeline), model.stands_for)

@@ -101,13 +101,14 @@ def frontier(
 def _draw(lines: Sequence[Frontier], path: str) -> None:
     from matplotlib.figure import Figure
 
+    from ppopt.cli.render import sizes
     from ppopt.pictures.figure import save
     from ppopt.pictures.frontier import frontier as draw
 
     picture = Figure(figsize=(9, 6), layout="constrained")
     ax = draw(lines, picture.subplots())
     pipeline = lines[0].pipeline
-    ax.set_title(f"{pipeline.name or 'Frontier'}: {pipeline.devices} devices, {pipeline.microbatches} microbatches", loc="left")
+    ax.set_title(f"{pipeline.name or 'Frontier'}: {sizes(pipeline)}", loc="left")
     handles, labels = ax.get_legend_handles_labels()
     picture.legend(handles, labels, loc="outside right upper", fontsize=8, frameon=False)
     save(picture, path)

@@ -14,6 +14,7 @@ import click
 from ppopt.files import Change, Model, ModelError, model_dict, model_of, setting
 from ppopt.files.model import read_tree
 from ppopt.files.text import source_of
+from ppopt.named import Definition, find, reading
 from ppopt.pipeline import PLACEMENTS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -34,6 +35,12 @@ class Given:
         Raises:
             ModelError: the file or a change is wrong.
         """
+        model = self._read()
+        if model.written is not None:
+            find_schedule(model.written)
+        return model
+
+    def _read(self) -> Model:
         if self.path is not None:
             return self._changed(read_tree(self.path), source_of(self.path))
         keys = {change.key for change in self.changes}
@@ -43,20 +50,22 @@ class Given:
         return model_of({}, "command line", self.changes)
 
     def _changed(self, tree: dict[str, Any], source: str) -> Model:
-        """The model of a file with the changes made; given another placement, the file's own schedule may have to go."""
-        try:
-            return model_of(tree, source, self.changes)
-        except ModelError as error:
-            if error.key != "pipeline.schedule" or not self.placed:
-                raise
-            elsewhere = error
-        try:
-            model_of(tree, source, [change for change in self.changes if change.key not in PLACED])
-        except ModelError:
-            raise elsewhere from None
-        click.echo(f"Note: the model's own schedule is left out. {elsewhere}", err=True)
-        gone = [Change(key, None, "") for key in ("pipeline.schedule", "pipeline.schedule_params")]
-        return model_of(tree, source, [*self.changes, *gone])
+        """The model of a file with the changes made; given another placement, the file's own schedule or order may have to go."""
+        gone: list[Change] = []
+        while True:
+            try:
+                return model_of(tree, source, [*self.changes, *gone])
+            except ModelError as error:
+                key = error.key.split("[")[0]
+                if key not in _OWN or not self.placed:
+                    raise
+                elsewhere = error
+            try:
+                model_of(tree, source, [change for change in self.changes if change.key not in PLACED])
+            except ModelError:
+                raise elsewhere from None
+            click.echo(f"Note: the model's own {_OWN[key][0]} is left out. {elsewhere}", err=True)
+            gone += [Change(own, None, "") for own in _OWN[key][1]]
 
     @property
     def placed(self) -> bool:
@@ -72,6 +81,11 @@ _CHUNKS_HELP = {
     False: "Stages per device and route. A list (2,4) leaves the model as it is and is for the named schedules beside it.",
     True: "Stages per device of the schedules that take several; a list such as 2,4 shows each.",
 }
+_OWN = {
+    "pipeline.schedule": ("schedule", ("pipeline.schedule", "pipeline.schedule_params")),
+    "pipeline.order": ("order", ("pipeline.order",)),
+}
+"""Keys that hold on one placement: what they give, and the keys that go with them."""
 PLACED = ("pipeline.placement", "pipeline.chunks", "pipeline.routes")
 """Keys that say where the stages are."""
 _SIZES = {"-d/--devices": "pipeline.devices", "-m/--microbatches": "pipeline.microbatches"}
@@ -194,6 +208,20 @@ def model_options(*placements: str, own_chunks: bool = False, argument: bool = T
         return wrapped  # type: ignore[return-value]
 
     return decorate
+
+
+def find_schedule(name: str) -> Definition:
+    """The schedule of this name; where the name might be taken for another one, standard error says which is meant.
+
+    Raises:
+        UnknownSchedule: nobody has this name.
+    """
+    definition, text = find(name), reading(name)
+    said = click.get_current_context().meta.setdefault("ppopt.readings", set())
+    if text is not None and text not in said:
+        said.add(text)
+        click.echo(f"Note: {text}.", err=True)
+    return definition
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (docs/result-json.md).")

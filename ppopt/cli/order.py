@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 
-from ppopt.cli.options import Given, json_option, model_options, parameters_option
+from ppopt.cli.options import Given, find_schedule, json_option, model_options, parameters_option
 from ppopt.cli.verified import excess, verified
 from ppopt.files import Model, json_text, result_dict
 from ppopt.files.torch_csv import lines_of
-from ppopt.named import find
 
 
 @click.command(short_help="One named schedule's order, as CSV in PyTorch's notation.")
@@ -31,7 +30,7 @@ def order(schedule: str, given: Given, params: dict[str, Any], as_json: bool) ->
     """
     if len(given.chunks) > 1:
         raise click.UsageError("order shows one schedule: expected a single number of chunks")
-    definition = find(schedule)
+    definition = find_schedule(schedule)
     model = given.read()
     own = model.params if model.schedule == definition.name else {}
     read = definition.read({**own, **params})

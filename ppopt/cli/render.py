@@ -46,7 +46,13 @@ def heading(pipeline: Pipeline) -> str:
     """A pipeline in a line."""
     chunks = f", {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
     name = f"{pipeline.name}: " if pipeline.name else ""
-    return f"{name}{pipeline.devices} devices, {pipeline.microbatches} microbatches, {pipeline.placement}{chunks}"
+    return f"{name}{sizes(pipeline)}, {pipeline.placement}{chunks}"
+
+
+def sizes(pipeline: Pipeline) -> str:
+    """How many devices and microbatches a pipeline has."""
+    devices, microbatches = pipeline.devices, pipeline.microbatches
+    return f"{devices} device{'s' * (devices > 1)}, {microbatches} microbatch{'es' * (microbatches > 1)}"
 
 
 def number(value: int | float) -> str:
@@ -94,10 +100,15 @@ def named_table(pipeline: Pipeline, rows: Iterable[Row], title: str | None, mark
     applying = [row for row in rows if row.schedule is not None]
     for row in sorted(applying, key=_makespan):
         assert row.schedule is not None
-        name = f"{row.name} *" if row.name == marked else row.name
+        name = f"{row.label} *" if is_marked(pipeline, row, marked) else row.label
         within = "" if row.schedule.within_memory else "over the limit"
         table.add_row(name, row.placement, str(row.chunks), *figures(row.schedule), within)
     return table
+
+
+def is_marked(pipeline: Pipeline, row: Row, marked: str | None) -> bool:
+    """Whether a row has this name and, as the schedule that a model stands for has, the placement of the model."""
+    return row.name == marked and row.schedule is not None and row.schedule.pipeline.routes == pipeline.routes
 
 
 def _makespan(row: Row) -> tuple[float, str]:
@@ -109,7 +120,7 @@ def show_named(pipeline: Pipeline, rows: Sequence[Row], title: str, marked: str 
     """The table of named schedules, and below it those that do not apply, with the reason."""
     show(named_table(pipeline, rows, title, marked))
     out = console()
-    if marked:
+    if any(is_marked(pipeline, row, marked) for row in rows):
         out.print(f"* the schedule that the model stands for ({marked})", markup=False)
     excluded = [row for row in rows if row.excluded is not None]
     if excluded:

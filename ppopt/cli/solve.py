@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from ppopt.cli.options import Given, Seconds, json_option, model_options, parameters_option
+from ppopt.cli.options import Given, Seconds, find_schedule, json_option, model_options, parameters_option
+from ppopt.cli.verified import verified_rows
 from ppopt.files import Model, json_text, result_dict, write_text
-from ppopt.named import find
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.solvers.interrupt import uninterrupted
@@ -56,6 +57,14 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
 @click.option("--verify", is_flag=True, help="A second opinion: prove it again by another route, in as much time again.")
 @click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
 @click.option(
+    "--export-model",
+    "exported",
+    type=click.Path(dir_okay=False),
+    callback=_output,
+    metavar="FILE",
+    help="Write the model that is minimised: for CP-SAT (text format) or, with --solver ilp, as LP.",
+)
+@click.option(
     "-o", "--output", type=click.Path(dir_okay=False), callback=_output, metavar="FILE", help="Write the result as JSON."
 )
 @json_option
@@ -68,6 +77,7 @@ def solve(
     target: str | None,
     verify: bool,
     explain: bool,
+    exported: str | None,
     output: str | None,
     as_json: bool,
     **search: Any,
@@ -88,6 +98,7 @@ def solve(
         from ppopt.cli.progress import Progress
         from ppopt.cli.second_opinion import ask, opinion_dict, opinion_lines
         from ppopt.cli.summary import show_placements, show_result
+        from ppopt.solve import model_text
         from ppopt.solve import solve as find_best
         from ppopt.study.placements import placements, placements_list, solve_placements
 
@@ -97,7 +108,7 @@ def solve(
         raise click.UsageError("--order brings its own placement; leave out --placement any")
     if search["deterministic"] and search["workers"] not in (None, 1):
         raise click.UsageError("--deterministic has one worker; leave out --workers")
-    model = given.read()
+    model = asked = given.read()
     name = None
     if order is not None:
         model, name, params = _bound(given, model, order, params)
@@ -106,22 +117,25 @@ def solve(
         from ppopt.files.torch_export import target_torch
 
         pipelines = [target_torch(pipeline) for pipeline in pipelines]
+        asked = asked if asked.order is None else replace(asked, pipeline=target_torch(asked.pipeline))
+    named_params = {**asked.named_params, **({} if name is None else {name: params})}
+    beside: dict[str, Any] = {"chunks": given.chunks, "named_params": named_params, "own": asked.own_rows}
 
     def shown(pipeline: Pipeline) -> Progress:
         return Progress(pipeline, search["objective"])
 
     found = None
     if any_placement:
-        found = solve_placements(pipelines, chunks=given.chunks, progress=shown, **search)
+        found = solve_placements(pipelines, progress=shown, **beside, **search)
         result = found.best
         own = result.pipeline.routes == model.pipeline.routes
         model = replace(model, pipeline=result.pipeline) if own else Model(result.pipeline)
     else:
         model = replace(model, pipeline=pipelines[0])
         with shown(model.pipeline) as progress:
-            result = find_best(
-                model.pipeline, order=name, params=params, free=free, chunks=given.chunks, progress=progress, **search
-            )
+            result = find_best(model.pipeline, order=name, params=params, free=free, progress=progress, **beside, **search)
+    with suppress(KeyboardInterrupt), uninterrupted():  # the search is over, and what it found is kept
+        verified_rows(result.named, known=result.schedule)
     tree = result_dict(model, result=result)
     if found is not None:
         tree["placements"] = placements_list(found)
@@ -143,6 +157,8 @@ def solve(
             show_placements(found)
         for line in opinion_lines(result, opinion) if verify else ():
             click.echo(line)
+    if exported is not None:
+        write_text(exported, model_text(result, search["solver"]))
     if opinion is not None and opinion.confirmed is False:
         raise click.ClickException("the second opinion refutes the first proof (please report this)")
     interrupted = result.schedule is None and result.limit == "interrupted"
@@ -156,7 +172,7 @@ def _chunks(given: Given, model: Model) -> tuple[int, ...]:
 
 def _bound(given: Given, model: Model, order: str, params: dict[str, Any]) -> tuple[Model, str, dict[str, Any]]:
     """The model on the placement of the schedule that binds, its name, and its parameters."""
-    definition = find(order)
+    definition = find_schedule(order)
     own = model.params if model.schedule == definition.name else {}
     read = definition.read({**own, **params})
     placed = definition.place(model.pipeline, None, **read)

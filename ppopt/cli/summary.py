@@ -32,7 +32,7 @@ def show_result(model: Model, result: Result, binding: str | None, explain: bool
         show_grid(result.schedule)
     if result.named:
         click.echo()
-        show_named(result.pipeline, result.named, "Named schedules on this hardware", model.schedule)
+        show_named(result.pipeline, result.named, "Named schedules on this hardware", model.stands_for)
         for line in remarks(model, result):
             click.echo(line)
 
@@ -79,17 +79,19 @@ def remarks(model: Model, result: Result) -> list[str]:
     rows = list(_fitting(result))
     lines = []
     for row, pipeline, time in rows:
-        if row.name == model.schedule and pipeline.routes == result.pipeline.routes:
+        if row.name == model.stands_for and pipeline.routes == result.pipeline.routes:
             best = "the optimum" if result.reason == "optimal" else "the best found"
             against = "equals" if time == value else f"takes {percent(time / value - 1) if value else number(time)} more than"
-            lines.append(f"{row.name} {against} {best}.")
+            lines.append(f"{row.label} {against} {best}.")
     for row, pipeline, time in sorted(rows, key=lambda entry: entry[2]):
         if time < value and pipeline.routes != result.pipeline.routes:
             chunks = f" with {row.chunks} chunks" if row.chunks > 1 else ""
             lines.append(
-                f"{row.name} ({number(time)}) is faster, on another placement: {row.placement}{chunks}; "
+                f"{row.label} ({number(time)}) is faster, on another placement: {row.placement}{chunks}; "
                 f"the answer and its bound are for {placed(result.pipeline)}."
             )
+        elif time < value and not result.binding and row.schedule is not None and row.schedule.order.paired:
+            lines.append(f"{row.label} ({number(time)}) is faster, with overlapped pairs; the answer and its bound are without.")
     return lines
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ppopt.check import violations
+from ppopt.named import Row
 from ppopt.schedule import Schedule
 
 
@@ -19,6 +21,20 @@ def verified(schedule: Schedule, name: str) -> Schedule:
     if found:
         raise RuntimeError(f"{name} violates a rule (please report this): {found[0].message}")
     return schedule
+
+
+def verified_rows(rows: Iterable[Row], known: Schedule | None = None) -> None:
+    """Check the schedules of rows, but for ``known``, which has been checked.
+
+    Raises:
+        RuntimeError: as :func:`verified`.
+    """
+    for row in rows:
+        schedule = row.schedule
+        if schedule is None:
+            continue
+        if known is None or schedule.pipeline != known.pipeline or schedule.order != known.order:
+            verified(schedule, row.name)
 
 
 def excess(schedule: Schedule) -> str:

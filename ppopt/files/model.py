@@ -1,10 +1,11 @@
-"""The model file: TOML that gives a pipeline and the named schedule that it stands for (docs/model-file.md)."""
+"""The model file: TOML that gives a pipeline and the schedule that it stands for (docs/model-file.md)."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,11 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ppopt.files import sites
+from ppopt.files.own_order import NAME, order_of_model
 from ppopt.files.text import FileError, read_text, source_of
-from ppopt.named import Restriction, UnknownSchedule, find
-from ppopt.pipeline import MAX_DEVICES, PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
+from ppopt.named import Restriction, Row, UnknownSchedule, find, of_order
+from ppopt.pipeline import CHOOSE, MAX_DEVICES, PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
+from ppopt.schedule import Order
 
 FORMAT = 1
 MAX_DIGITS = 60
@@ -28,8 +31,8 @@ _PARTS = {"costs": Costs, "links": Links, "memory": Memory, "units": Units}
 _KEYS: dict[str, tuple[str, ...]] = {
     "": ("format", "name", "pipeline", *_PARTS),
     "pipeline": (
-        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch"),
-        *("schedule", "schedule_params"),
+        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "recompute"),
+        *("schedule", "schedule_params", "order"),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in _PARTS.items()},
 }
@@ -49,11 +52,31 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True)
 class Model:
-    """What a model file says: a pipeline, and the named schedule with its parameters that the file stands for."""
+    """What a model file says: a pipeline, and the named schedule with its parameters, or the user's own order, that the file
+    stands for. An order beside a named schedule is shown with it."""
 
     pipeline: Pipeline
     schedule: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    order: Order | None = None
+    order_name: str = field(default=NAME, compare=False)
+    written: str | None = field(default=None, compare=False)
+    """The name of the schedule as the file has it, which may be an alias."""
+
+    @property
+    def stands_for(self) -> str | None:
+        """The name of the row that the file stands for: the named schedule, else the user's own order."""
+        return self.schedule if self.schedule is not None or self.order is None else self.order_name
+
+    @property
+    def named_params(self) -> Mapping[str, Mapping[str, Any]]:
+        """The parameters of the named schedule under its name, as :func:`ppopt.named.compare` takes them."""
+        return {} if self.schedule is None else {self.schedule: self.params}
+
+    @property
+    def own_rows(self) -> tuple[Row, ...]:
+        """The user's own order as a row beside the named schedules; none where the file has no order."""
+        return () if self.order is None else (of_order(self.pipeline, self.order, self.order_name),)
 
 
 @dataclass(frozen=True)
@@ -94,7 +117,15 @@ def read_tree(path: str) -> Tree:
         text = read_text(path)
     except FileError as error:
         raise ModelError(source_of(path), "", str(error)) from None
-    return _tree(text, source_of(path))
+    return rooted(_tree(text, source_of(path)), path)
+
+
+def rooted(tree: Tree, path: str) -> Tree:
+    """The tables of the model file ``path``, the paths in them no longer relative to that file."""
+    table = tree.get("pipeline")
+    if isinstance(table, dict) and isinstance(table.get("order"), str):
+        return {**tree, "pipeline": {**table, "order": os.path.join(os.path.dirname(path), table["order"])}}
+    return tree
 
 
 def model_of_text(text: str, source: str, changes: Sequence[Change] = ()) -> Model:
@@ -196,6 +227,7 @@ def _model(tree: Tree) -> Model:
     _check_digits(tree, "")
     fields = dict(tables["pipeline"])
     schedule, params = fields.pop("schedule", None), fields.pop("schedule_params", {})
+    order = fields.pop("order", None)
     for key in ("devices", "microbatches"):
         if key not in fields:
             raise PipelineError(f"pipeline.{key}", "missing; expected a whole number >= 1")
@@ -217,7 +249,9 @@ def _model(tree: Tree) -> Model:
         tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in _PARTS.items()}
     pipeline = Pipeline(**fields, **parts, name=labels["name"])
-    return Model(pipeline, *_schedule(pipeline, schedule, params))
+    named = _schedule(pipeline, schedule, params)
+    own, own_name = (None, NAME) if order is None else order_of_model(pipeline, order)
+    return Model(pipeline, *named, own, own_name, schedule)
 
 
 def _check_keys(table: Tree, name: str) -> None:
@@ -258,6 +292,8 @@ def _schedule(pipeline: Pipeline, name: Any, params: Any) -> tuple[str | None, T
         return None, {}
     if not isinstance(name, str):
         raise PipelineError("pipeline.schedule", f"expected the name of a schedule, got {name!r}")
+    if pipeline.recompute == CHOOSE:
+        pipeline = pipeline.resolved("all")
     try:
         definition = find(name)
         read = definition.read(params)
@@ -288,10 +324,14 @@ def model_dict(model: Model) -> Tree:
         table["chunks"] = pipeline.chunks
     if len(pipeline.routes) > 1:
         table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
+    if pipeline.recompute != "none":
+        table["recompute"] = _plain(pipeline.recompute)
     if model.schedule is not None:
         table["schedule"] = model.schedule
         if model.params:
             table["schedule_params"] = dict(model.params)
+    if model.order is not None:
+        table["order"] = model.order.texts()
     parts = {name: _part(getattr(pipeline, name)) for name in _PARTS}
     return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
 

@@ -115,6 +115,8 @@ def metrics_dict(schedule: Schedule) -> Tree:
 def row_dict(row: Row) -> Tree:
     """One named schedule; without a schedule ``excluded`` says why, and the figures are null."""
     tree: Tree = {"schedule": row.name, "placement": row.placement, "chunks": row.chunks}
+    if row.recompute:
+        tree["recompute"] = row.recompute
     metrics = None if row.schedule is None else metrics_dict(row.schedule)
     for key in ("makespan", "device_span", "bubble_ratio", "peak_memory"):
         tree[key] = None if metrics is None else metrics[key]

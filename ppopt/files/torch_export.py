@@ -153,7 +153,7 @@ def target_torch(pipeline: Pipeline) -> Pipeline:
     Raises:
         NotForTorch: a stage lives on two ranks.
     """
-    pipeline = _one_route(pipeline)
+    pipeline = _one_route(pipeline).written_out()
     route, costs, memory = pipeline.routes[0], pipeline.costs, pipeline.memory
 
     def by_stage(value: Value | None) -> tuple[Fraction, ...] | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any, Literal
 
 from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import OrderError, time_order
 
@@ -81,24 +83,55 @@ class Row:
     chunks: int
     schedule: Schedule | None
     excluded: str | None
+    recompute: str = ""
+    """``"none"`` or ``"all"``: which stages recompute, where the pipeline leaves it open."""
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return f"{self.name} + recompute" if self.recompute == "all" else self.name
 
 
-def compare(pipeline: Pipeline, chunks: Sequence[int] = ()) -> list[Row]:
+def compare(
+    pipeline: Pipeline, chunks: Sequence[int] = (), params: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> list[Row]:
     """All named schedules on the same devices and the same costs per device, each on its own placement.
 
+    Where the pipeline leaves open which stages recompute, each is shown without recomputing and with it everywhere.
     Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own number where it has
-    their placement, else for their smallest.
+    their placement, else for their smallest. ``params`` gives parameters by the name of a schedule; the others have none.
+
+    Raises:
+        Restriction: a parameter is unknown or out of range.
     """
+    read = {name: NAMED[name].read(given) for name, given in params.items()}
+    if pipeline.recompute == CHOOSE:
+        return [
+            dataclasses.replace(row, recompute=choice)
+            for choice in ("none", "all")
+            for row in _resolved(pipeline, choice, chunks, params)
+        ]
     rows = []
     for definition in NAMED.values():
         for v in (chunks or (None,)) if definition.any_chunks else (None,):
             try:
-                schedule = definition.schedule(pipeline, v)
+                schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
             except Restriction as restriction:
                 rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
             else:
                 rows.append(Row(definition.name, definition.placement, schedule.pipeline.chunks, schedule, None))
     return rows
+
+
+def _resolved(
+    pipeline: Pipeline, choice: Literal["none", "all"], chunks: Sequence[int], params: Mapping[str, Mapping[str, Any]]
+) -> list[Row]:
+    """The rows where no stage or every stage recomputes."""
+    try:
+        return compare(pipeline.resolved(choice), chunks, params)
+    except PipelineError as error:
+        reason = f"recompute = {choice}: {error}"
+        return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
 
 
 def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:

@@ -81,7 +81,7 @@ def _as_it_is(pipeline: Pipeline) -> Pipeline:
 
 
 def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
-    return pipeline.changed(costs=Costs(per="stage"), links=Links(), memory=Memory())
+    return pipeline.changed(costs=Costs(per="stage"), links=Links(), memory=Memory(), recompute="none")
 
 
 def _built(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int) -> Order:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ppopt.constraints import Capacity, Family, OneOf, Precede, Stream, Together, Word, chain, rules_of
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline, PipelineError, Routes, routes_of
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, routes_of
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, order_of, time_order
 from ppopt.timing.greedy import Stuck, list_schedule
@@ -115,7 +115,7 @@ class Definition:
             if self.routes is None:
                 placed = pipeline.placed(self.placement, chunks)
             else:
-                placed = pipeline.placed("linear").changed(routes=self.routes(pipeline.devices), chunks=chunks)
+                placed = per_device(pipeline).changed(routes=self.routes(pipeline.devices), chunks=chunks)
         except PipelineError as error:
             raise Restriction(f"{self.name}: {error}") from error
         return pipeline if placed.routes == pipeline.routes else placed
@@ -131,6 +131,9 @@ class Definition:
         """
         if pipeline.routes != self.place(pipeline, pipeline.chunks).routes:
             raise Restriction(f"{self.name}: the placement must be {self.placement}, got {pipeline.placement}")
+        if pipeline.recompute == CHOOSE:
+            problem = 'pipeline.recompute = "choose" leaves open which stages recompute; expected "none", "all" or a list'
+            raise Restriction(f"{self.name}: {problem}")
         if self.split and not pipeline.costs.split:
             raise Restriction(f"{self.name}: needs backward_input and backward_weight; the costs give backward alone")
         return tuple(self.constrain(pipeline, self.read(params)))
@@ -166,6 +169,11 @@ class Definition:
     def _size(self, pipeline: Pipeline, params: Parameters) -> str:
         sizes = {"devices": pipeline.devices, "microbatches": pipeline.microbatches, "chunks": pipeline.chunks, **params}
         return _listed(sizes)
+
+
+def per_device(pipeline: Pipeline) -> Pipeline:
+    """The same devices with one stage each, their costs and activations given per device whatever they were given per."""
+    return pipeline.placed("loop" if pipeline.placement == "linear" else "linear")
 
 
 def _listed(values: Parameters) -> str:

@@ -2,9 +2,11 @@
 
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks, halves
 from ppopt.pipeline.parts import Costs, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
+from ppopt.pipeline.recompute import CHOOSE, Recompute
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 
 __all__ = [
+    "CHOOSE",
     "MAX_DEVICES",
     "MAX_MICROBATCHES",
     "MAX_OPS",
@@ -18,6 +20,7 @@ __all__ = [
     "Number",
     "Pipeline",
     "PipelineError",
+    "Recompute",
     "Routes",
     "Table",
     "Ticks",

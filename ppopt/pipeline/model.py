@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.op import Kind, OpIndex
-from ppopt.pipeline.parts import Costs, Links, Memory, PipelineError, Table, Units, Value, check_length, plain, whole
+from ppopt.pipeline.parts import DURATIONS, Costs, Links, Memory, PipelineError, Table, Units, Value, check_length, plain, whole
+from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, routes_of
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -68,7 +69,9 @@ class Pipeline:
 
     ``routes`` are the devices of the stages, route by route; left empty they follow from ``placement`` and ``chunks``
     (given, ``placement`` is ``"routes"``). ``route_of_microbatch`` is by default the first half on route 0, the second on
-    route 1. ``name`` and ``units`` are labels and take no part in comparisons.
+    route 1. ``recompute`` says which stages recompute their activations: ``"none"``, ``"all"`` or a list of stages; durations and
+    amounts are those of this choice. With ``"choose"`` it is left open, and the pipeline has neither until :meth:`resolved`.
+    ``name`` and ``units`` are labels and take no part in comparisons.
 
     Raises:
         PipelineError: something is missing, out of range, of the wrong length, or cannot be satisfied by any schedule.
@@ -85,6 +88,7 @@ class Pipeline:
     memory: Memory = field(default_factory=Memory)
     name: str = field(default="", compare=False)
     units: Units = field(default_factory=Units, compare=False)
+    recompute: Recompute = "none"
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -110,7 +114,13 @@ class Pipeline:
         set_(self, "route_of_microbatch", self._split_over_routes())
         self._check_lengths()
         self.links.validate(self.devices)
-        self._check_memory()
+        set_(self, "recompute", read_recompute(self.recompute, self.stages))
+        self._check_amounts()
+        self._check_recompute()
+        if self.recompute == CHOOSE:
+            self.resolved("all")  # takes the longest and holds the least
+            return
+        self._check_limit()
         if self._horizon() >= 2**61:
             raise PipelineError("costs", "the times have no common tick that is coarse enough; give them with fewer digits")
 
@@ -129,20 +139,42 @@ class Pipeline:
 
     def _check_lengths(self) -> None:
         per, length = self.costs.per, self.stages if self.costs.per == "stage" else self.devices
-        for name in ("forward", "backward_input", "backward_weight", "backward", "overlap"):
+        for name in DURATIONS:
             check_length(f"costs.{name}", getattr(self.costs, name), length, per)
         check_length("memory.activation", self.memory.activation, length, per)
         check_length("memory.retained", self.memory.retained, length, per)
+        check_length("memory.recompute_saved", self.memory.recompute_saved, length, per)
         check_length("memory.static", self.memory.static, self.devices, "device")
         check_length("memory.limit", self.memory.limit, self.devices, "device")
 
-    def _check_memory(self) -> None:
+    def _check_amounts(self) -> None:
+        """Raise where a part of the activation is more than the activation."""
+        activation = self._by_stage(self.memory.activation)
+        for name, problem in (
+            ("retained", "more is retained after the input gradient than the activation holds"),
+            ("recompute_saved", "more is saved by recomputing than the activation holds"),
+        ):
+            given = getattr(self.memory, name)
+            part = activation if given is None else self._by_stage(given)
+            for route, rows in enumerate(zip(part, activation, strict=True)):
+                for stage, (some, most) in enumerate(zip(*rows, strict=True)):
+                    if some is not None and most is not None and some > most:
+                        index = stage if self.costs.per == "stage" else self.routes[route][stage]
+                        raise PipelineError(f"memory.{name}[{index}]" if isinstance(given, tuple) else f"memory.{name}", problem)
+
+    def _check_recompute(self) -> None:
+        """Raise where stages are to recompute, but what that takes and saves is not said."""
+        if self.recompute == "none":
+            return
+        for key, value in (("costs.recompute", self.costs.recompute), ("memory.recompute_saved", self.memory.recompute_saved)):
+            if value is None:
+                raise PipelineError(key, "missing; pipeline.recompute needs it")
+        if self.costs.overlap is not None:
+            problem = "what an overlapped pair takes with recomputing is not known; leave it out (forward + backward)"
+            raise PipelineError("costs.overlap", problem)
+
+    def _check_limit(self) -> None:
         amounts = self.amounts
-        if (amounts.retained > amounts.activation).any():
-            route, stage = map(int, np.argwhere(amounts.retained > amounts.activation)[0])
-            index = stage if self.costs.per == "stage" else self.routes[route][stage]
-            key = f"memory.retained[{index}]" if isinstance(self.memory.retained, tuple) else "memory.retained"
-            raise PipelineError(key, "more is retained after the input gradient than the activation holds")
         if amounts.limit is None:
             return
         for device in range(self.devices):
@@ -178,21 +210,22 @@ class Pipeline:
         """The same devices with another placement and the same costs per device.
 
         Costs and activations given as lists per stage become lists per device: what the device spends on one
-        microbatch over all its stages of the first route that visits it.
+        microbatch over all its stages of the first route that visits it. Where some stages recompute, this is
+        part of the costs from then on (:meth:`written_out`).
         """
         if self.placement == placement and self.chunks == chunks:
             return self
         changes: dict[str, Any] = {"placement": placement, "chunks": chunks}
+        if isinstance(self.recompute, tuple):
+            return self.written_out().placed(placement, chunks)
         if self.costs.per == "stage":
-            costs = {
-                name: self._per_device(getattr(self.costs, name))
-                for name in ("forward", "backward_input", "backward_weight", "backward", "overlap")
-            }
+            costs = {name: self._per_device(getattr(self.costs, name)) for name in DURATIONS}
             changes["costs"] = Costs(per="device", **costs)  # type: ignore[arg-type]
             changes["memory"] = dataclasses.replace(
                 self.memory,
                 activation=self._per_device(self.memory.activation) or Fraction(0),
                 retained=self._per_device(self.memory.retained),
+                recompute_saved=self._per_device(self.memory.recompute_saved),
             )
         return self.changed(**changes)
 
@@ -208,6 +241,107 @@ class Pipeline:
             for device in range(self.devices)
         ]
         return totals[0] if len(set(totals)) == 1 else tuple(totals)
+
+    def resolved(self, recompute: Recompute | Sequence[int]) -> Pipeline:
+        """The same pipeline with another choice of the stages that recompute.
+
+        Raises:
+            PipelineError: the memory limit is too low for it, or there is no such stage.
+        """
+        return self.changed(recompute=recompute, route_of_microbatch=self.route_of_microbatch)
+
+    def per_stage(self) -> Pipeline:
+        """The same pipeline with costs and activations per stage.
+
+        Raises:
+            PipelineError: a stage has other costs on another route, which cannot be said per stage.
+        """
+        if self.costs.per == "stage":
+            return self
+
+        def listed(key: str, value: Value | None) -> tuple[Fraction | None, ...] | None:
+            rows = self._by_stage(value)
+            if any(row != rows[0] for row in rows):
+                raise PipelineError(
+                    key, "the routes have different values for a stage; recompute of some stages needs equal ones"
+                )
+            return None if value is None else tuple(rows[0])
+
+        costs: dict[str, Any] = {name: listed(f"costs.{name}", getattr(self.costs, name)) for name in DURATIONS}
+        parts = ("activation", "retained", "recompute_saved")
+        memory: dict[str, Any] = {name: listed(f"memory.{name}", getattr(self.memory, name)) for name in parts}
+        return self.changed(
+            costs=Costs(per="stage", **costs),
+            memory=dataclasses.replace(self.memory, **memory),
+            route_of_microbatch=self.route_of_microbatch,
+        )
+
+    def written_out(self) -> Pipeline:
+        """The same durations and amounts, with nothing to recompute: what that takes and saves is in the costs and the memory.
+
+        Raises:
+            PipelineError: as :meth:`per_stage`, if stages recompute.
+        """
+        if self.recompute == "none":
+            costs, memory = (
+                dataclasses.replace(self.costs, recompute=None),
+                dataclasses.replace(self.memory, recompute_saved=None),
+            )
+            return self.changed(costs=costs, memory=memory, route_of_microbatch=self.route_of_microbatch)
+        each = self.per_stage()
+        activation, retained = each._held()
+        extra = each._if_recomputing(each.costs.recompute)[0]
+        longer: dict[str, Any] = {
+            name: tuple(
+                value + longer_by
+                for value, longer_by in zip(each._by_stage(getattr(each.costs, name))[0], extra, strict=True)
+                if value is not None
+            )
+            for name in ("backward_input", "backward")
+            if getattr(each.costs, name) is not None
+        }
+        return each.changed(
+            recompute="none",
+            costs=dataclasses.replace(each.costs, recompute=None, **longer),
+            memory=dataclasses.replace(
+                each.memory, activation=tuple(activation[0]), retained=tuple(retained[0]), recompute_saved=None
+            ),
+            route_of_microbatch=self.route_of_microbatch,
+        )
+
+    @property
+    def recomputing(self) -> frozenset[int]:
+        """The stages that recompute.
+
+        Raises:
+            PipelineError: that is left open.
+        """
+        if self.recompute == CHOOSE:
+            raise PipelineError(
+                "pipeline.recompute",
+                '"choose" leaves open which stages recompute; only solve decides it, and compare shows none and all; '
+                'expected "none", "all" or a list of stages here',
+            )
+        if self.recompute == "none":
+            return frozenset()
+        return frozenset(range(self.stages) if self.recompute == "all" else self.recompute)
+
+    def _if_recomputing(self, value: Value | None) -> list[list[Fraction]]:
+        """``[route][stage]``: the value where the stage recomputes, else 0."""
+        chosen = self.recomputing
+        table = self._by_stage(value)
+        return [[x if x is not None and s in chosen else Fraction(0) for s, x in enumerate(row)] for row in table]
+
+    def _held(self) -> tuple[list[list[Fraction]], list[list[Fraction]]]:
+        """``[route][stage]``: what is held from F to the backward, and what of it is retained until the weight gradient."""
+        saved = self._if_recomputing(self.memory.recompute_saved)
+        held, retained = [], []
+        for whole_, kept, less in zip(
+            self._by_stage(self.memory.activation), self._by_stage(self.memory.retained), saved, strict=True
+        ):
+            held.append([a - x for a, x in zip(whole_, less, strict=True) if a is not None])
+            retained.append([h if r is None else min(r, h) for r, h in zip(kept, held[-1], strict=True)])
+        return held, retained
 
     @property
     def stages(self) -> int:
@@ -244,6 +378,11 @@ class Pipeline:
             backward = self._by_stage(costs.backward)
         else:
             backward = [[_sum(i, w) for i, w in zip(*rows, strict=True)] for rows in zip(input_, weight, strict=True)]
+        extras = self._if_recomputing(costs.recompute)
+        backward, input_ = (
+            [[_sum(value, extra) for value, extra in zip(*rows, strict=True)] for rows in zip(table, extras, strict=True)]
+            for table in (backward, input_)
+        )
         overlap = self._by_stage(costs.overlap)
         latency, occupancy = (self._by_link(table) for table in (self.links.latency, self.links.occupancy))
         tables: Rows = [*forward, *backward, *input_, *weight, *overlap, *latency, *occupancy]
@@ -287,8 +426,7 @@ class Pipeline:
     def amounts(self) -> Amounts:
         """Memory as integers."""
         memory = self.memory
-        activation = self._by_stage(memory.activation)
-        retained = activation if memory.retained is None else self._by_stage(memory.retained)
+        activation, retained = self._held()
         static = [_at(memory.static, d) * self._copies(d) for d in range(self.devices)]
         limit = None if memory.limit is None else [_at(memory.limit, d) for d in range(self.devices)]
         tables: Rows = [*activation, *retained, static, limit or []]

@@ -90,6 +90,10 @@ def check_length(key: str, value: Value | None, length: int, what: str) -> None:
         raise PipelineError(key, f"expected one number or a list of {length} (one per {what}), got a list of {len(value)}")
 
 
+DURATIONS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "recompute")
+"""The fields of :class:`Costs` that are durations."""
+
+
 @dataclass(frozen=True)
 class Costs:
     """Durations of the operations, in the user's time unit.
@@ -100,6 +104,7 @@ class Costs:
     ``backward`` is the fused backward; left out it is the sum of the other two. Given alone, the backward is fused
     throughout, and ``backward_input`` and ``backward_weight`` stay ``None``; else those two default to 1.
     ``overlap`` is the duration of an overlapped pair, by default forward + backward; per stage, the forward's decides.
+    ``recompute`` is what ``B`` and ``I`` take longer in a stage that recomputes its activations first.
     """
 
     per: Literal["device", "stage"] = "device"
@@ -108,12 +113,13 @@ class Costs:
     backward_weight: Value | None = None
     backward: Value | None = None
     overlap: Value | None = None
+    recompute: Value | None = None
 
     def __post_init__(self) -> None:
         if self.per not in ("device", "stage"):
             raise PipelineError("costs.per", f'expected "device" or "stage", got {self.per!r}')
         fused_only = self.backward is not None and self.backward_input is None and self.backward_weight is None
-        for name in ("forward", "backward_input", "backward_weight", "backward", "overlap"):
+        for name in DURATIONS:
             value = _optional_values(f"costs.{name}", getattr(self, name))
             if value is None and (name == "forward" or (name in ("backward_input", "backward_weight") and not fused_only)):
                 value = Fraction(1)
@@ -207,16 +213,18 @@ class Memory:
     ``activation`` is taken at the start of ``F``; all but ``retained`` (by default: nothing) is given back at the end of
     ``I``, the rest at the end of ``W``; at the end of ``B`` everything is. Both follow ``costs.per``. ``static`` (weights,
     optimizer state) is one number or one per device, for one copy of the weights. ``limit``: one number or one per
-    device; ``None`` is unlimited.
+    device; ``None`` is unlimited. A stage that recomputes holds ``recompute_saved`` less of its activation all the time, and
+    retains no more than what it holds.
     """
 
     activation: Value = Fraction(1)
     retained: Value | None = None
     static: Value = Fraction(0)
     limit: Value | None = None
+    recompute_saved: Value | None = None
 
     def __post_init__(self) -> None:
-        for name in ("activation", "retained", "static", "limit"):
+        for name in ("activation", "retained", "static", "limit", "recompute_saved"):
             value = _optional_values(f"memory.{name}", getattr(self, name))
             if value is None and name in ("activation", "static"):
                 value = Fraction(int(name == "activation"))

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import ppopt
 from ppopt.files import Change, FileError, ModelError, model_of, read_text
+from ppopt.files.model import rooted
 from ppopt.named import NAMED, Restriction, UnknownSchedule, find
 from ppopt.pipeline import Pipeline
 
@@ -192,7 +193,7 @@ def _base(tree: Mapping[str, Any], source: str, folder: str) -> Tree:
     if given is not None:
         if not isinstance(given, str):
             raise StudyError(f"{source}: base: expected the path of a model file, got {given!r}")
-        base = _read_toml(os.path.join(folder, given))
+        base = rooted(_read_toml(os.path.join(folder, given)), os.path.join(folder, given))
     model = tree.get("model", {})
     if not isinstance(model, dict):
         raise StudyError(f"{source}: model: expected a table as in a model file, got {model!r}")

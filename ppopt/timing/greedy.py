@@ -8,6 +8,8 @@ wait a little for something more important; none is best everywhere, so :func:`b
 from __future__ import annotations
 
 import heapq
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatchmethod
@@ -76,7 +78,7 @@ class Jobs:
 
     def __init__(self, pipeline: Pipeline, words: Iterable[Word], run: IntArray | None = None) -> None:
         self.pipeline = pipeline
-        words = without_links(pipeline, words)
+        words = _tightest(without_links(pipeline, words))
         run = _run(pipeline, words) if run is None else run
         self._job = np.full(pipeline.index.size, -1, dtype=np.int64)
         self._pairs: list[tuple[IntArray, IntArray]] = []
@@ -156,7 +158,7 @@ class Jobs:
         and, where it claims, its family's place in ``claim_families`` (-1: none).
 
         Raises:
-            ValueError: a capacity is used from two devices, or a device has two of them.
+            ValueError: a capacity is used from two devices, or a device has two that hold different things.
         """
         count = len(self.numbers)
         capacity, family = np.full(count, -1), np.full(count, -1)
@@ -205,6 +207,22 @@ class Features:
     turn: IntArray
     head: IntArray
     tail: IntArray
+
+
+def _tightest(words: Iterable[Word]) -> tuple[Word, ...]:
+    """The same words, of those capacities that hold the same (in whatever unit of memory) the tightest alone."""
+    kept: dict[object, Word] = {}
+    rooms: dict[object, int] = {}
+    for place, word in enumerate(words):
+        if not isinstance(word, Capacity):
+            kept[place] = word
+            continue
+        unit = math.gcd(*(hold.amount for hold in word.holds)) or 1
+        amounts = Counter((hold.claim, frozenset(hold.release), hold.amount // unit) for hold in word.holds)
+        held = frozenset(amounts.items())
+        if held not in kept or word.limit // unit < rooms[held]:
+            kept[held], rooms[held] = word, word.limit // unit
+    return tuple(kept.values())
 
 
 def _run(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:

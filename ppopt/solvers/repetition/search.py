@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 from ppopt.pipeline import Pipeline
@@ -50,14 +51,16 @@ def solve(
     lower_bound: int,
     limits: Limits,
     upper: int | None = None,
+    start: Periodic | None = None,
     progress: Progress | None = None,
 ) -> Repeated:
     """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
 
     ``lower_bound`` is a proved one for this pipeline, in ticks; the search is over when it is met. The time of the search
-    does not depend on the number of microbatches; that of the expansion does.
+    does not depend on the number of microbatches; that of the expansion does. ``start`` is what an earlier search of this
+    pipeline has found.
     """
-    search_ = _Search(pipeline, lower_bound, limits, upper, progress)
+    search_ = _Search(pipeline, lower_bound, limits, upper, start, progress)
     search_.run()
     best = search_.best
     schedule = None
@@ -70,8 +73,16 @@ def solve(
 
 
 class _Search:
-    def __init__(self, pipeline: Pipeline, lower: int, limits: Limits, upper: int | None, progress: Progress | None) -> None:
-        self.pipeline, self.lower, self.progress = pipeline, lower, progress
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        lower: int,
+        limits: Limits,
+        upper: int | None,
+        start: Periodic | None,
+        progress: Progress | None,
+    ) -> None:
+        self.pipeline, self.lower, self.start, self.progress = pipeline, lower, start, progress
         self.counts = counts_of(pipeline)
         self.budget = Budget(limits)
         self.best: Periodic | None = None
@@ -126,7 +137,8 @@ class _OnePattern:
         self.several = self.grid > 1 and pattern.several
         self.refuted: set[Question] = set()
         self.open = True
-        self.own: Periodic | None = None
+        start = search_.start
+        self.own = start if start is not None and start.pattern == pattern else None
         self.rough: Periodic | None = None
         self.stuck, self.rise, self.pace = 0, 0, 0
 
@@ -165,11 +177,16 @@ class _OnePattern:
     # --- the period ---
 
     def fastest(self) -> Periodic | None:
-        """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most."""
-        best: Periodic | None = None
+        """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most.
+
+        No less than the bound leaves room for is looked for, and not for longer than a third of the time.
+        """
+        best = self.own
+        least_time = Fraction(self.all.lower, min(self.all.counts))
+        until, self.until = self.until, self.budget.left - self.left / 3
         for step in range(1, min(_STEPS, *self.all.counts) + 1):
             least = least_period(self.pattern, step)
-            if best is not None and least * best.step >= best.period * step:
+            if best is not None and (least * best.step >= best.period * step or best.period <= least_time * best.step):
                 continue
             with self.all.step(f"smallest period of {step} microbatches") as answer:
                 below = None if best is None else -(-best.period * step // best.step)
@@ -178,8 +195,9 @@ class _OnePattern:
                 if found is not None:
                     best = found
                     answer.append(self.keep(found))
-            if self.done or (best is not None and best.period == best.step * max(self.pattern.work)):
+            if self.left <= 0 or (best is not None and Fraction(best.period, best.step) <= least_time):
                 break
+        self.until = until
         return best
 
     def smallest(self, step: int, least: int, below: int | None) -> Periodic | None:

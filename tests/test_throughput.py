@@ -1,0 +1,118 @@
+"""The event graph: exact under tight memory, never above the optimum, and not applied where it is not defined."""
+
+from fractions import Fraction
+
+import pytest
+
+from ppopt.bounds.events import graph_of
+from ppopt.bounds.flow import flow_of
+from ppopt.bounds.throughput import speed, throughput
+from ppopt.constraints import always_split, cuts_of, rules_of
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.solvers import cpsat
+from ppopt.solvers.outcome import Limits
+
+REAL = Costs(forward=185, backward_input=181, backward_weight=93)
+
+
+def exact(pipeline: Pipeline, microbatches: int) -> int:
+    bound = throughput(pipeline.changed(microbatches=microbatches))
+    assert bound is not None
+    return bound.value
+
+
+def test_room_for_three_on_four_devices() -> None:
+    """Ten thirds per microbatch, and a constant that depends on their number modulo three."""
+    pipeline = Pipeline(4, 16, memory=Memory(limit=3))
+    assert [exact(pipeline, m) for m in (16, 32, 64, 1024)] == [57, 111, 217, 3417]
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 7, 1000])
+def test_room_for_two_on_four_devices(microbatches: int) -> None:
+    assert exact(Pipeline(4, 16, memory=Memory(limit=2)), microbatches) == max(9, 5 * microbatches + 1)
+
+
+def test_one_at_a_time() -> None:
+    """Every microbatch has to be back, its last weight gradient done, before the next: 6 + 6 + 1 each; the last ones wait."""
+    assert exact(Pipeline(3, 16, memory=Memory(limit=1)), 100) == 7 * 100
+
+
+RANDOM = [
+    Pipeline(2, 6, memory=Memory(limit=1)),
+    Pipeline(3, 6, memory=Memory(limit=2)),
+    Pipeline(3, 7, costs=Costs(forward=(1, 2, 1), backward_input=(2, 1, 1), backward_weight=1), memory=Memory(limit=2)),
+    Pipeline(2, 6, costs=Costs(forward=2, backward_input=3, backward_weight=1), links=Links(latency=1), memory=Memory(limit=2)),
+    Pipeline(3, 6, memory=Memory(limit=2, retained=Fraction(1, 2))),
+    Pipeline(3, 6, memory=Memory(limit=(3, 2, 1))),
+    Pipeline(3, 6, costs=Costs(backward=2), memory=Memory(limit=2)),
+    Pipeline(2, 6, placement="wave", chunks=2, memory=Memory(activation=2, limit=2)),
+    Pipeline(2, 6, placement="wave", chunks=2, memory=Memory(activation=2, limit=3)),
+    Pipeline(2, 6, placement="loop", chunks=2, costs=Costs(forward=2, backward_input=4), memory=Memory(activation=2, limit=3)),
+    Pipeline(
+        2,
+        5,
+        placement="wave",
+        chunks=2,
+        costs=Costs(forward=4),
+        links=Links(latency=Fraction(1, 2)),
+        memory=Memory(activation=2, limit=4, retained=1),
+    ),
+]
+
+
+@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
+def test_equal_to_the_optimum_of_a_direct_search(pipeline: Pipeline) -> None:
+    split = always_split(pipeline) if pipeline.costs.split else ()
+    horizon = 12 * int(pipeline.work.max())
+    found = cpsat.solve(
+        pipeline,
+        (*rules_of(pipeline), *split, *cuts_of(pipeline)),
+        objective="makespan",
+        lower=0,
+        upper=horizon,
+        horizon=horizon,
+        limits=Limits(60, workers=1),
+    )
+    assert found.schedule is not None
+    assert found.lower_bound == found.schedule.makespan
+    bound = throughput(pipeline)
+    assert bound is not None
+    assert bound.value == found.lower_bound
+
+
+def test_a_period_that_is_too_long_is_corrected_by_a_faster_cycle() -> None:
+    graph = graph_of(flow_of(Pipeline(4, 16, memory=Memory(limit=3))), most=10_000, seconds=60)
+    assert graph is not None
+    slow = speed(graph, Fraction(100), seconds=60)
+    right = speed(graph, Fraction(10, 3), step=3, seconds=60)
+    assert slow is not None
+    assert right is not None
+    assert slow.period == right.period == Fraction(10, 3)
+    assert slow.bound(64) == right.bound(64) == 217
+
+
+def test_rounding_down_keeps_the_bound_valid() -> None:
+    """585 per microbatch and 684 for their number modulo 3 = 1 can be reached; a graph of few states proves nearly as much."""
+    pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
+    bound = throughput(pipeline, most=20_000)
+    assert bound is not None
+    assert 0.96 * 38124 < bound.value <= 38124
+    assert "rounded down" in bound.proof
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        Pipeline(2, 8),
+        Pipeline(2, 8, links=Links(latency=9), memory=Memory(limit=2)),
+        Pipeline(2, 8, placement="bidirectional", memory=Memory(limit=2)),
+        Pipeline(2, 8, costs=Costs(backward_input=(0, 1)), memory=Memory(limit=2)),
+    ],
+    ids=["no limit", "slow links", "two routes", "an operation that takes no time"],
+)
+def test_where_it_does_not_apply(pipeline: Pipeline) -> None:
+    assert throughput(pipeline) is None
+
+
+def test_too_many_states() -> None:
+    assert throughput(Pipeline(4, 16, memory=Memory(limit=3)), most=100) is None
