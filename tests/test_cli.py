@@ -365,3 +365,40 @@ def test_each_schedule_is_explained_with_a_picture(name: str) -> None:
 
 def test_an_alias_is_explained_under_the_schedules_name() -> None:
     assert run("schedules", "zb1p").stdout.startswith("zb-h1: ")
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_schedules_says_all_within_the_columns(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = run("schedules").stdout
+    assert max(map(len, shown.splitlines())) <= columns
+    words = " ".join(shown.split())
+    for d in NAMED.values():
+        needs = "" if d.needs == "-" else f"; needs {d.needs}"
+        also = f" also called {', '.join(d.aliases)}" if d.aliases else ""
+        backward = "I, W" if d.split else "B"
+        entry = f"{d.name} {d.placement}; backward {backward}{needs}{also} peak {d.peak}; idle {d.idle or '-'} source {d.source}"
+        assert entry in words
+
+
+# --- which schedule a name means -----------------------------------------------------------------------------------
+
+
+def test_what_a_name_is_read_as_is_said_wherever_one_is_read(tmp_path: Path) -> None:
+    note = "Note: zb1p is read as zb-h1, as PP-Emulation has it; the automatic scheduler with room for D activations is zb-1p.\n"
+    assert run("order", "zb1p", "-d", "2", "-m", "4").stderr == note
+    assert run("schedules", "zb1p").stderr == note
+    assert run("solve", "-d", "2", "-m", "4", "--order", "zb1p", "--workers", "1", "--json").stderr.startswith(note)
+    path = tmp_path / "model.toml"
+    path.write_text('[pipeline]\ndevices = 2\nmicrobatches = 4\nschedule = "zb1p"\n')
+    assert run("compare", str(path)).stderr == note
+    assert run("order", "zb1p", str(path)).stderr == note  # once
+    assert run("compare", "-d", "2", "-m", "4", "--set", "pipeline.schedule=zb1p").stderr == note
+    assert run("order", "zb-1p", "-d", "2", "-m", "4").stderr.startswith("Note: zb-1p is the automatic scheduler")
+    assert run("order", "interleaved", "-d", "2", "-m", "4").stderr == "Note: interleaved is read as interleaved-1f1b.\n"
+    assert run("order", "zb-h1", "-d", "2", "-m", "4").stderr == ""
+
+
+def test_one_device_is_singular() -> None:
+    assert run("compare", "-d", "1", "-m", "1").stdout.startswith("1 device, 1 microbatch, linear")
+    assert run("compare", "-d", "2", "-m", "1").stdout.startswith("2 devices, 1 microbatch, linear")

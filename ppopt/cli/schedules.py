@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from ppopt.cli.options import json_option
-from ppopt.named import NAMED, Definition, Restriction, find
+from ppopt.cli.options import find_schedule, json_option
+from ppopt.named import NAMED, Definition, Restriction
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 
+PAGE = 100
+"""Columns of the list where the output is no terminal."""
+HEAD = (
+    "Peak: activations of one chunk on device d. Idle: makespan - work in costs of one chunk, where these are equal on all "
+    "stages and there is no latency; -: no simple form is known. Backward: B fused, or I and W. D devices, M microbatches, "
+    "v chunks; other letters are parameters: ppopt schedules NAME."
+)
 SIZES = ((4, 8), (4, 4), (2, 4), (2, 2))
 """Devices and microbatches of the picture: the largest at which the schedule exists and fits on the screen."""
 
@@ -22,20 +31,20 @@ SIZES = ((4, 8), (4, 4), (2, 4), (2, 2))
 @click.argument("name", required=False)
 @json_option
 def schedules(name: str | None, as_json: bool) -> None:
-    """The named schedules: placement, restrictions, source. With NAME one of them, with a small picture.
+    """The named schedules: names, placement, restrictions, peak memory, idle time, source. With NAME one of them, with a picture.
 
     \b
     Examples:
       ppopt schedules
       ppopt schedules dualpipe
     """
-    definitions = [find(name)] if name else list(NAMED.values())
+    definitions = [find_schedule(name)] if name else list(NAMED.values())
     if as_json:
         click.echo(json.dumps({"schedules": [definition_dict(definition) for definition in definitions]}, indent=1))
     elif name:
         explain(definitions[0])
     else:
-        table(definitions)
+        listing(definitions)
 
 
 def definition_dict(definition: Definition) -> dict[str, Any]:
@@ -58,14 +67,28 @@ def definition_dict(definition: Definition) -> dict[str, Any]:
     }
 
 
-def table(definitions: list[Definition]) -> None:
-    """One line per schedule."""
-    from ppopt.cli.render import new_table, show
-
-    lines = new_table(None, ["schedule", "also called", "placement", "backward", "needs", "source"], [])
+def listing(definitions: list[Definition]) -> None:
+    """A few lines per schedule, no wider than the screen; where there is none, than ``COLUMNS`` says, or 100."""
+    width = max(60, shutil.get_terminal_size((PAGE, 24)).columns)
+    indent = 2 + max(len(d.name) for d in definitions)
+    click.echo(textwrap.fill(HEAD, width) + "\n")
     for d in definitions:
-        lines.add_row(d.name, ", ".join(d.aliases), d.placement, "I, W" if d.split else "B", d.needs, d.source.split(";")[0])
-    show(lines)
+        name = d.name
+        for line in facts_of(d):
+            text = textwrap.wrap(line, width - indent, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+            for part in text:
+                click.echo(f"{name:{indent}}{part}")
+                name = ""
+
+
+def facts_of(d: Definition) -> Iterator[str]:
+    """The lines of the list: what a schedule is, what it takes, and where it is from."""
+    needs = "" if d.needs == "-" else f"; needs {d.needs}"
+    yield f"{d.placement}; backward {'I, W' if d.split else 'B'}{needs}"
+    if d.aliases:
+        yield f"also called {', '.join(d.aliases)}"
+    yield f"peak {d.peak}; idle {d.idle or '-'}"
+    yield f"source {d.source}"
 
 
 def explain(definition: Definition) -> None:

@@ -154,7 +154,7 @@ class Program:
             return self._open[a, b]
         if (b, a) in self._open:
             return 1 - self._open[b, a]
-        self._open[a, b] = variable = self.problem.add_variable(f"{self._names[a]}_before_{self._names[b]}", cat=pulp.LpBinary)
+        self._open[a, b] = variable = self.problem.add_variable(f"before_{self._names[a]}_{self._names[b]}", cat=pulp.LpBinary)
         return variable
 
     def _after(self, a: int, b: int, lag: int, unless: pulp.LpAffineExpression | int) -> None:
@@ -217,7 +217,7 @@ class Program:
         first = self.before(job, at)
         if job not in self.run:
             return first
-        done = self.problem.add_variable(f"{self._names[job]}_done_at_{self._names[at]}", 0, 1)
+        done = self.problem.add_variable(f"done_{self._names[job]}_at_{self._names[at]}", 0, 1)
         self.problem += done <= self.run[job]
         self.problem += done <= first
         return done
