@@ -108,7 +108,7 @@ def _fused(schedule: Schedule) -> tuple[Order, int]:
     slots = index.stages * index.microbatches
     if not pipeline.costs.split:
         return schedule.order, 0
-    start = np.full(index.size, -1, dtype=np.int64)
+    start = np.full(index.computations, -1, dtype=np.int64)
     for row, times in zip(schedule.order.rows, schedule.start, strict=True):
         for half in halves(index, row):
             start[half[half >= 0]] = times[half >= 0]
@@ -230,7 +230,7 @@ def by_end(schedule: Schedule) -> Iterator[int]:
     """The numbers of all operations in the order of their ends; where ends tie, each after what it waits for."""
     pipeline = schedule.pipeline
     numbers, end, start = (np.concatenate(rows) for rows in (schedule.order.rows, schedule.end, schedule.start))
-    position = np.full(pipeline.index.size, -1, dtype=np.int64)
+    position = np.full(pipeline.index.computations, -1, dtype=np.int64)
     for half in halves(pipeline.index, numbers):
         position[half[half >= 0]] = np.flatnonzero(half >= 0)
     before, after, _ = expand(pipeline, data_of(pipeline, links=False))

@@ -80,9 +80,9 @@ class Jobs:
         self.pipeline = pipeline
         words = _tightest(without_links(pipeline, words))
         run = _run(pipeline, words) if run is None else run
-        self._job = np.full(pipeline.index.size, -1, dtype=np.int64)
+        self._job = np.full(pipeline.index.computations, -1, dtype=np.int64)
         self._pairs: list[tuple[IntArray, IntArray]] = []
-        self._machine: IntArray = np.full(pipeline.index.size, -1, dtype=np.int64)
+        self._machine: IntArray = np.full(pipeline.index.computations, -1, dtype=np.int64)
         self._capacities: list[tuple[int, list[tuple[IntArray, list[IntArray], int]]]] = []
         self.claim_families: list[list[Claims]] = []
         precedes: list[Precede] = []
@@ -146,7 +146,7 @@ class Jobs:
             return run
         index = self.pipeline.index
         first, second = (np.concatenate(column) for column in zip(*self._pairs, strict=True))
-        single = np.zeros(index.size, dtype=bool)
+        single = np.zeros(index.computations, dtype=bool)
         single[run] = True
         single[first] = single[second] = False
         slots = index.stages * index.microbatches
