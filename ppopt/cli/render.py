@@ -44,9 +44,13 @@ def new_table(title: str | None, left: Sequence[str], right: Sequence[str], last
 
 def heading(pipeline: Pipeline) -> str:
     """A pipeline in a line."""
-    chunks = f", {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
+    details = f", {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
     name = f"{pipeline.name}: " if pipeline.name else ""
-    return f"{name}{sizes(pipeline)}, {pipeline.placement}{chunks}"
+    if isinstance(pipeline.recompute, tuple):
+        details += f", recompute in stages {','.join(map(str, pipeline.recompute))}"
+    elif pipeline.recompute != "none":
+        details += f", recompute {pipeline.recompute}"
+    return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}"
 
 
 def sizes(pipeline: Pipeline) -> str:

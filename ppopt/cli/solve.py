@@ -13,7 +13,7 @@ from ppopt.cli.options import Given, Seconds, find_schedule, json_option, model_
 from ppopt.cli.verified import verified_rows
 from ppopt.files import Model, json_text, result_dict, write_text
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.solvers.interrupt import uninterrupted
 
 CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "no-solution": 4}
@@ -101,6 +101,7 @@ def solve(
         from ppopt.solve import model_text
         from ppopt.solve import solve as find_best
         from ppopt.study.placements import placements, placements_list, solve_placements
+        from ppopt.study.recompute import solve_choice
 
     if order is None and (free or params):
         raise click.UsageError("--free and --param need --order NAME")
@@ -112,6 +113,10 @@ def solve(
     name = None
     if order is not None:
         model, name, params = _bound(given, model, order, params)
+    choosing = model.pipeline.recompute == CHOOSE
+    for flag, given_ in (("--order", order), ("--placement any", any_placement), ("--target", target), ("--verify", verify)):
+        if choosing and given_:
+            raise click.UsageError(f'{flag} needs to know which stages recompute; pipeline.recompute is "choose"')
     pipelines = placements(model.pipeline, _chunks(given, model)) if any_placement else [model.pipeline]
     if target == "torch":
         from ppopt.files.torch_export import target_torch
@@ -130,6 +135,10 @@ def solve(
         result = found.best
         own = result.pipeline.routes == model.pipeline.routes
         model = replace(model, pipeline=result.pipeline) if own else Model(result.pipeline)
+    elif choosing:
+        with shown(model.pipeline.resolved("all")) as progress:
+            result = solve_choice(model.pipeline, progress=progress, **beside, **search)
+        model = replace(model, pipeline=result.pipeline)
     else:
         model = replace(model, pipeline=pipelines[0])
         with shown(model.pipeline) as progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -242,13 +242,14 @@ class Pipeline:
         ]
         return totals[0] if len(set(totals)) == 1 else tuple(totals)
 
-    def resolved(self, recompute: Recompute | Sequence[int]) -> Pipeline:
+    def resolved(self, recompute: Recompute | Iterable[int]) -> Pipeline:
         """The same pipeline with another choice of the stages that recompute.
 
         Raises:
             PipelineError: the memory limit is too low for it, or there is no such stage.
         """
-        return self.changed(recompute=recompute, route_of_microbatch=self.route_of_microbatch)
+        stages = recompute if isinstance(recompute, str) else tuple(recompute)
+        return self.changed(recompute=stages, route_of_microbatch=self.route_of_microbatch)
 
     def per_stage(self) -> Pipeline:
         """The same pipeline with costs and activations per stage.

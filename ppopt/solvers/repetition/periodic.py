@@ -83,6 +83,11 @@ class Periodic:
             rows.append(np.concatenate((row[:first], (row[first:last] + shift).ravel(), row[last:] + copies * self.period)))
         return tuple(rows)
 
+    def doubled(self, counts: Sequence[int]) -> Periodic:
+        """The same schedule with two periods as one, of a size from which whole periods lead to ``counts``."""
+        copies = 1 + (min(counts) - min(self.microbatches) - self.step) // self.step % 2
+        return Periodic(self.pattern, self.expanded(copies), self.first, 2 * self.period, 2 * self.step)
+
     def copies_for(self, counts: Sequence[int]) -> int | None:
         """How many more periods give so many microbatches per route; ``None`` where no number does."""
         more = {divmod(count - own, self.step) for count, own in zip(counts, self.microbatches, strict=True)}

@@ -21,6 +21,8 @@ from ppopt.timing import time_order
 
 _STEPS = 4
 """Most microbatches per period that are tried."""
+_LONGEST = 12
+"""Most microbatches per period, once no better time per microbatch is found."""
 _FINE = 8
 """With shortest operations of more ticks than this, orders are sought on a coarser grid too."""
 
@@ -140,7 +142,7 @@ class _OnePattern:
         start = search_.start
         self.own = start if start is not None and start.pattern == pattern else None
         self.rough: Periodic | None = None
-        self.stuck, self.rise, self.pace = 0, 0, 0
+        self.stuck, self.rise, self.pace, self.low = 0, 0, 0, search_.lower
 
     @property
     def left(self) -> float:
@@ -153,9 +155,20 @@ class _OnePattern:
         return self.all.done or self.left <= 0
 
     def run(self) -> None:
-        """First the period, then the beginning and the end."""
+        """First the period, then the beginning and the end; where these leave nothing open, with a longer period."""
+        if self.own is not None:
+            self.all.keep(self.own)
         self.own = self.fastest()
-        patience = self.left / 16
+        while self.own is not None and not self.done:
+            self.rounds()
+            if 2 * self.own.step > _LONGEST:
+                break
+            self.own = self.own.doubled(self.all.counts)
+            self.low, self.pace, self.stuck = self.all.lower, 0, 0
+
+    def rounds(self) -> None:
+        """All kinds of questions in turn, for longer and longer, while something is open."""
+        patience, self.open = self.left / 16, True
         while self.own is not None and not self.done and self.open:
             self.open = False
             self.ask_all(self.own, self.all.lower, patience)
@@ -179,46 +192,52 @@ class _OnePattern:
     def fastest(self) -> Periodic | None:
         """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most.
 
-        No less than the bound leaves room for is looked for, and not for longer than a third of the time.
+        First on the coarser grid for all of them, where there is one, then with the true times from the best on. No less than the
+        bound leaves room for is looked for, and not for longer than a third of the time.
         """
         best = self.own
         least_time = Fraction(self.all.lower, min(self.all.counts))
         until, self.until = self.until, self.budget.left - self.left / 3
-        for step in range(1, min(_STEPS, *self.all.counts) + 1):
+        steps = range(1, min(_STEPS, *self.all.counts) + 1)
+        for step, search_ in [(step, self.quickly) for step in steps] + [(step, self.exactly) for step in steps]:
             least = least_period(self.pattern, step)
             if best is not None and (least * best.step >= best.period * step or best.period <= least_time * best.step):
                 continue
-            with self.all.step(f"smallest period of {step} microbatches") as answer:
-                below = None if best is None else -(-best.period * step // best.step)
-                found = self.smallest(step, least, below)
+            with self.all.step(f"{'smallest' if search_ == self.exactly else 'a small'} period of {step} microbatches") as answer:
+                found = search_(step, least, None if best is None else -(-best.period * step // best.step))
                 answer.append("no better one" if found is None else f"{self.all.pipeline.time(found.period)}")
                 if found is not None:
                     best = found
                     answer.append(self.keep(found))
-            if self.left <= 0 or (best is not None and Fraction(best.period, best.step) <= least_time):
+            if self.left <= 0:
                 break
         self.until = until
         return best
 
-    def smallest(self, step: int, least: int, below: int | None) -> Periodic | None:
-        """The smallest period of ``step`` microbatches, below a known one if there is."""
-        patience = min(3.0, self.left / 20)
-
-        def true(period: int) -> Periodic | None:
-            return self.rotation(self.pattern, period, step, patience)
-
-        best = true(least)
+    def quickly(self, step: int, least: int, below: int | None) -> Periodic | None:
+        """The least period of ``step`` microbatches itself, or a small one by way of the coarser grid; less than ``below``."""
+        best = self.rotation(self.pattern, least, step, self.patience)
         for slack in (1, 0) if best is None and self.grid > 1 else ():
-            if self.done or (best is not None and best.period == least):
-                break
-            rough = self.rough_period(step, patience, slack)
+            rough = None if self.done else self.rough_period(step, self.patience, slack)
+            found = None
             if rough is not None:
                 found = self.least(least, below, self.grid // 2, partial(retimed, rough, self.pattern))
-                if found is not None:
-                    best, below, self.rough = found, found.period, rough
-        if best is not None and best.period == least:
-            return best
-        return self.least(least + 1, below, self.grid // 2, true) or best
+            if found is not None:
+                best, below, self.rough = found, found.period, rough
+        return best
+
+    def exactly(self, step: int, least: int, below: int | None) -> Periodic | None:
+        """The smallest period of ``step`` microbatches, if it is less than ``below``."""
+
+        def ask(period: int) -> Periodic | None:
+            return self.rotation(self.pattern, period, step, self.patience)
+
+        return self.least(least + 1, below, self.grid // 2, ask)
+
+    @property
+    def patience(self) -> float:
+        """Seconds for a question about a period."""
+        return min(3.0, self.left / 10)
 
     def rough_period(self, step: int, patience: float, slack: int) -> Periodic | None:
         """The rotation with the smallest period on the coarser grid."""
@@ -260,18 +279,22 @@ class _OnePattern:
         for copies in range(most, least - 1, -1):
             yield tuple(count - copies * step for count in counts)
 
-    def ask_all(self, seed: Periodic, value: int, patience: float) -> bool:
-        """Ask for a makespan at all sizes up to one where it is found, or the second where it stays open; whether it is found."""
+    def ask_all(self, seed: Periodic, value: int, patience: float) -> bool | None:
+        """Ask for a makespan at all sizes up to one where it is found, or the second where it stays open.
+
+        Whether it is found; ``None``: open.
+        """
         tried = 0
         for counts in self.sizes(seed):
             answer = self.ask(seed, counts, value, patience)
-            tried += answer is None
-            self.open |= answer is not False
-            if answer is None and value == self.all.lower:
-                self.pace = max(self.pace, max(counts))
+            if answer is None:
+                tried += 1
+                self.open = True
+                if value == self.all.lower:
+                    self.pace = max(self.pace, max(counts))
             if answer or tried == 2 or self.done:
-                return bool(answer)
-        return False
+                return True if answer else None
+        return None if tried else False
 
     def ask(self, seed: Periodic, counts: tuple[int, ...], value: int, patience: float) -> bool | None:
         """Whether there is a schedule with a makespan of ``value`` of all microbatches, at this size; ``None``: it stays open."""
@@ -320,18 +343,27 @@ class _OnePattern:
                     self.open = True
 
     def halve(self, seed: Periodic, patience: float) -> None:
-        """Ask for half of the way to the bound."""
-        found, most = True, seed.makespan_for(self.all.counts)
-        while found and most is not None and most - self.all.lower > 1 and not self.done:
-            found = self.ask_all(seed, (most + self.all.lower) // 2, patience)
-            most = self.all.value
+        """Bisection between what is refuted at all sizes and the best; what stays open is left aside, in ever larger parts."""
+        value = seed.makespan_for(self.all.counts)
+        best = self.all.value if value is None or self.all.value is None else min(value, self.all.value)
+        low, aside = self.low, 2
+        while best is not None and low < best and aside < 200 and not self.done:
+            middle = best - max(1, (best - low) // aside)
+            found = self.ask_all(seed, middle, patience / 2)
+            if found is None:
+                aside *= 4
+            elif found:
+                best = min(best, self.all.value or best)
+            else:
+                low = middle + 1
+                self.low = max(self.low, low)
 
     def polish(self, seed: Periodic, patience: float) -> None:
         """Move operations around where they are."""
         reach = max(1, *self.pattern.duration) * (1 + self.stuck % 4)
         with self.all.step(f"polish {seed.microbatches} microbatches, {self.all.pipeline.time(reach)} around") as answer:
             found, sure = polished(seed, self.budget, reach=reach, seconds=min(patience, self.left))
-            self.open |= not sure or found.makespan < seed.makespan or self.stuck < 4
+            self.open |= not sure or found.makespan < seed.makespan
             self.stuck += found.makespan == seed.makespan
             answer.append(self.keep(found))
 
