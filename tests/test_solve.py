@@ -219,6 +219,16 @@ def test_steps_say_what_was_done():
     assert all(step.seconds >= 0 and step.outcome for step in steps)
 
 
+def test_an_early_interrupt_has_a_bound_all_the_same(monkeypatch):
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ppopt.solve.compare", interrupted)
+    result = solve(Pipeline(2, 4), workers=1)
+    assert (result.reason, result.limit, result.value) == ("no-solution", "interrupted", None)
+    assert (result.lower_bound, result.proved_by) == (12, "work")
+
+
 @st.composite
 def small(draw: st.DrawFn) -> Pipeline:
     devices = draw(st.integers(1, 3))
