@@ -37,6 +37,7 @@ from ppopt.timing import Stuck, baselines, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
 
 if TYPE_CHECKING:
+    from ppopt.solvers.repetition import Periodic
     from ppopt.solvers.verify import Opinion
 
 Reason = Literal["optimal", "feasible", "infeasible", "no-solution"]
@@ -83,6 +84,8 @@ class Result:
     steps: tuple[Step, ...]
     binding: tuple[Word, ...] = ()
     """The words that bound beside the rules."""
+    periodic: Periodic | None = None
+    """What repetition has found, for :func:`solve` with other numbers of microbatches."""
 
 
 def solve(
@@ -105,6 +108,7 @@ def solve(
     start: Schedule | None = None,
     lower_bound: int = 0,
     enough: int | None = None,
+    periodic: Periodic | None = None,
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
@@ -117,8 +121,10 @@ def solve(
     ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that is known to
     hold; both only save work. ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the
     search. ``chunks`` and ``named_params`` are for the named schedules shown beside (:func:`ppopt.named.compare`). ``own``: rows
-    of the user's own, shown before them and, like them, begun from where they have this placement. ``progress`` is called with
+    of the user's own, shown before them and, like them, begun from where they have this placement; those for another number of
+    microbatches are left out. ``progress`` is called with
     the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
+    ``periodic`` is what a result for other numbers of microbatches has (:attr:`Result.periodic`), to begin repetition with.
 
     Raises:
         ValueError: an unknown objective, solver or schedule, or a limit out of range.
@@ -152,16 +158,18 @@ def solve(
         deterministic=deterministic,
         progress=progress,
         enough=enough,
+        periodic=periodic,
     )
     if start is not None:
         known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
         if known.within_memory and search.takes(known):
             search.found(known, "start")
+    mine = [row for row in own if row.schedule is None or row.schedule.pipeline.microbatches == pipeline.microbatches]
     if lower_bound:
         search.prove(lower_bound, "a bound that was given")
     try:
         with noting():
-            search.run(solver, lambda: [*own, *compare(pipeline, chunks, named_params or {})])
+            search.run(solver, lambda: [*mine, *compare(pipeline, chunks, named_params or {})])
     except KeyboardInterrupt:
         search.interrupted = True
     return search.result()
@@ -240,7 +248,7 @@ class _Search:
     infeasible: bool = False
     interrupted: bool = False
     named: tuple[Row, ...] = ()
-    periodic: Any = None
+    periodic: Periodic | None = None
     """What repetition has found, to begin with when it goes on."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
@@ -599,6 +607,7 @@ class _Search:
             named=self.named,
             steps=tuple(self.steps),
             binding=self.extra,
+            periodic=self.periodic,
         )
 
     def _horizon(self, upper: int) -> int:
