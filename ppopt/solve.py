@@ -404,24 +404,37 @@ class _Search:
             raise KeyboardInterrupt
 
     def _decisions(self, seconds: float, grid: int) -> None:
-        """Ask at the bound first, then whether the best can be beaten at all, then by bisection."""
-        target, low, unknown, tried = self.lower, self.lower, 0, False
-        while self.open and self.best is not None and low < self.value and unknown < 2 and self.left > 0:
-            with self.step(f"CP-SAT: is there one of {self.pipeline.time(target)}?{_on(grid)}") as done:
-                before, found = self.value, self._cpsat(target, target, seconds, grid)
-                if found is None:
-                    low, unknown = max(low, target + 1), unknown + 1
-                    done("not decided in time")
-                elif found:
-                    unknown = 0
-                    done(self.best_text())
-                    if self.value == before:  # only on the coarse grid
-                        low = target + 1
-                else:
-                    low, unknown = self.lower, 0
-                    done("no")
-            target = (low + self.value) // 2 if tried else self.value - 1
-            tried = True
+        """Ask at the bound, then whether the best can be beaten at all, then by bisection.
+
+        Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
+        decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side.
+        """
+        if self.open and self.best is not None:
+            self._ask(self.lower, seconds, grid)
+        if self.open and self.best is not None and self.lower < self.value - 1:
+            self._ask(self.value - 1, seconds, grid)
+        undecided: list[int] = []
+        while self.open and self.best is not None and self.left > 0:
+            low, high = self.lower, self.value
+            undecided = [target for target in undecided if low <= target < high]
+            if not undecided:
+                target = (low + high) // 2
+            else:
+                below, above = undecided[0] - low, high - undecided[-1]
+                if max(below, above) <= max(1, (high - low) // 6):
+                    return
+                target = low + below // 2 if below > above else high - above // 2
+            if not self._ask(target, seconds, grid):
+                undecided = sorted([*undecided, target])
+
+    def _ask(self, target: int, seconds: float, grid: int) -> bool:
+        """Whether it could be decided if there is a schedule of at most ``target``, on the true ticks."""
+        if self.left <= 0:
+            return False
+        with self.step(f"CP-SAT: is there one of {self.pipeline.time(target)}?{_on(grid)}") as done:
+            before, found = self.value, self._cpsat(target, target, seconds, grid)
+            done(self.best_text() if found else "not decided in time" if found is None else "no")
+        return found is False or (found is True and self.value < before)
 
     def _minimise(self, seconds: float, grid: int) -> None:
         with self.step(f"CP-SAT: minimise{_on(grid)}") as done:
