@@ -27,6 +27,7 @@ def test_each_point_is_the_optimum() -> None:
         assert violations(result.pipeline, result.schedule) == []
 
 
+@pytest.mark.slow
 def test_what_was_found_is_where_the_next_begins() -> None:
     pipeline = Pipeline(3, 1, placement="wave", chunks=2, memory=Memory(activation=2, limit=3))
     first, second = over_microbatches(pipeline, [400, 900], time_limit=60, workers=1)

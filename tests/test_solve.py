@@ -41,7 +41,7 @@ def proved(pipeline: Pipeline, **options) -> Result:
 
 @pytest.mark.parametrize(
     ("devices", "microbatches", "limit", "makespan"),
-    [(4, 8, 4, 4563), (4, 8, 3, 5319), (4, 8, 2, 6993), (8, 16, 6, 10935)],
+    [(4, 8, 4, 4563), (4, 8, 3, 5319), (4, 8, 2, 6993), pytest.param(8, 16, 6, 10935, marks=pytest.mark.slow)],
 )
 def test_tight_memory(devices, microbatches, limit, makespan):
     assert proved(gpt(devices, microbatches, limit)).value == makespan
