@@ -246,6 +246,7 @@ def small(draw: st.DrawFn) -> Pipeline:
     return Pipeline(devices, microbatches, placement=placement, chunks=chunks, costs=costs, links=links, memory=memory)
 
 
+@pytest.mark.slow
 @given(small(), st.sampled_from(["makespan", "span"]))
 @settings(max_examples=25, deadline=None)
 def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective):
