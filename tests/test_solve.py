@@ -229,6 +229,14 @@ def test_an_early_interrupt_has_a_bound_all_the_same(monkeypatch):
     assert (result.lower_bound, result.proved_by) == (12, "work")
 
 
+def test_a_backward_that_may_be_run_whole_releases_in_time():
+    """What waits for ``B`` or ``I`` is told apart from what waits for ``B`` or ``W``: memory is held until the right one."""
+    costs = Costs(forward=(2, 3), backward_input=1, backward_weight=(4, 1), backward=(3, 1))
+    memory = Memory(retained=Fraction(1, 2), limit=1)
+    pipeline = Pipeline(2, 2, placement="loop", chunks=2, costs=costs, links=Links(latency=1), memory=memory)
+    assert pipeline.time(proved(pipeline, time_limit=20).value) == 25
+
+
 @st.composite
 def small(draw: st.DrawFn) -> Pipeline:
     devices = draw(st.integers(1, 3))
@@ -246,7 +254,6 @@ def small(draw: st.DrawFn) -> Pipeline:
     return Pipeline(devices, microbatches, placement=placement, chunks=chunks, costs=costs, links=links, memory=memory)
 
 
-@pytest.mark.slow
 @given(small(), st.sampled_from(["makespan", "span"]))
 @settings(max_examples=25, deadline=None)
 def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective):
