@@ -37,6 +37,7 @@ from ppopt.timing import Stuck, baselines, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
 
 if TYPE_CHECKING:
+    from ppopt.solvers.repetition import Periodic
     from ppopt.solvers.verify import Opinion
 
 Reason = Literal["optimal", "feasible", "infeasible", "no-solution"]
@@ -83,6 +84,8 @@ class Result:
     steps: tuple[Step, ...]
     binding: tuple[Word, ...] = ()
     """The words that bound beside the rules."""
+    periodic: Periodic | None = None
+    """What repetition has found, for :func:`solve` with other numbers of microbatches."""
 
 
 def solve(
@@ -105,6 +108,7 @@ def solve(
     start: Schedule | None = None,
     lower_bound: int = 0,
     enough: int | None = None,
+    periodic: Periodic | None = None,
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
@@ -117,8 +121,10 @@ def solve(
     ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective) that is known to
     hold; both only save work. ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the
     search. ``chunks`` and ``named_params`` are for the named schedules shown beside (:func:`ppopt.named.compare`). ``own``: rows
-    of the user's own, shown before them and, like them, begun from where they have this placement. ``progress`` is called with
+    of the user's own, shown before them and, like them, begun from where they have this placement; those for another number of
+    microbatches are left out. ``progress`` is called with
     the best value and the bound whenever one improves, from any thread. Ctrl-C ends the search and keeps its best.
+    ``periodic`` is what a result for other numbers of microbatches has (:attr:`Result.periodic`), to begin repetition with.
 
     Raises:
         ValueError: an unknown objective, solver or schedule, or a limit out of range.
@@ -152,16 +158,18 @@ def solve(
         deterministic=deterministic,
         progress=progress,
         enough=enough,
+        periodic=periodic,
     )
     if start is not None:
         known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
         if known.within_memory and search.takes(known):
             search.found(known, "start")
+    mine = [row for row in own if row.schedule is None or row.schedule.pipeline.microbatches == pipeline.microbatches]
     if lower_bound:
         search.prove(lower_bound, "a bound that was given")
     try:
         with noting():
-            search.run(solver, lambda: [*own, *compare(pipeline, chunks, named_params or {})])
+            search.run(solver, lambda: [*mine, *compare(pipeline, chunks, named_params or {})])
     except KeyboardInterrupt:
         search.interrupted = True
     return search.result()
@@ -240,7 +248,7 @@ class _Search:
     infeasible: bool = False
     interrupted: bool = False
     named: tuple[Row, ...] = ()
-    periodic: Any = None
+    periodic: Periodic | None = None
     """What repetition has found, to begin with when it goes on."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
@@ -396,24 +404,37 @@ class _Search:
             raise KeyboardInterrupt
 
     def _decisions(self, seconds: float, grid: int) -> None:
-        """Ask at the bound first, then whether the best can be beaten at all, then by bisection."""
-        target, low, unknown, tried = self.lower, self.lower, 0, False
-        while self.open and self.best is not None and low < self.value and unknown < 2 and self.left > 0:
-            with self.step(f"CP-SAT: is there one of {self.pipeline.time(target)}?{_on(grid)}") as done:
-                before, found = self.value, self._cpsat(target, target, seconds, grid)
-                if found is None:
-                    low, unknown = max(low, target + 1), unknown + 1
-                    done("not decided in time")
-                elif found:
-                    unknown = 0
-                    done(self.best_text())
-                    if self.value == before:  # only on the coarse grid
-                        low = target + 1
-                else:
-                    low, unknown = self.lower, 0
-                    done("no")
-            target = (low + self.value) // 2 if tried else self.value - 1
-            tried = True
+        """Ask at the bound, then whether the best can be beaten at all, then by bisection.
+
+        Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
+        decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side.
+        """
+        if self.open and self.best is not None:
+            self._ask(self.lower, seconds, grid)
+        if self.open and self.best is not None and self.lower < self.value - 1:
+            self._ask(self.value - 1, seconds, grid)
+        undecided: list[int] = []
+        while self.open and self.best is not None and self.left > 0:
+            low, high = self.lower, self.value
+            undecided = [target for target in undecided if low <= target < high]
+            if not undecided:
+                target = (low + high) // 2
+            else:
+                below, above = undecided[0] - low, high - undecided[-1]
+                if max(below, above) <= max(1, (high - low) // 6):
+                    return
+                target = low + below // 2 if below > above else high - above // 2
+            if not self._ask(target, seconds, grid):
+                undecided = sorted([*undecided, target])
+
+    def _ask(self, target: int, seconds: float, grid: int) -> bool:
+        """Whether it could be decided if there is a schedule of at most ``target``, on the true ticks."""
+        if self.left <= 0:
+            return False
+        with self.step(f"CP-SAT: is there one of {self.pipeline.time(target)}?{_on(grid)}") as done:
+            before, found = self.value, self._cpsat(target, target, seconds, grid)
+            done(self.best_text() if found else "not decided in time" if found is None else "no")
+        return found is False or (found is True and self.value < before)
 
     def _minimise(self, seconds: float, grid: int) -> None:
         with self.step(f"CP-SAT: minimise{_on(grid)}") as done:
@@ -599,6 +620,7 @@ class _Search:
             named=self.named,
             steps=tuple(self.steps),
             binding=self.extra,
+            periodic=self.periodic,
         )
 
     def _horizon(self, upper: int) -> int:

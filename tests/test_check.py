@@ -116,7 +116,7 @@ def perturbed(draw: st.DrawFn) -> tuple[World, list[Row]]:
             row[at], row[other] = row[other], row[at]
             if change == "times":
                 row[at], row[other] = (row[at][0], *row[other][1:]), (row[other][0], *row[at][1:])
-            elif change == "retime":
+            elif change == "retime" and all(half[2] < world.microbatches for r in rows for entry in r for half in entry[0]):
                 rows = timed(world, [[entry[0] for entry in row] for row in rows]) or rows
         elif change == "move":
             rows[draw(st.integers(0, world.devices - 1))].append(row.pop(at))

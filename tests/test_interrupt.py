@@ -72,4 +72,4 @@ def test_a_solve_interrupted_where_it_is_swallowed_ends(monkeypatch: pytest.Monk
     result = module.solve(Pipeline(4, 8))
     assert result.limit == "interrupted"
     assert result.schedule is not None
-    assert [step.name for step in result.steps] == ["named schedules", "list scheduling"]
+    assert [step.name for step in result.steps] == ["bound: work", "named schedules", "list scheduling"]

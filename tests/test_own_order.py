@@ -250,3 +250,10 @@ def test_chunks_that_the_model_does_not_have_are_not_marked(tmp_path: Path) -> N
     assert len(re.findall(r"^looped-bfs \* +loop +2 ", shown, re.MULTILINE)) == 1
     assert len(re.findall(r"^looped-bfs +loop +3 ", shown, re.MULTILINE)) == 1
     assert "*" not in run("compare", str(path), "--chunks", "3").stdout
+
+
+def test_an_order_for_other_microbatches_is_left_out(folder: Path) -> None:
+    model = read_model(str(folder / "model.toml"))
+    result = solve(model.pipeline.changed(microbatches=3), own=model.own_rows, workers=1)
+    assert result.reason == "optimal"
+    assert "mine.csv" not in [row.name for row in result.named]

@@ -14,12 +14,15 @@ from click.testing import CliRunner
 from ppopt.check import Rule, violations, violations_of
 from ppopt.cli import main
 from ppopt.files import Model, model_dict, model_of, read_model, setting
+from ppopt.files.model import model_of_text
 from ppopt.named import NAMED, Restriction, compare, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.solve import Result, solve
+from ppopt.study.plan import study_of
 from ppopt.study.recompute import relaxed, solve_choice
+from ppopt.study.sweep import run_instance
 
 MODEL = str(Path(__file__).parents[1] / "models" / "gpt-1.5b-recompute.toml")
 
@@ -348,7 +351,7 @@ def test_the_answer_is_a_result_like_any_other(tmp_path: Path) -> None:
     assert tree["steps"][0]["name"] == "stages: all open"
     assert run("check", str(output))[1] == f"{output}: no violation\n"
     code, stdout, _ = run("solve", str(model), "--workers", "1")
-    assert stdout.startswith("3 devices, 5 microbatches, linear, recompute in stages ")
+    assert stdout.startswith("3 devices, 5 microbatches, linear, recompute in stage")
     assert "\nmakespan 37: optimal, proved by branch and bound over the stages that recompute" in stdout
 
 
@@ -402,3 +405,45 @@ def test_the_checker_needs_a_choice() -> None:
     schedule = find("1f1b").schedule(pipeline.resolved("all"))
     with pytest.raises(PipelineError, match="which stages recompute"):
         rules(pipeline, schedule)
+
+
+# --- beside the solver -------------------------------------------------------------------------------------------
+
+
+def test_an_order_of_ones_own_is_shown_both_ways_and_begun_from() -> None:
+    text = (
+        '[pipeline]\ndevices = 2\nmicrobatches = 2\nrecompute = "choose"\n'
+        'order = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]\n'
+        "[costs]\nrecompute = 1\n[memory]\nrecompute_saved = 0.5\nlimit = 1\n"
+    )
+    model = model_of_text(text, "text")
+    rows = model.own_rows
+    assert [(row.recompute, row.label) for row in rows] == [("none", "own order"), ("all", "own order + recompute")]
+    assert [row.schedule is not None and row.schedule.within_memory for row in rows] == [False, True]
+    result = solve_choice(model.pipeline, own=rows, workers=1, time_limit=30)
+    assert result.named[:2] == rows
+    assert result.reason == "optimal"
+
+
+def test_a_sweep_takes_named_schedules_either_way_and_the_solver_with_the_choice() -> None:
+    study = {
+        "name": "recompute",
+        "model": {
+            "pipeline": {"devices": 2, "microbatches": 3, "recompute": "choose"},
+            "costs": {"recompute": 1},
+            "memory": {"recompute_saved": Fraction(1, 2), "limit": 1},
+        },
+        "vary": {"pipeline.recompute": ["none", "all", "choose"]},
+        "run": {"schedules": ["1f1b"]},
+        "solve": {"time_limit": 20},
+    }
+    outcomes = {}
+    for instance in study_of(study, "study").instances:
+        assert instance.pipeline is not None
+        status, outcome, _ = run_instance(instance.pipeline, instance.task)
+        outcomes[instance.changes[0][1], instance.task.schedule] = status, outcome
+    assert {status for (_, name), (status, _) in outcomes.items() if name is None} == {"done"}
+    assert [outcomes[way, "1f1b"][0] for way in ("none", "all", "choose")] == ["done", "done", "excluded"]
+    values = {way: outcomes[way, None][1]["value"] for way in ("none", "all", "choose")}
+    assert values["choose"] <= min(values["none"], values["all"])
+    assert outcomes["choose", None][1]["recompute"] in ("none", "all", [0], [1])

@@ -41,7 +41,7 @@ def proved(pipeline: Pipeline, **options) -> Result:
 
 @pytest.mark.parametrize(
     ("devices", "microbatches", "limit", "makespan"),
-    [(4, 8, 4, 4563), (4, 8, 3, 5319), (4, 8, 2, 6993), (8, 16, 6, 10935)],
+    [(4, 8, 4, 4563), (4, 8, 3, 5319), (4, 8, 2, 6993), pytest.param(8, 16, 6, 10935, marks=pytest.mark.slow)],
 )
 def test_tight_memory(devices, microbatches, limit, makespan):
     assert proved(gpt(devices, microbatches, limit)).value == makespan
@@ -229,12 +229,21 @@ def test_an_early_interrupt_has_a_bound_all_the_same(monkeypatch):
     assert (result.lower_bound, result.proved_by) == (12, "work")
 
 
+def test_a_backward_that_may_be_run_whole_releases_in_time():
+    """What waits for ``B`` or ``I`` is told apart from what waits for ``B`` or ``W``: memory is held until the right one."""
+    costs = Costs(forward=(2, 3), backward_input=1, backward_weight=(4, 1), backward=(3, 1))
+    memory = Memory(retained=Fraction(1, 2), limit=1)
+    pipeline = Pipeline(2, 2, placement="loop", chunks=2, costs=costs, links=Links(latency=1), memory=memory)
+    assert pipeline.time(proved(pipeline, time_limit=20).value) == 25
+
+
 @st.composite
 def small(draw: st.DrawFn) -> Pipeline:
     devices = draw(st.integers(1, 3))
     placement, chunks = draw(st.sampled_from([("linear", 1), ("linear", 1), ("loop", 2), ("wave", 2), ("bidirectional", 1)]))
     microbatches = draw(st.integers(1, 3 if chunks == 1 else 2))
-    cost = st.lists(st.integers(0, 4), min_size=devices, max_size=devices).map(tuple)
+    # without zeros: CP-SAT lets operations that take no time pass each other, and then its bound may stay below every schedule
+    cost = st.lists(st.integers(1, 4), min_size=devices, max_size=devices).map(tuple)
     fused = draw(st.none() | cost)
     alone = fused is not None and draw(st.booleans())
     split = None if alone else draw(cost)

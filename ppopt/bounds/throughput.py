@@ -23,7 +23,7 @@ from ppopt.pipeline import IntArray, Pipeline
 LEAST = -(2**60)
 _STEPS = 4
 """Most steps of the coarse grid in one operation."""
-_COUNTED = 10**8
+_COUNTED = 5 * 10**6
 """Edges times microbatches squared up to which these are counted in full."""
 _RESIDUES = 12
 """Most microbatches over which the constant may vary."""

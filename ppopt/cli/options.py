@@ -28,6 +28,8 @@ class Given:
     changes: tuple[Change, ...]
     chunks: tuple[int, ...] = ()
     """``--chunks``: for which numbers the named schedules that need chunks are shown."""
+    microbatches: tuple[int, ...] = ()
+    """``--microbatches``, where several numbers are asked for; the model has the first."""
 
     def read(self) -> Model:
         """The model; without a file, a pipeline with unit costs.
@@ -80,6 +82,10 @@ class Given:
 _CHUNKS_HELP = {
     False: "Stages per device and route. A list (2,4) leaves the model as it is and is for the named schedules beside it.",
     True: "Stages per device of the schedules that take several; a list such as 2,4 shows each.",
+}
+_MICROBATCHES_HELP = {
+    False: "Number of microbatches.",
+    True: "Number of microbatches; several (8,12,40) or a range (8..1024, doubling): a table over them.",
 }
 _OWN = {
     "pipeline.schedule": ("schedule", ("pipeline.schedule", "pipeline.schedule_params")),
@@ -152,12 +158,29 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
         return numbers
 
 
-def model_options(*placements: str, own_chunks: bool = False, argument: bool = True) -> Callable[[Command], Command]:
+class Doubling(Counts):
+    """Whole numbers >= 1 with commas between, or ``8..1024``: 8, 16, 32, …, 1024."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """A tuple of integers, ascending."""
+        first, dots, last = value.partition("..") if isinstance(value, str) else ("", "", "")
+        if not dots:
+            return tuple(sorted(set(super().convert(value, param, ctx))))
+        (low,), (high,) = (super(Doubling, self).convert(part, param, ctx)[:1] for part in (first, last))
+        if low > high:
+            self.fail(f"expected the smaller number first, got {value!r}", param, ctx)
+        return tuple(low << k for k in range((high // low).bit_length()))
+
+
+def model_options(
+    *placements: str, own_chunks: bool = False, argument: bool = True, many: bool = False
+) -> Callable[[Command], Command]:
     """Argument MODEL and the options that override it; the command gets them as ``given``.
 
     ``placements`` are further words for ``--placement``, passed to the command as ``any_placement`` and the like. A single
     number of chunks overrides the model's, a list does not; with ``own_chunks`` neither does: each named schedule has
-    its own placement. Without ``argument`` the command has its own way to name the model.
+    its own placement. Without ``argument`` the command has its own way to name the model. With ``many``, several numbers of
+    microbatches may be given.
     """
 
     def decorate(command: Command) -> Command:
@@ -165,7 +188,7 @@ def model_options(*placements: str, own_chunks: bool = False, argument: bool = T
         def wrapped(
             model: str | None,
             devices: int | None,
-            microbatches: int | None,
+            microbatches: tuple[int, ...] | int | None,
             chunks: tuple[int, ...] | None,
             placement: str | None,
             memory_limit: Any,
@@ -173,6 +196,8 @@ def model_options(*placements: str, own_chunks: bool = False, argument: bool = T
             **others: Any,
         ) -> Any:
             changes = [setting(text) for text in settings]
+            numbers = microbatches if isinstance(microbatches, tuple) else ()
+            microbatches = numbers[0] if isinstance(microbatches, tuple) else microbatches
             several = own_chunks or placement in placements
             override = chunks[0] if chunks and len(chunks) == 1 and not several else None
             flags = [
@@ -184,12 +209,13 @@ def model_options(*placements: str, own_chunks: bool = False, argument: bool = T
             ]
             changes += [Change(key, None if value == "none" else value, flag) for key, value, flag in flags if value is not None]
             others.update({f"{word}_placement": placement == word for word in placements})
-            return command(given=Given(model, tuple(changes), chunks or ()), **others)
+            given = Given(model, tuple(changes), chunks or (), numbers if len(numbers) > 1 else ())
+            return command(given=given, **others)
 
         options = (
             *([click.argument("model", required=False)] if argument else []),
             click.option("-d", "--devices", type=int, help="Number of devices."),
-            click.option("-m", "--microbatches", type=int, help="Number of microbatches."),
+            click.option("-m", "--microbatches", type=Doubling() if many else int, metavar="M", help=_MICROBATCHES_HELP[many]),
             click.option("-v", "--chunks", type=Counts(), metavar="LIST", help=_CHUNKS_HELP[own_chunks]),
             click.option("--placement", type=click.Choice([*PLACEMENTS, *placements]), help="Where the stages are."),
             click.option(

@@ -47,7 +47,8 @@ def heading(pipeline: Pipeline) -> str:
     details = f", {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
     name = f"{pipeline.name}: " if pipeline.name else ""
     if isinstance(pipeline.recompute, tuple):
-        details += f", recompute in stages {','.join(map(str, pipeline.recompute))}"
+        several = "s" * (len(pipeline.recompute) > 1)
+        details += f", recompute in stage{several} {','.join(map(str, pipeline.recompute))}"
     elif pipeline.recompute != "none":
         details += f", recompute {pipeline.recompute}"
     return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}"

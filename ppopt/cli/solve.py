@@ -40,7 +40,7 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
 
 
 @click.command(short_help="The best schedule, with its proof.")
-@model_options("any")
+@model_options("any", many=True)
 @click.option(
     "--objective", type=click.Choice(["makespan", "span"]), default="makespan", show_default=True, help="What to minimise."
 )
@@ -93,6 +93,7 @@ def solve(
       ppopt solve -d 4 -m 8 --memory-limit 3 --time-limit 20 -o best.json
       ppopt solve models/zb-h1.toml --order zb-h1 --free W
       ppopt solve -d 4 -m 8 --memory-limit 4 --placement any --chunks 2,4 --verify
+      ppopt solve -d 4 -m 8..1024 --memory-limit 3
     """
     with uninterrupted():
         from ppopt.cli.progress import Progress
@@ -110,6 +111,15 @@ def solve(
     if search["deterministic"] and search["workers"] not in (None, 1):
         raise click.UsageError("--deterministic has one worker; leave out --workers")
     model = asked = given.read()
+    if given.microbatches:
+        for flag, used in (
+            ("--placement any", any_placement),
+            ("--verify", verify),
+            ("--export-model", exported),
+            ("--target", target),
+        ):
+            if used:
+                raise click.UsageError(f"{flag} is for one number of microbatches; got {len(given.microbatches)}")
     name = None
     if order is not None:
         model, name, params = _bound(given, model, order, params)
@@ -129,6 +139,15 @@ def solve(
     def shown(pipeline: Pipeline) -> Progress:
         return Progress(pipeline, search["objective"])
 
+    if given.microbatches:
+        if choosing:
+            raise click.UsageError('several numbers of microbatches need pipeline.recompute to be settled; it is "choose"')
+        from ppopt.cli.microbatches import solve_all
+
+        solve_all(
+            model.pipeline, given.microbatches, explain, output, as_json, order=name, params=params, free=free, **beside, **search
+        )
+        return
     found = None
     if any_placement:
         found = solve_placements(pipelines, progress=shown, **beside, **search)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from ppopt.files import sites
 from ppopt.files.own_order import NAME, order_of_model
 from ppopt.files.text import FileError, read_text, source_of
-from ppopt.named import Restriction, Row, UnknownSchedule, find, of_order
+from ppopt.named import Restriction, Row, UnknownSchedule, find, rows_of_order
 from ppopt.pipeline import CHOOSE, MAX_DEVICES, PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
 from ppopt.schedule import Order
 
@@ -75,8 +75,9 @@ class Model:
 
     @property
     def own_rows(self) -> tuple[Row, ...]:
-        """The user's own order as a row beside the named schedules; none where the file has no order."""
-        return () if self.order is None else (of_order(self.pipeline, self.order, self.order_name),)
+        """The user's own order as a row beside the named schedules, or as two where it is left open which stages recompute;
+        none where the file has no order."""
+        return () if self.order is None else rows_of_order(self.pipeline, self.order, self.order_name)
 
 
 @dataclass(frozen=True)
@@ -249,8 +250,9 @@ def _model(tree: Tree) -> Model:
         tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in _PARTS.items()}
     pipeline = Pipeline(**fields, **parts, name=labels["name"])
-    named = _schedule(pipeline, schedule, params)
-    own, own_name = (None, NAME) if order is None else order_of_model(pipeline, order)
+    timed = pipeline.resolved("all") if pipeline.recompute == CHOOSE else pipeline
+    named = _schedule(timed, schedule, params)
+    own, own_name = (None, NAME) if order is None else order_of_model(timed, order)
     return Model(pipeline, *named, own, own_name, schedule)
 
 
@@ -292,8 +294,6 @@ def _schedule(pipeline: Pipeline, name: Any, params: Any) -> tuple[str | None, T
         return None, {}
     if not isinstance(name, str):
         raise PipelineError("pipeline.schedule", f"expected the name of a schedule, got {name!r}")
-    if pipeline.recompute == CHOOSE:
-        pipeline = pipeline.resolved("all")
     try:
         definition = find(name)
         read = definition.read(params)

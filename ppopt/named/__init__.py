@@ -34,6 +34,7 @@ __all__ = [
     "find",
     "of_order",
     "reading",
+    "rows_of_order",
 ]
 
 
@@ -140,3 +141,17 @@ def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:
         return Row(name, pipeline.placement, pipeline.chunks, time_order(pipeline, order), None)
     except OrderError as error:
         return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
+
+
+def rows_of_order(pipeline: Pipeline, order: Order, name: str) -> tuple[Row, ...]:
+    """The row of a user's own order; without recomputing and with it everywhere, where the pipeline leaves that open."""
+    if pipeline.recompute != CHOOSE:
+        return (of_order(pipeline, order, name),)
+    rows = []
+    for choice in ("none", "all"):
+        try:
+            row = of_order(pipeline.resolved(choice), order, name)
+        except PipelineError as error:
+            row = Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: recompute = {choice}: {error}")
+        rows.append(dataclasses.replace(row, recompute=choice))
+    return tuple(rows)

@@ -64,9 +64,11 @@ def solve(
     if hint is not None:
         model.hint(hint)
     solver = _solver(limits, time.monotonic() - begun)
-    if model.decision:  # measured: a decision near the bound needs propagation, not relaxations or probing
+    if model.decision:  # measured: propagation decides, not relaxations, probing (a second on the first restart) or local search
         solver.parameters.linearization_level = 0
         solver.parameters.cp_model_probing_level = 0
+        solver.parameters.inprocessing_probing_dtime = 0.0
+        solver.parameters.num_workers = 1
     status, interrupted = _run(solver, model, progress)
     spent = solver.response_proto.deterministic_time if limits.deterministic else time.monotonic() - begun
     if status == cp_model.MODEL_INVALID:

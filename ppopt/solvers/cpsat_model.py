@@ -78,7 +78,7 @@ class Model:
                 column[backward] = column[forward]  # type: ignore[assignment]
         self._holds: list[tuple[cp_model.IntVar, int, Sequence[int]]] = []
         self._untils: list[tuple[cp_model.IntVar, Sequence[int]]] = []
-        self._befores: dict[tuple[int, int], tuple[Literal, Sequence[int]]] = {}
+        self._befores: dict[tuple[tuple[int, ...], int], Literal] = {}
         self._followed: set[int] = set()
         for word in self.words:
             self.post(word)
@@ -187,17 +187,17 @@ class Model:
 
     def _before(self, ops: Sequence[int], now: int) -> Literal:
         """That whichever of ``ops`` is run ends before ``now`` starts; if not, it starts after ``now`` ends."""
-        key = (ops[0], now)
+        key = (tuple(ops), now)
         if key not in self._befores:
-            literal = self.model.new_bool_var(f"{self.pipeline.index.op(ops[0])} before {self.pipeline.index.op(now)}")
-            self._befores[key] = literal, ops
+            name = " or ".join(str(self.pipeline.index.op(op)) for op in ops)
+            literal = self._befores[key] = self.model.new_bool_var(f"{name} before {self.pipeline.index.op(now)}")
             for op in ops:
                 run = [] if self.present[op] is None else [self.present[op]]
                 earlier = self.model.add(self.start[op] + self.size[op] <= self.start[now])
                 earlier.only_enforce_if([literal, *run])
                 later = self.model.add(self.start[now] + self.size[now] <= self.start[op])
                 later.only_enforce_if([literal.negated(), *run])
-        return self._befores[key][0]
+        return self._befores[key]
 
     def _cumulated(self, word: Capacity) -> None:
         intervals, demands = [], []
@@ -312,7 +312,7 @@ class Model:
             hint(size, max(end[op] for op in releases if op in end) - begin[claim])
         for until, releases in self._untils:
             hint(until, max(end[op] for op in releases if op in end))
-        for (_, now), (literal, ops) in self._befores.items():
+        for (ops, now), literal in self._befores.items():
             hint(literal, max(end[op] for op in ops if op in end) <= begin[now])
         for first_start, last_end, of_device in self._bounds:
             hint(first_start, min(begin[op] for op in of_device.tolist() if op in begin))

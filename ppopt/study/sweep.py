@@ -20,7 +20,7 @@ from ppopt.check import violations
 from ppopt.files import Model
 from ppopt.files.result import metrics_dict, result_dict
 from ppopt.named import Restriction, find
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.study.plan import Instance, Study, StudyError, Task, versions_for
 from ppopt.study.store import Store
@@ -230,10 +230,13 @@ def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
 
 def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
     from ppopt.solve import solve
+    from ppopt.study.recompute import solve_choice
 
-    result = solve(pipeline, **dict(task.settings))
-    tree = result_dict(Model(pipeline), result=result)
+    result = (solve_choice if pipeline.recompute == CHOOSE else solve)(pipeline, **dict(task.settings))
+    tree = result_dict(Model(result.pipeline), result=result)
     found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions")}
+    if pipeline.recompute == CHOOSE:
+        found["recompute"] = tree["model"]["pipeline"].get("recompute", "none")
     return "done", {"placement": pipeline.placement, "chunks": pipeline.chunks, **found, **(tree["metrics"] or {})}
 
 

@@ -10,10 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.op import Kind
+from ppopt.constraints import operations
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order
-from ppopt.solvers.repetition.pattern import Pattern
+from ppopt.schedule import Order, Schedule
+from ppopt.solvers.repetition.pattern import Pattern, counts_of
+from ppopt.timing import time_order
+
+_SETTLED = 12
+"""Periods after which the earliest times repeat, more often than not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,28 +147,66 @@ def _folded(index: IntArray, first: int, step: int, copies: int) -> tuple[IntArr
 
 
 def order_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) -> Order:
-    """The devices' orders of these starts, for the number of microbatches that ``pipeline`` has.
+    """The devices' orders of these starts (per family, by microbatch), for as many microbatches as ``pipeline`` has.
 
     Where starts tie, operations that take no time come first, then those of earlier microbatches, then those that others
     wait for.
     """
-    rows = []
+    return _rows_from(pipeline, pattern, start)[0]
+
+
+def schedule_of(pipeline: Pipeline, periodic: Periodic) -> Schedule:
+    """The expansion to the microbatches of ``pipeline``, every operation as early as its order allows.
+
+    The earliest times of a small expansion are those of a large one, but for what is repeated in the middle; so a small one is
+    timed, and what follows for the large one is verified (:func:`ppopt.timing.time_order`).
+
+    Raises:
+        ValueError: no whole number of periods leads to that many microbatches.
+    """
+    copies = periodic.copies_for(counts_of(pipeline))
+    if copies is None:
+        raise ValueError(f"{periodic.microbatches} microbatches and periods of {periodic.step} do not make {counts_of(pipeline)}")
+    few = min(copies, _SETTLED)
+    start = periodic.expanded(few)
+    small = pipeline.changed(microbatches=sum(count - (copies - few) * periodic.step for count in counts_of(pipeline)))
+    timed = time_order(small, order_from(small, periodic.pattern, start))
+    if few == copies and small.route_of_microbatch == pipeline.route_of_microbatch:
+        return timed
+    times = np.zeros(small.index.size, dtype=np.int64)
+    for row, begin in zip(timed.order.rows, timed.start, strict=True):
+        times[row] = begin
+    settled = tuple(times[operations(small, family)] for family in periodic.pattern.families)
+    first = tuple(n + few // 2 * periodic.step for n in periodic.first)
+    guess = Periodic(periodic.pattern, settled, first, periodic.period, periodic.step).expanded(copies - few)
+    order, starts = _rows_from(pipeline, periodic.pattern, guess)
+    expected = order_from(pipeline, periodic.pattern, periodic.expanded(copies))
+    return time_order(pipeline, expected, starts if order == expected else None)
+
+
+def _rows_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) -> tuple[Order, tuple[IntArray, ...]]:
+    """The order, and the starts in it."""
+    rows, starts = [], []
     for families in pattern.devices:
-        if not families:
+        columns = [
+            (
+                operations(pipeline, pattern.families[o]),
+                start[o],
+                np.full(len(start[o]), int(pattern.duration[o] > 0)),
+                np.full(len(start[o]), o),
+            )
+            for o in families
+        ]
+        if not columns:
             rows.append(np.empty(0, dtype=np.int64))
+            starts.append(rows[-1])
             continue
-        number, begin, time, turn, place = (list[IntArray]() for _ in range(5))
-        for o in families:
-            family, count = pattern.families[o], len(start[o])
-            base = (int(Kind(family.kind)) * pipeline.stages + family.stage) * pipeline.microbatches
-            number.append(base + pipeline.microbatches_of[family.route])
-            begin.append(start[o])
-            time.append(np.full(count, int(pattern.duration[o] > 0)))
-            turn.append(np.arange(count))
-            place.append(np.full(count, o))
-        keys = [np.concatenate(column) for column in (place, turn, time, begin)]
-        rows.append(np.concatenate(number)[np.lexsort(keys)])
-    return Order(pipeline.index, tuple(rows))
+        number, begin, time, place = (np.concatenate(column) for column in zip(*columns, strict=True))
+        turn = np.concatenate([np.arange(len(start[o])) for o in families])
+        sorted_ = np.lexsort((place, turn, time, begin))
+        rows.append(number[sorted_])
+        starts.append(begin[sorted_])
+    return Order(pipeline.index, tuple(rows)), tuple(starts)
 
 
 def retimed(periodic: Periodic, pattern: Pattern, period: int) -> Periodic | None:

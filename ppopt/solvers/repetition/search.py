@@ -14,10 +14,9 @@ from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.modulo import least_period, rotation
 from ppopt.solvers.repetition.pattern import Pattern, counts_of, patterns_of
-from ppopt.solvers.repetition.periodic import Periodic, order_from, retimed
+from ppopt.solvers.repetition.periodic import Periodic, retimed, schedule_of
 from ppopt.solvers.repetition.polish import polished
 from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
-from ppopt.timing import time_order
 
 _STEPS = 4
 """Most microbatches per period that are tried."""
@@ -65,11 +64,7 @@ def solve(
     search_ = _Search(pipeline, lower_bound, limits, upper, start, progress)
     search_.run()
     best = search_.best
-    schedule = None
-    if best is not None:
-        copies = best.copies_for(search_.counts)
-        assert copies is not None, "only what can be expanded is kept"
-        schedule = time_order(pipeline, order_from(pipeline, best.pattern, best.expanded(copies)))
+    schedule = None if best is None else schedule_of(pipeline, best)
     budget = search_.budget
     return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, best, tuple(search_.steps))
 
