@@ -65,7 +65,7 @@ def timed(
     when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
     numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
     first, second = halves(pipeline.index, numbers)
-    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
+    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))), pairs=numbers[second >= 0])
     jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
     release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
     microbatch = halves(pipeline.index, jobs.numbers)[0] % pipeline.microbatches

@@ -21,6 +21,7 @@ from ppopt.constraints import (
     Exclusive,
     Family,
     OneOf,
+    Pairable,
     Precede,
     Together,
     Word,
@@ -68,15 +69,18 @@ class Jobs:
     Transfers are taken as lags; when they really hold their links is decided when the order is timed.
 
     ``run``: the numbers of the single operations that are run; by default those that the words leave, and where a backward
-    may be run either way the cheaper one of the stage, split where they tie. ``duration`` and ``lag`` may be replaced before
-    :func:`run_jobs` (a coarser grid).
+    may be run either way the cheaper one of the stage, split where they tie. ``pairs``: the numbers of the overlapped pairs among
+    them; by default those that the words demand. ``duration`` and ``lag`` may be replaced before :func:`run_jobs` (a coarser
+    grid).
 
     Raises:
         ValueError: the words contradict each other, or choose between other things than the ways to run a backward.
         TypeError: a word that is not known here.
     """
 
-    def __init__(self, pipeline: Pipeline, words: Iterable[Word], run: IntArray | None = None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, words: Iterable[Word], run: IntArray | None = None, pairs: IntArray | None = None
+    ) -> None:
         self.pipeline = pipeline
         words = _tightest(without_links(pipeline, words))
         run = _run(pipeline, words) if run is None else run
@@ -91,7 +95,7 @@ class Jobs:
                 precedes.append(word)
             else:
                 self._take(word)
-        self.numbers = self._numbered(run)
+        self.numbers = self._numbered(run, self._demanded() if pairs is None else pairs)
         """The operations' numbers (:class:`~ppopt.op.OpIndex`), pairs included, one per job."""
         self.duration = durations(pipeline, self.numbers)
         """Ticks, per job."""
@@ -119,6 +123,10 @@ class Jobs:
         self._pairs.append(instances(self.pipeline, word))
 
     @_take.register
+    def _(self, word: Pairable) -> None:
+        """A choice that is made elsewhere: each may be run by itself."""
+
+    @_take.register
     def _(self, word: Exclusive) -> None:
         machine = int(self._machine.max()) + 1
         for stream in word.streams:
@@ -141,16 +149,16 @@ class Jobs:
             [Claims(f.route, f.stage, a, len(self.pipeline.microbatches_of[f.route])) for f, a in totals.items()]
         )
 
-    def _numbered(self, run: IntArray) -> IntArray:
-        if not self._pairs:
+    def _demanded(self) -> IntArray:
+        """The pairs of the ``Together`` words."""
+        pair = self.pipeline.index.pair
+        columns = (zip(first.tolist(), second.tolist(), strict=True) for first, second in self._pairs)
+        return np.array([pair(*halves_) for column in columns for halves_ in column], dtype=np.int64)
+
+    def _numbered(self, run: IntArray, pairs: IntArray) -> IntArray:
+        if not len(pairs):
             return run
-        index = self.pipeline.index
-        first, second = (np.concatenate(column) for column in zip(*self._pairs, strict=True))
-        single = np.zeros(index.computations, dtype=bool)
-        single[run] = True
-        single[first] = single[second] = False
-        slots = index.stages * index.microbatches
-        return np.concatenate((np.flatnonzero(single), index.size + first * slots + second - int(Kind.B) * slots))
+        return np.concatenate((np.setdiff1d(run, np.concatenate(halves(self.pipeline.index, pairs))), pairs))
 
     @cached_property
     def memory(self) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
