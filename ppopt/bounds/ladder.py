@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ppopt.bounds.bound import Bound, Objective
 from ppopt.bounds.closed_form import machine, memory, work
-from ppopt.bounds.flow import Flow, flow_of
+from ppopt.bounds.flow import Flow, flows_of
 from ppopt.bounds.late import latest_first_starts
 from ppopt.bounds.windows import window
 from ppopt.pipeline import Pipeline
@@ -45,9 +45,9 @@ def best(
             return
     if known < 0 or time_limit <= 0:
         return
-    makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline)) is not None)
+    makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
     begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(flow_of(pipeline), objective):
+    for first, last, grain in _windows(flows_of(pipeline, pairs)[0], objective):
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return

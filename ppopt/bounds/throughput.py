@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from ppopt.bounds.bound import Bound, pairs_save_time
+from ppopt.bounds.bound import Bound
 from ppopt.bounds.events import Graph, graph_of
-from ppopt.bounds.flow import Flow, flow_of
+from ppopt.bounds.flow import Flow, flows_of
 from ppopt.pipeline import IntArray, Pipeline
 
 LEAST = -(2**60)
@@ -129,9 +129,7 @@ def throughput(pipeline: Pipeline, *, pairs: bool = False, most: int = 200_000, 
     down to a grid, and the bound stays valid. ``None``: it does not apply (:func:`~ppopt.bounds.events.graph_of`), or takes
     more states or seconds than given.
     """
-    if pairs and pairs_save_time(pipeline):
-        return None
-    flow = flow_of(pipeline)
+    flow = max(flows_of(pipeline, pairs), key=lambda flow: min(flow.duration) > 0)  # the first that the graph takes
     begin = time.monotonic()
     best: Bound | None = None
     for grid in _grids(flow):

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ppopt.bounds.bound import Bound, Objective, check_objective, pairs_save_time
-from ppopt.bounds.flow import Flow, flow_of, heads
+from ppopt.bounds.bound import Bound, Objective, check_objective
+from ppopt.bounds.flow import Flow, flows_of, heads
 from ppopt.bounds.late import latest_first_starts
 from ppopt.pipeline import IntArray, Pipeline
 
@@ -54,17 +54,17 @@ def window(
     of that many ticks, rounded down, and durations are rounded down (what does not overlap in a schedule does not after
     that); the work keeps its true ticks. Coarser is faster and weaker.
 
-    Valid for every pipeline: all routes, uneven durations, latencies, memory, few microbatches. ``None``: with ``pairs``
-    where these save time; where a window is below ``grain`` or both are more than ``makespan``, or hold more than
+    Valid for every pipeline: all routes, uneven durations, latencies, memory, few microbatches. ``pairs``: also for schedules
+    with overlapped pairs. ``None``: where a window is below ``grain`` or both are more than ``makespan``, or hold more than
     ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
     """
     check_objective(objective)
-    if (pairs and pairs_save_time(pipeline)) or min(first, last) < grain or first + last > makespan:
+    if min(first, last) < grain or first + last > makespan:
         return None
     from ortools.sat.python import cp_model
 
     begun = time.monotonic()
-    flow = flow_of(pipeline)
+    flow = flows_of(pipeline, pairs)[0]
     windows = [(of, length // grain, heads(of, memory=True)) for of, length in ((flow, first), (flow.reversed(), last))]
     if sum(int((head < units * grain).sum()) for _, units, earliest in windows for head in earliest) > MAX_OPERATIONS:
         return None
