@@ -130,7 +130,7 @@ def _table(results: Sequence[Stored], path: Path) -> None:
 
 
 def label(result: Stored) -> str:
-    """The series of a result: schedule and chunks, or ``optimal``; what the time did not suffice to prove is a series of its own."""
+    """The series of a result: schedule and chunks, or ``optimal``; what is not proved is a series of its own."""
     task = result.task
     if "schedule" not in task:
         return f"{proof(result)} (linear)"

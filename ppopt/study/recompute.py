@@ -3,7 +3,7 @@
 A node of the tree has decided some stages: some recompute, some do not. Its bound is that of one pipeline, :func:`relaxed`, in
 which the open stages have both advantages; where no stage is open, the pipeline itself is solved. The order that is found for
 a relaxed pipeline, run with as little recomputing as the memory limit allows, is a schedule of the whole problem, and the stages
-that still recompute then are where the tree branches. List scheduling is tried on these stages too, and on all that may recompute.
+that still recompute then are where the tree branches. List scheduling is tried on these too, and on all that may recompute.
 """
 
 from __future__ import annotations
