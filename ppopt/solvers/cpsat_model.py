@@ -33,7 +33,7 @@ Literal = cp_model.IntVar
 
 
 class NoRoom(ValueError):
-    """An operation takes longer than the horizon."""
+    """An operation that has to be run takes longer than the horizon."""
 
 
 class Mode(NamedTuple):

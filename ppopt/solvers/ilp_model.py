@@ -116,19 +116,23 @@ class Program:
         return before[known], after[known], lag[known]
 
     def _windows(self, before: IntArray, after: IntArray, lag: IntArray) -> tuple[IntArray, IntArray]:
-        """Earliest and latest starts, from the longest chains of jobs that are always run."""
+        """Earliest and latest starts, from the longest chains of jobs that are always run.
+
+        What does not fit the horizon and may be left out is left out.
+        """
         count = len(self.numbers)
         always = np.array([j not in self.run for j in range(count)])
         sure = always[before] & always[after]
         edges = list(zip(*(column[sure].tolist() for column in (before, after, lag)), strict=True))
-        least = np.where(always, self.least, 0)  # what is left out may stand anywhere
-        earliest = _longest(count, [(a, b, int(least[a]) + gap) for a, b, gap in edges])
-        tail = _longest(count, [(b, a, int(least[b]) + gap) for a, b, gap in edges])
-        self._tail = tail
-        latest = self.horizon - least - tail
-        if (latest < earliest).any():
+        earliest = _longest(count, [(a, b, int(self.least[a]) + gap) for a, b, gap in edges])
+        self._tail = tail = _longest(count, [(b, a, int(self.least[b]) + gap) for a, b, gap in edges])
+        latest = self.horizon - self.least - tail
+        too_long = latest < earliest
+        if (too_long & always).any():
             raise Impossible("a chain of operations is longer than the horizon")
-        return earliest, latest
+        for job in np.flatnonzero(too_long).tolist():
+            self.problem += self.run[job] == 0
+        return earliest, np.maximum(latest, earliest)
 
     def _reach(self, before: IntArray, after: IntArray) -> npt.NDArray[np.bool_]:
         """``[a, b]``: job a is before job b in every schedule, by chains or, on one device, by their windows."""
