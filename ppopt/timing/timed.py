@@ -50,13 +50,10 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
         first = int(np.flatnonzero(late)[0])
         raise CyclicOrder(_texts(pipeline, numbers, (int(waits.after[first]), int(waits.before[first]))))
     remote = Waits(*(column[~local] for column in waits))
-    if (
-        guess is not None
-        and not pipeline.lines
-        and _are_earliest(np.concatenate(guess), durations(pipeline, numbers), offsets, remote)
-    ):
+    duration = durations(pipeline, numbers)
+    if guess is not None and not pipeline.lines and _are_earliest(np.concatenate(guess), duration, offsets, remote):
         return Schedule(pipeline, order, tuple(guess))
-    start = _sweep(durations(pipeline, numbers).tolist(), offsets.tolist(), device.tolist(), remote)
+    start = _sweep(duration.tolist(), offsets.tolist(), device.tolist(), remote)
     if isinstance(start, int):
         raise CyclicOrder(_texts(pipeline, numbers, _cycle(start, offsets, device, remote)))
     if pipeline.lines:
