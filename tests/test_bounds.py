@@ -355,16 +355,6 @@ def test_microseconds_on_a_coarser_grain():
     assert idle(bound, pipeline) > 200_000
 
 
-def test_pairs_that_save_time_leave_no_bound():
-    routes = {"devices": 2, "microbatches": 4, "placement": "bidirectional"}
-    slow, fast = (Pipeline(**routes, costs=Costs(forward=1, backward=2, overlap=overlap)) for overlap in (3, 2))
-    for of in (bounds.work, bounds.machine):
-        assert of(slow, pairs=True) == of(slow)
-        assert of(fast, pairs=True) is None
-    assert not list(bounds.best(fast, pairs=True))
-    assert bounds.window(fast, 2, 2, makespan=10, pairs=True) is None
-
-
 def test_the_cheaper_way_of_the_backward():
     """A fused backward of 3 instead of 2 + 2, and one of 5 that nobody would run."""
     cheap, dear = (Pipeline(1, 3, costs=Costs(forward=1, backward_input=2, backward_weight=2, backward=b)) for b in (3, 5))
