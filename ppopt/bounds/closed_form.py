@@ -30,7 +30,7 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
 
 
 def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
-    """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device.
+    """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device or link.
 
     For any set J of operations of a device: ``min head + sum of durations + min tail <= makespan``, where a head is a lower
     bound on the operation's start, and a tail one on the time from its end to the end of the schedule (for the device
@@ -38,6 +38,9 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
     tail reach two thresholds. Heads and tails are those of the n-th operation of each family in an in-order schedule,
     which loses nothing (:mod:`ppopt.bounds.flow`). Thresholds are the heads of the first and the tails of the last instances:
     between them the value is linear in the threshold up to rounding, and fewer thresholds are a weaker bound, never a wrong one.
+
+    A link is a machine like a device, and so are, where transfers block, a device's computations and its transfers over one link
+    together. For the device span a transfer is a mere delay.
 
     Valid for all routes, uneven durations, latency, fused and split backwards. ``pairs`` as in :func:`work`.
     """
@@ -69,25 +72,25 @@ def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: 
     check_objective(objective)
     if pairs and pairs_save_time(pipeline):
         return None
-    flow = flow_of(pipeline)
     own = objective == "span"
+    flow = flow_of(pipeline, links=not own)
     most = max(1, _INSTANCES // (flow.devices * len(flow.label))) if own else None
     head, tail = (of(flow, memory=memory, own=own, most=most) for of in (heads, tails))
     best, busiest, whole = 0, 0, ""
-    for device, families in enumerate(flow.families_of):
+    for machine, families in enumerate(flow.machines):
         if not families:
             continue  # of a route that no microbatch takes
-        rows = [tuple(array[device] if own else array for array in (head[o], tail[o])) for o in families]
+        rows = [tuple(array[machine] if own else array for array in (head[o], tail[o])) for o in families]
         value = _subset(rows, [flow.duration[o] for o in families], [flow.count[o] for o in families])
         if value > best:
-            best, busiest = value, device
+            best, busiest = value, machine
     if not own:
         for family, (first, last) in enumerate(zip(head, tail, strict=True)):
             value = int((first + last[::-1]).max()) + flow.duration[family]
             if value > best:
                 best, busiest, whole = value, flow.device[family], f", the way of one {flow.label[family]}"
     limits = " within its memory" if memory else ""
-    return Bound(best, "memory" if memory else "one-machine", f"heads, work and tails of device {busiest}{whole}{limits}")
+    return Bound(best, "memory" if memory else "one-machine", f"heads, work and tails of {flow.names[busiest]}{whole}{limits}")
 
 
 def _subset(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: Sequence[int]) -> int:
