@@ -13,6 +13,7 @@ import pytest
 from random_pipelines import random_pipeline
 
 from ppopt import bounds
+from ppopt.bounds.throughput import throughput
 from ppopt.check import Rule, violations
 from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
 from ppopt.files.checked import check_file
@@ -238,8 +239,42 @@ def agree(seed: int, objective: str) -> None:
         assert outcome.lower_bound == outcome.schedule.objective(objective)
         values.add(outcome.lower_bound)
     assert len(values) == 1
-    cheap = [of(pipeline, objective) for of in (bounds.work, bounds.machine, bounds.memory)]  # type: ignore[operator]
-    assert all(bound is None or bound.value <= min(values) for bound in cheap)
+    found = [of(pipeline, objective) for of in (bounds.work, bounds.machine, bounds.memory)]  # type: ignore[operator]
+    found += [*bounds.best(pipeline, objective, time_limit=0.5, deterministic=True)]
+    if objective == "makespan":
+        found.append(throughput(pipeline, most=2000))
+    assert all(bound is None or bound.value <= min(values) for bound in found)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "least"),
+    [
+        # one line both ways, 8 transfers of 3 on it; the first result is there after 1, and the last gradient's I and W take 2
+        (Pipeline(2, 4, links=Links(0, 3, shared=[[[0, 1], [1, 0]]])), 1 + 8 * 3 + 2),
+        # device 1 computes for 12 and sends 4 gradients of 2 meanwhile; before that 0F0 and its transfer
+        (Pipeline(2, 4, links=Links(0, 2, True)), 1 + 2 + 12 + 4 * 2),
+    ],
+)
+def test_a_link_is_a_machine_of_the_bounds(pipeline: Pipeline, least: int) -> None:
+    bound = bounds.machine(pipeline)
+    delays = bounds.machine(pipeline.changed(links=pipeline.links.uncontended()))
+    assert bound is not None
+    assert delays is not None
+    assert delays.value < least <= bound.value <= solved(cpsat.solve, pipeline, rules_of(pipeline), "makespan", 60).lower_bound
+
+
+def test_bounds_of_links_within_memory() -> None:
+    for links, better in (
+        (Links(0, 2, True), (bounds.machine, bounds.memory)),
+        (Links(1, 2, False, [[[0, 1], [1, 2]]]), (bounds.machine, throughput)),
+    ):
+        tight = Pipeline(3, 8, links=links, memory=Memory(limit=3))
+        optimum = solve(tight, time_limit=20, workers=1)
+        assert optimum.reason == "optimal"
+        for of in better:
+            less, more = of(tight.changed(links=links.uncontended())), of(tight)
+            assert more is not None
+            assert (0 if less is None else less.value) < more.value <= optimum.lower_bound
 
 
 @pytest.mark.parametrize("seed", range(40))

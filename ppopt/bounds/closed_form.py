@@ -26,13 +26,13 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     ``pairs``: the bound is for schedules with overlapped pairs, too: as many as can be.
     """
     check_objective(objective)
-    by_flow = [flow.work for flow in flows_of(pipeline, pairs)]
+    by_flow = [flow.work for flow in flows_of(pipeline, pairs, links=False)]
     value, busiest = max((value, -device) for of in by_flow for device, value in enumerate(of))
     return Bound(value, "work", f"device {-busiest} computes for that long")
 
 
 def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
-    """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device.
+    """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device or link.
 
     For any set J of operations of a device: ``min head + sum of durations + min tail <= makespan``, where a head is a lower
     bound on the operation's start, and a tail one on the time from its end to the end of the schedule (for the device
@@ -40,6 +40,9 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
     tail reach two thresholds. Heads and tails are those of the n-th operation of each family in an in-order schedule,
     which loses nothing (:mod:`ppopt.bounds.flow`). Thresholds are the heads of the first and the tails of the last instances:
     between them the value is linear in the threshold up to rounding, and fewer thresholds are a weaker bound, never a wrong one.
+
+    A link is a machine like a device, and so are, where transfers block, a device's computations and its transfers over one link
+    together. For the device span a transfer is a mere delay.
 
     Valid for all routes, uneven durations, latency, fused and split backwards.
 
@@ -76,11 +79,11 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
 def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: bool) -> Bound | None:
     check_objective(objective)
     own = objective == "span"
-    flows = flows_of(pipeline, pairs)
+    flows = flows_of(pipeline, pairs, links=not own)
     ends = [_ends(flow, memory, own) for flow in flows]
     found = [_busiest(flow, *sides, memory=memory, own=own, room={}) for flow, sides in zip(flows, ends, strict=True)]
     if pairs and pairs_save_time(pipeline):
-        whole = flow_of(pipeline, Share.NEITHER)
+        whole = flow_of(pipeline, Share.NEITHER, links=not own)
         sides = [_ends(whole, memory, own, work=False), *ends]
         head, tail = ([np.maximum.reduce(rows) for rows in zip(*of, strict=True)] for of in zip(*sides, strict=True))
         found.append(_busiest(whole, head, tail, memory=memory, own=own, room=_room(pipeline)))
@@ -129,22 +132,23 @@ def _ends(flow: Flow, memory: bool, own: bool, work: bool = True) -> tuple[Heads
 def _busiest(flow: Flow, head: Heads, tail: Heads, *, memory: bool, own: bool, room: Mapping[int, Room]) -> Bound:
     """The bound of the best device; ``room``: by device what its pairs can save, where the durations are those without pairs."""
     best, busiest, whole = 0, 0, ""
-    for device, families in enumerate(flow.families_of):
+    for machine, families in enumerate(flow.machines):
         if not families:
             continue  # of a route that no microbatch takes
-        rows = [tuple(array[device] if own else array for array in (head[o], tail[o])) for o in families]
+        rows = [tuple(array[machine] if own else array for array in (head[o], tail[o])) for o in families]
         value = _subset(rows, [flow.duration[o] for o in families], [flow.count[o] for o in families])
-        if device in room:
-            value = _least_with_pairs(flow, families, rows, value, room[device])
+        computing = [flow.device[o] for o in families if isinstance(flow.kind[o], Kind)]
+        if computing and computing[0] in room:
+            value = _least_with_pairs(flow, families, rows, value, room[computing[0]])
         if value > best:
-            best, busiest = value, device
+            best, busiest = value, machine
     if not own:
         for family, (first, last) in enumerate(zip(head, tail, strict=True)):
             value = int((first + last[::-1]).max()) + flow.duration[family]
             if value > best:
                 best, busiest, whole = value, flow.device[family], f", the way of one {flow.label[family]}"
     limits = " within its memory" if memory else ""
-    return Bound(best, "memory" if memory else "one-machine", f"heads, work and tails of device {busiest}{whole}{limits}")
+    return Bound(best, "memory" if memory else "one-machine", f"heads, work and tails of {flow.names[busiest]}{whole}{limits}")
 
 
 def _subset(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: Sequence[int]) -> int:

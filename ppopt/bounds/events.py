@@ -7,9 +7,9 @@ number of microbatches is. From a state every idle device starts an operation th
 next event. An edge carries ``r = 1`` if a microbatch begins, and the time ``dt``.
 
 *Active schedules.* Some optimal schedule lets a device idle only if something that it could run arrives before the shortest
-operation that it could start now would end: else that operation, which runs later, can be moved here. An input gradient or a
-weight gradient can always be moved (it needs no memory); a forward only past backwards, so where a device has forwards of several
-stages an available forward does not forbid to idle.
+operation that it could start now would end: else that operation, which runs later, can be moved here. An input gradient, a
+weight gradient or a transfer can always be moved (it needs no memory); a forward only past backwards, so where a device has
+forwards of several stages an available forward does not forbid to idle.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.bounds.flow import Flow
+from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
 States = npt.NDArray[np.int16]
@@ -55,7 +56,7 @@ class _Events:
         self.lag = [0] * self.families
         for edge in flow.edges:
             self.lag[edge.before] = max(self.lag[edge.before], edge.lag)
-        self.forward = [label.split("@")[0].endswith("F") for label in flow.label]
+        self.forward = [kind == Kind.F for kind in flow.kind]
         self.behind = slice(0, self.families)
         self.left = slice(self.families, 2 * self.families)
         self.way = slice(2 * self.families, 3 * self.families)

@@ -1,7 +1,8 @@
 """The relaxed pipeline that every bound works on: families of operations, alike for all microbatches.
 
 Of a pipeline only this is kept: per route and stage ``F``, ``I`` and ``W`` (with durations that no way of running the
-backward undercuts), data edges with their latency, one device per family, and what a device may hold. Written as a graph over
+backward undercuts), the transfers that hold a link, data edges with their latency, one device or link per family, which families
+stop each other, and what a device may hold. Written as a graph over
 families it is symmetric in time: :meth:`Flow.reversed` is again a flow, so tails are heads of the reversed flow and an
 end window is a start window of it.
 
@@ -15,12 +16,16 @@ least as long as its forward and ``i' + w'`` is covered the same way: ``F'`` at 
 overlap, for every forward and every backward of the device: each operation then counts with a share that it has in any pair.
 There are two ways to do that (the forward, or the backward, ``W`` first, gives way), and both are flows.
 
+*Links.* A link is a machine like a device: its transfers run one at a time, each after what it carries, and ``latency`` before
+what waits for it. Where transfers block, the computations of a device and its transfers over one link are a machine too: no two
+of them run at once. Without links (``links=False``) a transfer is a delay between computations, which is a relaxation again.
+
 *In order.* Microbatches of a route are alike, so the n-th operation of a family (by start) can be renumbered to belong
 to the n-th microbatch: if the n + 1 earliest starts of a family are at most y, each has its own predecessor, so the n + 1
-earliest starts of the predecessor are at most y - duration - latency. Device intervals stay, memory depends on counts only.
-Every bound here uses ``start(n + 1) >= start(n) + duration`` within a family on that ground; it needs equal durations and
-amounts over the microbatches of a route (a :class:`~ppopt.pipeline.Pipeline` has no others) and an objective of device
-intervals alone (makespan and device span are).
+earliest starts of the predecessor are at most y - duration - latency. The intervals on devices and links stay, memory
+depends on counts only. Every bound here uses ``start(n + 1) >= start(n) + duration`` within a family on that ground; it needs
+equal durations and amounts over the microbatches of a route (a :class:`~ppopt.pipeline.Pipeline` has no others) and an
+objective of device intervals alone (makespan and device span are).
 """
 
 from __future__ import annotations
@@ -28,13 +33,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ppopt.constraints import pairs_of, pairs_save_time
-from ppopt.op import Kind
+from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
+
+Line: TypeAlias = tuple[tuple[int, int], ...]
+"""A link: its pairs of devices, from and to."""
 
 FAR = 2**62
 """``-FAR`` is the head of an operation that nothing is known of; no horizon reaches ``FAR / 2``."""
@@ -69,12 +77,17 @@ class Flow:
     """Families of operations in topological order of the data edges, numbered from 0. Times in ticks."""
 
     devices: int
+    names: tuple[str, ...]
+    """What the devices, the links and the machines of ``stopping`` are called."""
     routes: int
     """How many routes are taken."""
     label: tuple[str, ...]
-    kind: tuple[Kind, ...]
+    kind: tuple[Kind | Send, ...]
     duration: tuple[int, ...]
     device: tuple[int, ...]
+    """Per family its device, or ``devices`` + its link."""
+    stopping: tuple[tuple[int, ...], ...]
+    """Where transfers block: families of a device and of a link of which no two run at once, in topological order."""
     count: tuple[int, ...]
     """Per family how many instances there are: the microbatches of its route."""
     edges: tuple[Edge, ...]
@@ -93,6 +106,7 @@ class Flow:
             kind=self.kind[::-1],
             duration=self.duration[::-1],
             device=self.device[::-1],
+            stopping=tuple(tuple(last - o for o in reversed(families)) for families in self.stopping),
             count=self.count[::-1],
             edges=tuple(Edge(last - after, last - before, lag) for before, after, lag in self.edges),
             held=tuple(Held(last - end, last - first, amount) for first, end, amount in self.held),
@@ -101,16 +115,21 @@ class Flow:
 
     @cached_property
     def families_of(self) -> tuple[tuple[int, ...], ...]:
-        """Per device its families, in topological order."""
-        of: list[list[int]] = [[] for _ in range(self.devices)]
+        """Per device, then per link, its families, in topological order."""
+        of: list[list[int]] = [[] for _ in range(len(self.names) - len(self.stopping))]
         for family, device in enumerate(self.device):
             of[device].append(family)
         return tuple(map(tuple, of))
 
+    @property
+    def machines(self) -> tuple[tuple[int, ...], ...]:
+        """Families of which no two operations run at once: of every device, every link, and what stops each other."""
+        return self.families_of + self.stopping
+
     @cached_property
     def work(self) -> tuple[int, ...]:
-        """Per device, the sum of all its operations' durations."""
-        return tuple(sum(self.duration[o] * self.count[o] for o in families) for families in self.families_of)
+        """Per machine, the sum of all its operations' durations."""
+        return tuple(sum(self.duration[o] * self.count[o] for o in families) for families in self.machines)
 
     @cached_property
     def edges_into(self) -> tuple[tuple[Edge, ...], ...]:
@@ -141,11 +160,11 @@ class Flow:
         return reach[last] if reach[last] > -FAR // 2 else -FAR
 
 
-def flows_of(pipeline: Pipeline, pairs: bool) -> tuple[Flow, ...]:
+def flows_of(pipeline: Pipeline, pairs: bool, *, links: bool = True) -> tuple[Flow, ...]:
     """Relaxed pipelines (see above), each valid by itself; with ``pairs`` for schedules with overlapped pairs, too."""
     if pairs and pairs_save_time(pipeline):
-        return flow_of(pipeline, Share.BACKWARD), flow_of(pipeline, Share.FORWARD)
-    return (flow_of(pipeline),)
+        return flow_of(pipeline, Share.BACKWARD, links=links), flow_of(pipeline, Share.FORWARD, links=links)
+    return (flow_of(pipeline, links=links),)
 
 
 class Share(Enum):
@@ -176,22 +195,33 @@ def shared(pipeline: Pipeline, share: Share | None) -> tuple[IntArray, IntArray,
     return forward, gradient, rest
 
 
-def flow_of(pipeline: Pipeline, share: Share | None = None) -> Flow:
+def flow_of(pipeline: Pipeline, share: Share | None = None, *, links: bool = True) -> Flow:
     """The relaxed pipeline (see above); without a ``share`` for schedules without pairs that save time."""
     limit = None
     if pipeline.amounts.limit is not None:
         limit = tuple((pipeline.amounts.limit - pipeline.amounts.static).tolist())
-    builder = _Builder(pipeline, limit, shared(pipeline, share))
+    lines = pipeline.lines if links else ()
+    builder = _Builder(pipeline, limit, lines, shared(pipeline, share))
     for route, microbatches in enumerate(pipeline.microbatches_of):
         if len(microbatches):
             builder.add_route(route, len(microbatches))
+    names = [f"device {device}" for device in range(pipeline.devices)] + [_line(line) for line in lines]
+    stopping = []
+    for number, line in enumerate(lines if pipeline.links.blocking else ()):
+        for device in range(pipeline.devices):
+            own = [o for o, ends in builder.ends.items() if builder.device[o] == pipeline.devices + number and device in ends]
+            if own:
+                stopping.append(tuple(sorted([*own, *(o for o, of in enumerate(builder.device) if of == device)])))
+                names.append(f"device {device} with {_line(line)}")
     return Flow(
         pipeline.devices,
+        tuple(names),
         sum(map(bool, map(len, pipeline.microbatches_of))),
         tuple(builder.label),
         tuple(builder.kind),
         tuple(builder.duration),
         tuple(builder.device),
+        tuple(stopping),
         tuple(builder.count),
         tuple(builder.edges),
         tuple(builder.held),
@@ -200,15 +230,28 @@ def flow_of(pipeline: Pipeline, share: Share | None = None) -> Flow:
     )
 
 
+def _line(line: Line) -> str:
+    return f"link {', '.join(f'{a}->{b}' for a, b in line)}"
+
+
 class _Builder:
     """Collects the families of all routes."""
 
-    def __init__(self, pipeline: Pipeline, limit: tuple[int, ...] | None, durations: tuple[IntArray, IntArray, IntArray]) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        limit: tuple[int, ...] | None,
+        lines: tuple[Line, ...],
+        durations: tuple[IntArray, IntArray, IntArray],
+    ) -> None:
         self.pipeline = pipeline
         self.limit = limit
         self.durations = durations
+        self.link = {pair: pipeline.devices + number for number, line in enumerate(lines) for pair in line}
+        self.ends: dict[int, tuple[int, int]] = {}
+        """Of the transfers, from which device to which."""
         self.label: list[str] = []
-        self.kind: list[Kind] = []
+        self.kind: list[Kind | Send] = []
         self.duration: list[int] = []
         self.device: list[int] = []
         self.count: list[int] = []
@@ -216,17 +259,29 @@ class _Builder:
         self.held: list[Held] = []
         self.arcs: list[Arc] = []
 
-    def add(self, label: str, kind: Kind, duration: int, device: int, count: int, before: int | None) -> int:
-        """A family that depends on ``before``; its number."""
+    def add(self, label: str, kind: Kind | Send, duration: int, device: int, count: int, before: int | None, lag: int = 0) -> int:
+        """A family that depends on ``before``, ``lag`` after it; its number."""
         number = len(self.label)
         if before is not None:
-            self.edges.append(Edge(before, number, int(self.pipeline.ticks.lag[self.device[before], device])))
+            self.edges.append(Edge(before, number, lag))
         self.label.append(label)
         self.kind.append(kind)
         self.duration.append(duration)
         self.device.append(device)
         self.count.append(count)
         return number
+
+    def send(self, stage: int, route: int, kind: Send, before: int) -> tuple[int, int]:
+        """The way of a result from ``before`` of the stage: what the next computation waits for, and for how long after that."""
+        ticks, devices = self.pipeline.ticks, self.pipeline.routes[route]
+        pair = devices[stage], devices[stage + (1 if kind == Send.SEND_F else -1)]
+        held = int(ticks.sending[route, kind - Send.SEND_F, stage])
+        if not held or pair not in self.link:
+            return before, int(ticks.lag[pair])
+        label = f"{stage}{kind.name}{f'@{route}' if route else ''}"
+        number = self.add(label, kind, held, self.link[pair], self.count[before], before)
+        self.ends[number] = pair
+        return number, int(ticks.latency[pair])
 
     def add_route(self, route: int, count: int) -> None:
         """The families of a route that ``count`` microbatches take."""
@@ -235,15 +290,21 @@ class _Builder:
         forward, gradient, rest = (durations[route].tolist() for durations in self.durations)
         split = self.pipeline.costs.split
         weights = shared(self.pipeline, None)[2][route].tolist()
-        before = None
+        before, lag = None, 0
         first: list[int] = []
         for stage, device in enumerate(devices):
-            before = self.add(f"{stage}F{suffix}", Kind.F, forward[stage], device, count, before)
+            if before is not None:
+                before, lag = self.send(stage - 1, route, Send.SEND_F, before)
+            before = self.add(f"{stage}F{suffix}", Kind.F, forward[stage], device, count, before, lag)
             first.append(before)
+        lag = 0
         last: dict[int, tuple[int, int | None]] = {}
         for stage in reversed(range(len(devices))):
             device = devices[stage]
-            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", Kind.I, gradient[stage], device, count, before)
+            if last:
+                assert before is not None
+                before, lag = self.send(stage + 1, route, Send.SEND_B, before)
+            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", Kind.I, gradient[stage], device, count, before, lag)
             after = self.add(f"{stage}W{suffix}", Kind.W, rest[stage], device, count, before) if weights[stage] else None
             last[stage] = (before, after)
         if self.limit is not None:
@@ -276,14 +337,14 @@ def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = Non
     """Earliest starts: one array per family, ``[instance]``; not decreasing.
 
     They follow from the data edges, the order within a family, the work that its device must have done before an instance,
-    and, with ``memory``, the arcs. With ``own`` the arrays are ``[device, instance]``: starts counted from that device's own
-    first start (below ``-FAR / 2``: nothing is known). ``most`` keeps the first instances only. Without ``work``
-    nothing follows from what different families take together.
+    and, with ``memory``, the arcs. With ``own`` (of a flow without links) the arrays are ``[device, instance]``: starts counted
+    from that device's own first start (below ``-FAR / 2``: nothing is known). ``most`` keeps the first instances only. Without
+    ``work`` nothing follows from what different families take together.
 
     *Arcs.* ``after(n)`` waits for ``before(n - shift)``, which ends at least ``chain`` after ``after(n - shift)`` starts; so
     the head of ``after`` rises by ``chain`` every ``shift`` instances.
-    *Device.* Before ``o(n)`` starts, its device has run ``n + 1`` instances of each ancestor of ``o`` that it holds, and ``n``
-    instances of ``o``.
+    *Machine.* Before ``o(n)`` starts, each of its machines has run ``n + 1`` instances of each ancestor of ``o`` that is of
+    that machine, and ``n`` instances of ``o``.
     """
     result: list[IntArray] = []
     for family, (time, device) in enumerate(zip(flow.duration, flow.device, strict=True)):
@@ -295,13 +356,16 @@ def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = Non
             start = np.zeros((1, len(index)), dtype=np.int64)
         for edge in flow.edges_into[family]:
             start = np.maximum(start, result[edge.before] + (flow.duration[edge.before] + edge.lag))
-        ancestors = [o for o in flow.families_of[device] if flow.ancestors[family] >> o & 1] if work else []
-        earliest = np.full(len(start), FAR)
-        taken = 0
-        for ancestor in reversed(ancestors):
-            earliest = np.minimum(earliest, result[ancestor][:, 0])
-            taken += flow.duration[ancestor]
-            start = np.maximum(start, earliest[:, None] + (index + 1) * taken + index * time)
+        for families in flow.machines if work else ():
+            if family not in families:
+                continue
+            ancestors = [o for o in families if flow.ancestors[family] >> o & 1]
+            earliest = np.full(len(start), FAR)
+            taken = 0
+            for ancestor in reversed(ancestors):
+                earliest = np.minimum(earliest, result[ancestor][:, 0])
+                taken += flow.duration[ancestor]
+                start = np.maximum(start, earliest[:, None] + (index + 1) * taken + index * time)
         start = np.maximum.accumulate(start - index * time, axis=1) + index * time
         if memory:
             for arc in flow.arcs:

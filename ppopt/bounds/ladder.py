@@ -10,6 +10,7 @@ from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.flow import Flow, flows_of
 from ppopt.bounds.late import latest_first_starts
 from ppopt.bounds.windows import window
+from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
 FINE = 1000
@@ -47,7 +48,7 @@ def best(
         return
     makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
     begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(flows_of(pipeline, pairs)[0], objective):
+    for first, last, grain in _windows(flows_of(pipeline, pairs, links=objective == "makespan")[0], objective):
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return
@@ -84,7 +85,7 @@ def _windows(flow: Flow, objective: Objective) -> Iterator[tuple[int, int, int]]
     For the device span, the time by which the last device has begun comes on top.
     """
     lags = sum(edge.lag for edge in flow.edges)
-    rounds = 3 * flow.devices * (sum(flow.duration) + lags) // len(flow.label)
+    rounds = 3 * flow.devices * (sum(flow.duration) + lags) // sum(isinstance(kind, Kind) for kind in flow.kind)
     way = max(flow.chain(0, last) for last in range(len(flow.label)))
     fill = max(1, min(rounds, way))
     late = [0, 0]

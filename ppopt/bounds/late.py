@@ -26,7 +26,7 @@ def latest_first_starts(flow: Flow) -> list[int | None]:
     later shifts only bring device 0 closer. In the reversed flow a device may begin with ``W`` before device 0 does, but shifted
     right these lie directly before its first ``I``, so by no more than ``side`` less the way from device 0 to that ``I``.
 
-    Proved for one route, and the devices before the first that it visits twice.
+    Proved for one route of a flow without links, and the devices before the first that it visits twice.
     """
     latest: list[int | None] = [None] * flow.devices
     if flow.routes != 1:

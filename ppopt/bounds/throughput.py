@@ -125,11 +125,25 @@ def _faster_cycle(graph: Graph, best: IntArray, weight: IntArray, column: IntArr
 def throughput(pipeline: Pipeline, *, pairs: bool = False, most: int = 200_000, seconds: float = 20.0) -> Bound | None:
     """The makespan that the event graph proves: exact time per microbatch, and the least cost of beginning and end.
 
-    Valid as :mod:`ppopt.bounds.events` says. Where the graph of the true times is too large, durations and lags are rounded
+    Valid as :mod:`ppopt.bounds.events` says. Links are machines of the graph, and once more, in case that is too large or not
+    defined, mere delays. Where the graph of the true times is too large, durations and lags are rounded
     down to a grid, and the bound stays valid. ``None``: it does not apply (:func:`~ppopt.bounds.events.graph_of`), or takes
     more states or seconds than given.
     """
-    flow = max(flows_of(pipeline, pairs), key=lambda flow: min(flow.duration) > 0)  # the first that the graph takes
+    begin = time.monotonic()
+    flows = [(flow, "") for flow in flows_of(pipeline, pairs)]
+    if pipeline.lines:
+        flows += [(flow, ", transfers as delays") for flow in flows_of(pipeline, pairs, links=False)]
+    best: Bound | None = None
+    for place, (flow, note) in enumerate(flows):
+        left = (begin + seconds - time.monotonic()) / (len(flows) - place)
+        bound = _of_flow(flow, note, most, left)
+        if bound is not None and (best is None or bound.value > best.value):
+            best = bound
+    return best
+
+
+def _of_flow(flow: Flow, note: str, most: int, seconds: float) -> Bound | None:
     begin = time.monotonic()
     best: Bound | None = None
     for grid in _grids(flow):
@@ -146,6 +160,7 @@ def throughput(pipeline: Pipeline, *, pairs: bool = False, most: int = 200_000, 
         value = math.ceil(found[0] * grid)
         if best is None or value > best.value:
             text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
+            text += note
             best = Bound(
                 value, "event graph", text if found[1] is None else f"{float(found[1] * grid):g} ticks per microbatch; {text}"
             )

@@ -44,9 +44,9 @@ def window(
 
     *Claim.* The objective is at least X if ``first + last <= makespan``, where ``makespan`` is a proved lower bound of the
     makespan (whatever the objective). For then the windows are disjoint in every schedule, its operations are a feasible
-    point of both with its own idle times, and what a device takes is its work plus its idle time. Without that condition
-    the claim is false, and so is ``makespan >= min(first + last, X)``: with one microbatch and windows as long as the schedule,
-    idle time counts twice.
+    point of both with its own idle times, and what a device takes is its work plus its idle time. For the makespan, links and,
+    where transfers block, a device with a link count as devices. Without that condition the claim is false, and so is
+    ``makespan >= min(first + last, X)``: with one microbatch and windows as long as the schedule, idle time counts twice.
 
     The value is the solver's proved bound of X, so it holds when the time runs out too; ``known`` is a proved bound of the
     objective to start from, and the least that comes back. ``target``: no more is asked for; the solver looks for windows
@@ -54,8 +54,9 @@ def window(
     of that many ticks, rounded down, and durations are rounded down (what does not overlap in a schedule does not after
     that); the work keeps its true ticks. Coarser is faster and weaker.
 
-    Valid for every pipeline: all routes, uneven durations, latencies, memory, few microbatches. ``pairs``: also for schedules
-    with overlapped pairs. ``None``: where a window is below ``grain`` or both are more than ``makespan``, or hold more than
+    Valid for every pipeline: all routes, uneven durations, latencies, links, memory, few microbatches (for the device span a
+    transfer is a mere delay). ``pairs``: also for schedules with overlapped pairs. ``None``: where a window is below ``grain`` or
+    both are more than ``makespan``, or hold more than
     ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
     """
     check_objective(objective)
@@ -64,7 +65,7 @@ def window(
     from ortools.sat.python import cp_model
 
     begun = time.monotonic()
-    flow = flows_of(pipeline, pairs)[0]
+    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
     windows = [(of, length // grain, heads(of, memory=True)) for of, length in ((flow, first), (flow.reversed(), last))]
     if sum(int((head < units * grain).sum()) for _, units, earliest in windows for head in earliest) > MAX_OPERATIONS:
         return None
@@ -153,9 +154,9 @@ def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: i
                 model.add(start[after][n] >= start[before][n - shift] + wait).only_enforce_if(present[after][n])
             else:
                 model.add(present[after][n] == 0)
-    latest = latest_first_starts(flow)
+    latest = latest_first_starts(flow) if own else []
     idle = []
-    for device, families in enumerate(flow.families_of):
+    for device, families in enumerate(flow.machines):
         intervals = []
         over = model.new_int_var(0, max((flow.duration[family] for family in families), default=0), f"over the edge {device}")
         spent: Any = 0
@@ -177,7 +178,8 @@ def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: i
         else:
             model.add(left >= 0)
         idle.append(left)
-        _memory(model, flow, device, start, present, units, grain)
+        if device < flow.devices:
+            _memory(model, flow, device, start, present, units, grain)
     return idle
 
 
