@@ -29,7 +29,7 @@ def study(devices: Sequence[int] = studies.DEVICES, chunks: Sequence[int] = CHUN
 
 def line(result: Stored) -> str:
     """The schedule, whatever its chunks."""
-    return str(result.task.get("schedule", "optimal (linear, 1 chunk)"))
+    return str(result.task["schedule"]) if "schedule" in result.task else f"{studies.proof(result)} (linear, 1 chunk)"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -130,12 +130,17 @@ def _table(results: Sequence[Stored], path: Path) -> None:
 
 
 def label(result: Stored) -> str:
-    """The series of a result: schedule and chunks, or ``optimal``."""
+    """The series of a result: schedule and chunks, or ``optimal``; what is not proved is a series of its own."""
     task = result.task
     if "schedule" not in task:
-        return "optimal (linear)"
+        return f"{proof(result)} (linear)"
     chunks = f", {task['chunks']} chunks" if "chunks" in task else ""
     return f"{task['schedule']}{chunks}"
+
+
+def proof(result: Stored) -> str:
+    """What a solved result is called."""
+    return "optimal" if result.outcome.get("reason") == "optimal" else "best found"
 
 
 def points(results: Iterable[Stored], panel: Panel) -> tuple[list[float], dict[str, list[float | None]]]:

@@ -25,7 +25,8 @@ from ppopt.constraints import (
 )
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solvers import cpsat
+from ppopt.solve import solve
+from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.cpsat_model import Model
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.shifts import NEVER, Shifts
@@ -133,6 +134,23 @@ def test_memory_with_a_free_choice_of_the_backward():
     costs = Costs(backward_input=1, backward_weight=2, backward=2)
     pipeline = Pipeline(1, 3, costs=costs, memory=Memory(limit=1, retained=0.5))
     assert value(pipeline) == value(pipeline, cuts=False) == 9
+
+
+def test_a_choice_that_is_longer_than_the_horizon_is_not_taken():
+    # W alone would take 500, so every backward is fused: as if there were no other way.
+    fused = Pipeline(3, 3, costs=Costs(forward=(3, 4, 3), backward=(2, 4, 4)), memory=Memory(limit=2))
+    costs = Costs(forward=(3, 4, 3), backward=(2, 4, 4), backward_input=1, backward_weight=500)
+    either = fused.changed(costs=costs)
+    words = (*rules_of(either), *cuts_of(either))
+    for solver in (cpsat, ilp):
+        found, refuted = (
+            solver.solve(either, words, objective="makespan", lower=0, upper=upper, horizon=upper, limits=Limits(20, workers=1))
+            for upper in (40, 39)
+        )
+        assert found.schedule is not None
+        assert found.lower_bound == found.schedule.makespan == value(fused) == 40
+        assert (refuted.schedule, refuted.lower_bound) == (None, 40)
+    assert solve(either, workers=1).value == 40
 
 
 def test_two_routes():

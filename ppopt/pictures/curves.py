@@ -64,4 +64,4 @@ def logarithmic(ax: Axes) -> None:
     ax.set_yscale("log")
     for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
         set_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
-    ax.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5, 7)))
+    ax.yaxis.set_minor_locator(LogLocator(subs=(1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8)))

@@ -41,8 +41,8 @@ def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, widt
         raise ValueError("a picture needs at least one schedule")
     everything = [schedule for _, schedule in schedules]
     axis = time_axis(everything)
-    width = width or _width(everything, axis)
     right = RIGHT + 0.9 * memory
+    width = width or _width(everything, axis, LEFT + right)
     room = width - LEFT - right
     handles, labels = _legend(everything, memory)
     columns = legend_columns(labels, width)
@@ -147,15 +147,15 @@ def _height(schedule: Schedule) -> float:
     return min(devices * (0.32 if devices <= 10 else 0.24 if devices <= 20 else 0.19), 16.0)
 
 
-def _width(schedules: Sequence[Schedule], axis: TimeAxis) -> float:
-    """Inches that let most microbatch numbers fit in readable type."""
+def _width(schedules: Sequence[Schedule], axis: TimeAxis, margins: float) -> float:
+    """Inches that let most microbatch numbers fit in readable type, between margins of so many inches."""
     needed = 8.0
     for schedule in schedules:
         bars = bars_of(schedule)
         if len(bars.start):
             digits = np.floor(np.log10(np.maximum(bars.microbatch, 1))) + 1
             per_time = float(np.quantile((digits * 4.5 * 0.64 + 3) / (bars.end - bars.start), 0.9))
-            needed = max(needed, per_time * axis.length / 72 + LEFT + RIGHT)
+            needed = max(needed, per_time * axis.length / 72 + margins)
     return min(needed, 20.0)
 
 

@@ -18,7 +18,7 @@ Literal = cp_model.IntVar
 
 
 class NoRoom(ValueError):
-    """An operation takes longer than the horizon."""
+    """An operation that has to be run takes longer than the horizon."""
 
 
 class Model:
@@ -93,8 +93,10 @@ class Model:
 
     def _add(self, op: int, name: str, size: int, present: Literal | None) -> None:
         if size > self.horizon:
-            raise NoRoom(f"{name} takes {size} of {self.horizon} steps")
-        start = self.model.new_int_var(0, self.horizon - size, name)
+            if present is None:
+                raise NoRoom(f"{name} takes {size} of {self.horizon} steps")
+            self.model.add(present == 0)
+        start = self.model.new_int_var(0, max(0, self.horizon - size), name)
         if present is None:
             interval = self.model.new_fixed_size_interval_var(start, size, name)
         else:

@@ -107,7 +107,10 @@ class Program:
         return before[known], after[known], lag[known]
 
     def _windows(self, before: IntArray, after: IntArray, lag: IntArray) -> tuple[IntArray, IntArray]:
-        """Earliest and latest starts, from the longest chains of jobs that are always run."""
+        """Earliest and latest starts, from the longest chains of jobs that are always run.
+
+        What does not fit the horizon and may be left out is left out.
+        """
         count = len(self.numbers)
         always = np.array([j not in self.run for j in range(count)])
         sure = always[before] & always[after]
@@ -115,9 +118,12 @@ class Program:
         earliest = _longest(count, [(a, b, int(self.size[a]) + gap) for a, b, gap in edges])
         tail = _longest(count, [(b, a, int(self.size[b]) + gap) for a, b, gap in edges])
         latest = self.horizon - self.size - tail
-        if (latest < earliest).any():
+        too_long = latest < earliest
+        if (too_long & always).any():
             raise Impossible("a chain of operations is longer than the horizon")
-        return earliest, latest
+        for job in np.flatnonzero(too_long).tolist():
+            self.problem += self.run[job] == 0
+        return earliest, np.maximum(latest, earliest)
 
     def _reach(self, before: IntArray, after: IntArray) -> npt.NDArray[np.bool_]:
         """``[a, b]``: job a is before job b in every schedule, by chains or, on one device, by their windows."""
@@ -249,7 +255,7 @@ class Program:
             end, head, tail = self.objective + begin, begin, 0
         else:
             end, head = self.objective, int(self.earliest[jobs].min())
-            tail = int((self.horizon - self.size[jobs] - self.latest[jobs]).min())
+            tail = max(0, int((self.horizon - self.size[jobs] - self.latest[jobs]).min()))
         for j in jobs:
             absent = self.horizon * (1 - self.run[j]) if j in self.run else 0
             earlier = pulp.lpSum(int(self.size[i]) * self.before(i, j) for i in always if i != j)

@@ -3,7 +3,7 @@
 A node of the tree has decided some stages: some recompute, some do not. Its bound is that of one pipeline, :func:`relaxed`, in
 which the open stages have both advantages; where no stage is open, the pipeline itself is solved. The order that is found for
 a relaxed pipeline, run with as little recomputing as the memory limit allows, is a schedule of the whole problem, and the stages
-that still recompute then are where the tree branches.
+that still recompute then are where the tree branches. List scheduling is tried on these too, and on all that may recompute.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.solve import Limit, Progress, Reason, Result, Step, solve
 from ppopt.solvers.interrupt import noting
-from ppopt.timing import time_order
+from ppopt.timing import baselines, time_order
 
 Stages = frozenset[int]
 
@@ -128,6 +128,8 @@ class _Tree:
     interrupted: bool = False
     open: list[tuple[Fraction, int, int, _Node]] = field(default_factory=list)
     """A heap: the smallest bound first, of equal ones the node with the fewest open stages."""
+    tried: set[Stages] = field(default_factory=set)
+    """Stages for which list scheduling was tried."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)
@@ -166,6 +168,9 @@ class _Tree:
             found = self._with_least(result.schedule, stages - node.no) if undecided else result.schedule
             chosen = found.pipeline.recomputing
             self._found(found)
+            if undecided:
+                self._listed(chosen)
+                self._listed(stages - node.no)
         seconds, start = self.time_limit / SLICE, result.schedule
         branches = sorted(undecided & chosen if result.schedule is not None else undecided, key=self._cost)
         if bound >= self.value or result.reason == "infeasible":
@@ -212,6 +217,13 @@ class _Tree:
             if without.within_memory:
                 kept = without
         return kept
+
+    def _listed(self, stages: Stages) -> None:
+        """Try list scheduling where exactly these stages recompute, once."""
+        if stages not in self.tried and self.left > 0:
+            self.tried.add(stages)
+            for _, schedule in baselines(self._resolved(stages)):
+                self._found(schedule)
 
     def _found(self, schedule: Schedule) -> None:
         value = Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
