@@ -59,10 +59,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             ticks = (found.dualpipe, found.result.value, found.result.lower_bound)
             dualpipe, best, bound = (f"{pipeline.time(value):g}" for value in ticks)
             shorter = 1 - found.result.value / found.dualpipe
-            print(
-                f"{devices:2} {microbatches:3} {plain(overlap):5} {dualpipe:>9} {best:>6} {bound:>6} {found.pairs:6} {shorter:11.1%}",
-                flush=True,
-            )
+            size = f"{devices:2} {microbatches:3} {plain(overlap):5}"
+            print(f"{size} {dualpipe:>9} {best:>6} {bound:>6} {found.pairs:6} {shorter:11.1%}", flush=True)
 
 
 if __name__ == "__main__":
