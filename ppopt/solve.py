@@ -139,6 +139,8 @@ def solve(
         raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
     if not 0 <= gap <= 1:
         raise ValueError(f"gap: expected a fraction between 0 and 1, got {gap!r}")
+    if workers is not None and not workers >= 1:
+        raise ValueError(f"workers: expected a whole number >= 1, got {workers!r}")
     extra: tuple[Word, ...] = ()
     if order is not None:
         from ppopt.solvers.binding import binding

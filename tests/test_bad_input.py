@@ -115,6 +115,8 @@ FLAGS = {
         ["solve", str(GOOD), "--placement", "linear", "--order", "hanayo"],
         "--order hanayo runs on its own placement",
     ),
+    "picture nowhere": (["frontier", str(GOOD), "--plot", "/nowhere/at/all.png"], "there is no folder '/nowhere/at'"),
+    "too many threads": (["solve", str(GOOD), "--workers", "99999999999"], "is not in the range 1<=x<=1024"),
     "output nowhere": (["solve", str(GOOD), "-o", "/nowhere/at/all.json"], "there is no folder '/nowhere/at'"),
     "output a folder": (["solve", str(GOOD), "-o", "/"], "is a directory"),
     "linear with chunks": (

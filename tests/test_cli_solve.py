@@ -30,6 +30,19 @@ def solve(*args: str, code: int = 0) -> Any:
     return json.loads(run("solve", *args, *QUICK, "--json", code=code).stdout)
 
 
+def test_what_was_found_is_shown_even_if_it_cannot_be_written(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / ("x" * 300 + ".json"))  # the folder is there, the name is too long
+    alone = run("solve", "-d", "2", "-m", "2", *QUICK, "-o", nowhere, code=2)
+    several = run("solve", "-d", "2", "-m", "1,2", *QUICK, "-o", nowhere, code=2)
+    for found in (alone, several):
+        assert f"{nowhere}: cannot be written" in found.stderr
+        assert "optimal" in found.stdout or "one-machine" in found.stdout
+    picture = nowhere.replace(".json", ".png")
+    drawn = run("frontier", "-d", "2", "-m", "2", "--limits", "1,2", *QUICK, "--plot", picture, code=2)
+    assert f"{picture}: cannot be written" in drawn.stderr
+    assert "2 devices, 2 microbatches, linear" in drawn.stdout
+
+
 def test_the_answer_and_its_proof() -> None:
     tree = solve("-d", "4", "-m", "8", "--memory-limit", "4")
     result = tree["result"]

@@ -190,9 +190,13 @@ def test_a_gap_that_is_met_stops_the_search():
 
 
 def test_ctrl_c_keeps_the_best():
-    timer = threading.Timer(1.5, _thread.interrupt_main)
-    timer.start()
-    result = solve(HARD, time_limit=3000, workers=1)
+    timer = threading.Timer(0.5, _thread.interrupt_main)
+
+    def found(value: int | None, bound: int) -> None:
+        if value is not None and timer.ident is None:
+            timer.start()
+
+    result = solve(HARD, time_limit=3000, workers=1, progress=found)
     timer.join()
     assert (result.reason, result.limit) == ("feasible", "interrupted")
     assert violations(HARD, result.schedule) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppopt.cli.options import Given, Limit, Seconds, json_option, model_options
+from ppopt.cli.options import MOST_WORKERS, Given, Limit, Seconds, json_option, model_options, output_path
 
 if TYPE_CHECKING:
     from ppopt.study.frontier import Frontier, Point
@@ -27,10 +27,16 @@ if TYPE_CHECKING:
     "--time-limit", type=Seconds(positive=True), default=20.0, show_default=True, metavar="S", help="Seconds per point."
 )
 @click.option("--gap", type=Seconds(most=1.0), default=0.0, show_default=True, metavar="G", help="Stop at this gap, a fraction.")
-@click.option("--workers", type=click.IntRange(min=1), help="Threads of the solver.  [default: all cores]")
+@click.option("--workers", type=click.IntRange(1, MOST_WORKERS), help="Threads of the solver.  [default: all cores]")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the search.")
 @click.option("--deterministic", is_flag=True, help="One worker and deterministic time: the same answer every time.")
-@click.option("--plot", metavar="PICTURE", help="Draw it too: png, svg or pdf by suffix.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False),
+    callback=output_path,
+    metavar="PICTURE",
+    help="Draw it too: png, svg or pdf by suffix.",
+)
 @json_option
 def frontier(
     given: Given,
@@ -86,22 +92,23 @@ def frontier(
     ]
     if not any(line.points for line in lines):
         raise click.UsageError("no schedule exists at any of these limits")
-    if plot is not None:
-        _draw(lines, plot)
     if as_json:
         click.echo(json.dumps(frontier_dict(lines), indent=1, ensure_ascii=False))
-        return
-    for line in lines:
-        _print(line)
-    from ppopt.cli.render import show_named
+    else:
+        for line in lines:
+            _print(line)
+        from ppopt.cli.render import show_named
 
-    show_named(pipeline, lines[0].named, "Named schedules without a limit", None)
+        show_named(pipeline, lines[0].named, "Named schedules without a limit", None)
+    if plot is not None:
+        _draw(lines, plot)
 
 
 def _draw(lines: Sequence[Frontier], path: str) -> None:
     from matplotlib.figure import Figure
 
     from ppopt.cli.render import sizes
+    from ppopt.files import FileError
     from ppopt.pictures.figure import save
     from ppopt.pictures.frontier import frontier as draw
 
@@ -111,25 +118,32 @@ def _draw(lines: Sequence[Frontier], path: str) -> None:
     ax.set_title(f"{pipeline.name or 'Frontier'}: {sizes(pipeline)}", loc="left")
     handles, labels = ax.get_legend_handles_labels()
     picture.legend(handles, labels, loc="outside right upper", fontsize=8, frameon=False)
-    save(picture, path)
+    try:
+        save(picture, path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _limit(point: Point) -> str:
-    return " ".join(f"{most:g}" for most in (point.limit if isinstance(point.limit, list) else [point.limit]))
+    from ppopt.cli.render import number
+
+    return " ".join(number(most) for most in (point.limit if isinstance(point.limit, list) else [point.limit]))
 
 
 def _value(point: Point) -> str:
+    from ppopt.cli.render import number
+
     result = point.result
     time = result.pipeline.time
     if result.value is None:
-        return f"{result.reason}, lower bound {time(result.lower_bound):g}"
+        return f"{result.reason}, lower bound {number(time(result.lower_bound))}"
     if result.reason == "optimal":
-        return f"{time(result.value):g}, optimal"
-    return f"{time(result.value):g}, lower bound {time(result.lower_bound):g}"
+        return f"{number(time(result.value))}, optimal"
+    return f"{number(time(result.value))}, lower bound {number(time(result.lower_bound))}"
 
 
 def _print(line: Frontier) -> None:
-    from ppopt.cli.render import heading, new_table, percent, show
+    from ppopt.cli.render import heading, new_table, number, percent, show
 
     units = line.pipeline.units
     head = [f"limit{f' ({units.memory})' if units.memory else ''}"]
@@ -141,8 +155,8 @@ def _print(line: Frontier) -> None:
         gap = "" if value is None else percent((value - result.lower_bound) / value if value else 0.0)
         table.add_row(
             _limit(point),
-            "" if value is None else f"{result.pipeline.time(value):g}",
-            f"{result.pipeline.time(result.lower_bound):g}",
+            "" if value is None else number(result.pipeline.time(value)),
+            number(result.pipeline.time(result.lower_bound)),
             gap,
             "" if result.schedule is None else percent(result.schedule.bubble_ratio),
             f"{result.seconds:.1f}",

@@ -16,8 +16,9 @@ def solve_all(
     pipeline: Pipeline, counts: tuple[int, ...], explain: bool, output: str | None, as_json: bool, **search: Any
 ) -> None:
     """Solve the pipeline for each number of microbatches; print the table, or the points as JSON."""
+    from ppopt.cli.options import kept
     from ppopt.cli.summary import show_steps
-    from ppopt.files import json_text, write_text
+    from ppopt.files import json_text
     from ppopt.study.microbatches import microbatches_dict, over_microbatches
 
     def report(result: Result) -> None:
@@ -26,16 +27,15 @@ def solve_all(
 
     results = over_microbatches(pipeline, counts, progress=report, **search)
     text = json_text(microbatches_dict(results)) if as_json or output is not None else ""
-    if output is not None:
-        write_text(output, text)
-    if as_json:
-        click.echo(text, nl=False)
-    else:
-        _show(results)
-        if explain:
-            for result in results:
-                click.echo(f"{result.pipeline.microbatches} microbatches:")
-                show_steps(result)
+    with kept(output, text):
+        if as_json:
+            click.echo(text, nl=False)
+        else:
+            _show(results)
+            if explain:
+                for result in results:
+                    click.echo(f"{result.pipeline.microbatches} microbatches:")
+                    show_steps(result)
     from ppopt.cli.solve import CODES, INTERRUPTED
 
     interrupted = results[-1].limit == "interrupted" and results[-1].schedule is None

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 import click
 
-from ppopt.files import Change, Model, ModelError, model_dict, model_of, setting
+from ppopt.files import Change, FileError, Model, ModelError, model_dict, model_of, setting, write_text
 from ppopt.files.model import read_tree
 from ppopt.files.text import source_of
 from ppopt.named import Definition, find, reading
 from ppopt.pipeline import PLACEMENTS
+
+MOST_WORKERS = 1024
+"""Most threads of a solver."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -248,6 +253,34 @@ def find_schedule(name: str) -> Definition:
         said.add(text)
         click.echo(f"Note: {text}.", err=True)
     return definition
+
+
+def output_path(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    """A path that can be written, as far as can be told beforehand."""
+    folder = os.path.dirname(os.path.abspath(path)) if path is not None else ""
+    if path is not None and not os.path.isdir(folder):
+        raise click.BadParameter(f"there is no folder {folder!r}")
+    return path
+
+
+@contextmanager
+def kept(path: str | None, text: str) -> Iterator[None]:
+    """Write ``text`` to ``path``, if there is one, before anything else is done; if that fails, say so when all else is done.
+
+    What was found is so in the file even if it cannot be printed, and printed even if the file cannot be written.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    failed: FileError | None = None
+    if path is not None:
+        try:
+            write_text(path, text)
+        except FileError as error:
+            failed = error
+    yield
+    if failed is not None:
+        raise failed
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (docs/result-json.md).")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ppopt.files import FileError, setting, write_text
+from ppopt.files import setting, write_text
 from ppopt.files.profile import combine, model_text, read_recorded
 
 
@@ -34,7 +34,4 @@ def profile(traces: tuple[str, ...], output: str | None, name: str, skip: int, s
     if output is None:
         click.echo(text, nl=False)
     else:
-        try:
-            write_text(output, text)
-        except FileError as error:
-            raise FileError(f"{output}: {error}") from None
+        write_text(output, text)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from ppopt.cli.options import Given, Seconds, find_schedule, json_option, model_options, parameters_option
+from ppopt.cli.options import (
+    MOST_WORKERS,
+    Given,
+    Seconds,
+    find_schedule,
+    json_option,
+    kept,
+    model_options,
+    output_path,
+    parameters_option,
+)
 from ppopt.cli.verified import verified_rows
 from ppopt.files import Model, json_text, result_dict, write_text
 from ppopt.op import Kind
@@ -31,14 +40,6 @@ def _kinds(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
     return tuple(dict.fromkeys(Kind[kind] for kind in kinds))
 
 
-def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
-    """A path that can be written, as far as can be told beforehand."""
-    folder = os.path.dirname(os.path.abspath(path)) if path is not None else ""
-    if path is not None and not os.path.isdir(folder):
-        raise click.BadParameter(f"there is no folder {folder!r}")
-    return path
-
-
 @click.command(short_help="The best schedule, with its proof.")
 @model_options("any", many=True)
 @click.option(
@@ -47,7 +48,7 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
 @click.option("--solver", type=click.Choice(["auto", "cp-sat", "ilp"]), default="auto", show_default=True, help="Which solver.")
 @click.option("--time-limit", type=Seconds(positive=True), default=60.0, show_default=True, metavar="S", help="Seconds.")
 @click.option("--gap", type=Seconds(most=1.0), default=0.0, show_default=True, metavar="G", help="Stop at this gap, a fraction.")
-@click.option("--workers", type=click.IntRange(min=1), help="Threads of the solver.  [default: all cores]")
+@click.option("--workers", type=click.IntRange(1, MOST_WORKERS), help="Threads of the solver.  [default: all cores]")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the search.")
 @click.option("--deterministic", is_flag=True, help="One worker and deterministic time: the same answer every time.")
 @click.option("--order", "order", metavar="NAME", help="Make the constraints of a named schedule binding.")
@@ -60,12 +61,12 @@ def _output(ctx: click.Context, param: click.Parameter, path: str | None) -> str
     "--export-model",
     "exported",
     type=click.Path(dir_okay=False),
-    callback=_output,
+    callback=output_path,
     metavar="FILE",
     help="Write the model that is minimised: for CP-SAT (text format) or, with --solver ilp, as LP.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), callback=_output, metavar="FILE", help="Write the result as JSON."
+    "-o", "--output", type=click.Path(dir_okay=False), callback=output_path, metavar="FILE", help="Write the result as JSON."
 )
 @json_option
 def solve(
@@ -175,16 +176,15 @@ def solve(
     if verify:
         tree["verification"] = opinion_dict(result, opinion)
     text = json_text(tree)
-    if output is not None:
-        write_text(output, text)
-    if as_json:
-        click.echo(text, nl=False)
-    else:
-        show_result(model, result, name, explain)
-        if found is not None:
-            show_placements(found)
-        for line in opinion_lines(result, opinion) if verify else ():
-            click.echo(line)
+    with kept(output, text):
+        if as_json:
+            click.echo(text, nl=False)
+        else:
+            show_result(model, result, name, explain)
+            if found is not None:
+                show_placements(found)
+            for line in opinion_lines(result, opinion) if verify else ():
+                click.echo(line)
     if exported is not None:
         write_text(exported, model_text(result, search["solver"]))
     if opinion is not None and opinion.confirmed is False:

@@ -12,7 +12,7 @@ MAX_BYTES = 2**30
 
 
 class FileError(ValueError):
-    """A file that cannot be read or written, and why; the message does not name the file."""
+    """A file that cannot be read or written, and why; for one that cannot be read the message does not name it."""
 
 
 def source_of(path: str) -> str:
@@ -70,4 +70,4 @@ def write_text(path: str, text: str) -> None:
                 os.remove(temporary)
             raise
     except OSError as error:
-        raise FileError(f"cannot be written: {error.strerror or error}") from None
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None

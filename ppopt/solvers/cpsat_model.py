@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property, singledispatchmethod
+from itertools import pairwise
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -79,9 +80,13 @@ class Model:
         self._holds: list[tuple[cp_model.IntVar, int, Sequence[int]]] = []
         self._untils: list[tuple[cp_model.IntVar, Sequence[int]]] = []
         self._befores: dict[tuple[tuple[int, ...], int], Literal] = {}
+        self._later: dict[int, int] = {}
+        self._earlier: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """The next or the one before of families that run in order."""
         self._followed: set[int] = set()
         for word in self.words:
             self.post(word)
+        self._monotone()
         self.decision = lower == upper
         """Whether nothing is minimised."""
         self.objective: cp_model.IntVar | None = None
@@ -181,6 +186,20 @@ class Model:
                         counts.append(-hold.amount)
             if held + sum(count for count in counts if count > 0) > word.limit:
                 self.model.add(cp_model.LinearExpr.weighted_sum(terms, counts) <= word.limit - held)
+        for hold, claims, releases in columns:
+            self._later |= pairwise(claims)
+            self._earlier |= {(second,): (first,) for first, second in pairwise(claims)}
+            if all(self._shift(a, b) <= 1 for a in hold.release for b in hold.release):
+                run = [tuple(op for op in ops if op in self.present) for ops in releases]
+                self._earlier |= {second: first for first, second in pairwise(run)}
+
+    def _monotone(self) -> None:
+        """Families run in order: what is before a claim is before the next one of its family, and all earlier ones of its own
+        family are before that claim. Propagation knows it only once the starts are nearly known."""
+        for (ops, now), literal in self._befores.items():
+            for key in ((ops, self._later.get(now, -1)), (self._earlier.get(ops, ()), now)):
+                if (implied := self._befores.get(key)) is not None:
+                    self.model.add_implication(literal, implied)
 
     def _decided(self, before: Family, after: Family, j: int, count: int) -> tuple[int, int]:
         """Of ``before``, operations 0..a-1 surely precede ``after(j)``, and those from b on surely do not."""

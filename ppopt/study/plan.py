@@ -32,7 +32,10 @@ _SETTINGS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "solver": (lambda x: isinstance(x, str), "the name of a solver"),
     "time_limit": (lambda x: _number(x) and 0 < x < float("inf"), "a number of seconds > 0"),
     "gap": (lambda x: _number(x) and 0 <= x < 1, "a fraction from 0 up to 1"),
-    "seed": (lambda x: isinstance(x, int) and not isinstance(x, bool) and x >= 0, "a whole number >= 0"),
+    "seed": (
+        lambda x: isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 2**31,
+        "a whole number from 0 up to 2147483647",
+    ),
     "deterministic": (lambda x: isinstance(x, bool), "true or false"),
     "workers": (lambda x: True, ""),
 }
