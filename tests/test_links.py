@@ -19,7 +19,7 @@ from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, ch
 from ppopt.files.checked import check_file
 from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text, read_model
 from ppopt.files.result import json_text, result_dict
-from ppopt.pipeline import Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.solve import horizon, solve, span_horizon
 from ppopt.solvers import cpsat, ilp
@@ -411,3 +411,12 @@ def test_model_files_of_machines(name: str) -> None:
     pipeline = read_model(str(ROOT / "models" / f"{name}.toml")).pipeline
     for _, schedule in baselines(pipeline):
         assert violations(pipeline, schedule, earliest=True) == []
+
+
+def test_greedy_schedules_see_contention() -> None:
+    links = Links(latency=5, occupancy=23, blocking=True, shared=[[[1, 2], [3, 0]], [[2, 1], [0, 3]]])
+    costs = Costs(forward=38, backward_input=36, backward_weight=18)
+    pipeline = Pipeline(4, 6, placement="loop", chunks=2, costs=costs, links=links, memory=Memory(limit=4))
+    delays = pipeline.changed(links=links.uncontended())
+    blind = min(time_order(pipeline, schedule.order).makespan for _, schedule in baselines(delays))
+    assert min(schedule.makespan for _, schedule in baselines(pipeline)) < blind
