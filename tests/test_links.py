@@ -22,8 +22,10 @@ from ppopt.files.result import json_text, result_dict
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.solve import horizon, solve, span_horizon
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat, ilp, repetition
 from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.repetition.pattern import counts_of
+from ppopt.solvers.repetition.periodic import schedule_of
 from ppopt.timing import baselines, left_shifted, list_schedule, time_order
 
 ROOT = Path(__file__).parents[1]
@@ -321,6 +323,33 @@ def test_a_back_end_without_a_rule_finds_too_little(dropped: Callable[[Word], bo
     assert whole.schedule is not None
     assert whole.lower_bound == whole.schedule.makespan
     assert less.lower_bound < whole.lower_bound or less.schedule is None or violations(pipeline, less.schedule)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_repetition_keeps_links(seed: int) -> None:
+    rng = random.Random(seed)
+    pipeline = contended(rng, 60)
+    while 0 in pipeline.ticks.duration or pipeline.microbatches < len(pipeline.routes):
+        pipeline = contended(rng, 60)
+    pipeline = pipeline.changed(microbatches=6 * len(pipeline.routes))
+    limits = Limits(1, deterministic=True)
+    few = repetition.solve(pipeline, lower_bound=0, limits=limits)
+    assert few.periodic is not None
+    assert few.periodic.holds()
+    for more in (0, 20):
+        larger = pipeline.changed(microbatches=pipeline.microbatches + more * few.periodic.step * len(pipeline.routes))
+        schedule = schedule_of(larger, few.periodic)
+        assert violations(larger, schedule) == []
+        expected = few.periodic.makespan_for(counts_of(larger))
+        assert expected is not None
+        assert max(of.value for of in bounds.best(larger, time_limit=0.2)) <= schedule.makespan <= expected
+
+
+def test_repetition_meets_the_bound_of_a_link() -> None:
+    pipeline = Pipeline(2, 500, links=Links(1, 4), memory=Memory(limit=6))
+    result = solve(pipeline, time_limit=20, workers=1)
+    assert result.reason == "optimal"
+    assert result.value == 1 + 500 * 4 + 1 + 2 + 4 + 1 + 2  # 0F0, all results sent, on the way, F and I, its gradient, I and W
 
 
 def test_solve_takes_links() -> None:
