@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
 
 Objective: TypeAlias = Literal["makespan", "span"]
 
@@ -15,12 +16,14 @@ Objective: TypeAlias = Literal["makespan", "span"]
 class Bound:
     """No schedule is shorter than ``value`` ticks.
 
-    ``argument`` names the argument ("work", "one-machine", "memory", "window certificate"), ``proof`` gives its figures in words.
+    ``argument`` names the argument ("work", "one-machine", "memory", "window certificate", "event graph"), ``proof`` gives its
+    figures in words. ``schedule``: one that comes with the argument, if any; often as short.
     """
 
     value: int
     argument: str
     proof: str = ""
+    schedule: Schedule | None = None
 
 
 def pairs_save_time(pipeline: Pipeline) -> bool:
