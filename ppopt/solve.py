@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -48,6 +49,8 @@ FINE = 1000
 """Operations of more ticks than this are first scheduled on a coarser grid."""
 COARSE = 200
 """Ticks of the longest operation there."""
+SMALL_GRAPH, LARGE_GRAPH = 20_000, 200_000
+"""States up to which the event graph is built, before CP-SAT and after it has tried."""
 LARGE = 5000
 """Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
 
@@ -328,21 +331,23 @@ class _Search:
         if bound is None:
             return "does not apply"
         self.prove(bound.value, bound.argument)
+        if bound.schedule is not None and not self.extra:
+            self.found(bound.schedule, bound.argument)
         return f"{self.pipeline.time(bound.value)}: {bound.proof}"
 
     def _solver(self) -> None:
         """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
         longest = int(self.pipeline.ticks.duration.max())
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
-        if not self.large:
+        self._events(SMALL_GRAPH, min(self.left / 4, max(1.0, self.time_limit / 30)), exact=True)
+        if not self.large and self.open:
             self._decisions(max(1.0, self.time_limit / 30), grids[0])
         if self.open and self.left > 0:
             self._windows(min(self.left, self.time_limit / 10))
         if self.open and self.left > 0 and self.repeats:
             self._repetition(self.left / 4)
-        if self.open and self.left > 0 and self.objective == "makespan":
-            with self.step("bound: event graph") as done:
-                done(self._bounded(throughput(self.pipeline, pairs=self.pairs, seconds=self.left / 6)))
+        if self.open and self.left > 0:
+            self._events(LARGE_GRAPH, self.left / 6, exact=False)
         if self.large:
             if self.open and self.left > 0:
                 self._windows(self.left / 3)
@@ -359,6 +364,14 @@ class _Search:
                 if self.open and self.left > 0:
                     self._minimise(2 * seconds, grid)
             seconds *= 2
+
+    def _events(self, most: int, seconds: float, *, exact: bool) -> None:
+        """The optimum where memory is so tight that there are few states, and a bound where there are some more."""
+        with self.step("bound: event graph") as done:
+            if self.deterministic:
+                seconds = math.inf  # the states alone are limit enough
+            bound = throughput(self.pipeline, self.objective, pairs=self.pairs, most=most, seconds=seconds, exact=exact)
+            done(self._bounded(bound))
 
     def _windows(self, seconds: float) -> None:
         """Bounds that take a while: idle time that the beginning and the end of every schedule have."""

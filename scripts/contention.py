@@ -16,7 +16,7 @@ from ppopt.pipeline import Pipeline
 from ppopt.solve import Result, solve
 from ppopt.timing import time_order
 
-MODEL = Path(__file__).parents[1] / "models" / "two-sites.toml"
+MODEL = Path(__file__).parents[1] / "models" / "two-sites-v.toml"
 
 
 class Contention(NamedTuple):
@@ -44,7 +44,7 @@ def contention(pipeline: Pipeline, time_limit: float, seed: int = 0) -> Contenti
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", nargs="?", default=str(MODEL), help="a model file (default: models/two-sites.toml)")
+    parser.add_argument("model", nargs="?", default=str(MODEL), help="a model file (default: models/two-sites-v.toml)")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for each of the two solves")
     options = parser.parse_args(argv)
     pipeline = read_model(options.model).pipeline

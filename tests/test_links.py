@@ -19,11 +19,13 @@ from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, ch
 from ppopt.files.checked import check_file
 from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text, read_model
 from ppopt.files.result import json_text, result_dict
-from ppopt.pipeline import Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.solve import horizon, solve, span_horizon
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat, ilp, repetition
 from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.repetition.pattern import counts_of
+from ppopt.solvers.repetition.periodic import schedule_of
 from ppopt.timing import baselines, left_shifted, list_schedule, time_order
 
 ROOT = Path(__file__).parents[1]
@@ -110,24 +112,46 @@ def test_links_that_are_never_held_change_nothing(seed: int) -> None:
         assert b.transfers == Transfers()
 
 
+def thrice(pipeline: Pipeline) -> Pipeline:
+    """All times three times as long, in ticks of the same length."""
+    costs, links = pipeline.costs, pipeline.links
+
+    def longer(value: Any) -> Any:
+        return None if value is None else tuple(map(longer, value)) if isinstance(value, tuple) else 3 * value
+
+    names = ("forward", "backward_input", "backward_weight", "backward", "overlap")
+    return pipeline.changed(
+        costs=replace(costs, **{name: longer(getattr(costs, name)) for name in names}),
+        links=replace(links, latency=longer(links.latency), occupancy=longer(links.occupancy)),
+    )
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_scaling_all_times_scales_all_results(seed: int) -> None:
     pipeline = contended(random.Random(seed), 40)
-    costs, links = pipeline.costs, pipeline.links
-
-    def thrice(value: Any) -> Any:
-        return None if value is None else tuple(map(thrice, value)) if isinstance(value, tuple) else 3 * value
-
-    names = ("forward", "backward_input", "backward_weight", "backward", "overlap")
-    larger = pipeline.changed(
-        costs=replace(costs, **{name: thrice(getattr(costs, name)) for name in names}),
-        links=replace(links, latency=thrice(links.latency), occupancy=thrice(links.occupancy)),
-    )
+    larger = thrice(pipeline)
     order = list_schedule(pipeline, rules_of(pipeline)).order
     once, scaled = time_order(pipeline, order), time_order(larger, order)
     assert scaled.makespan == 3 * once.makespan
     assert all((3 * a == b).all() for a, b in zip(once.start, scaled.start, strict=True))
     assert all((3 * a == b).all() for a, b in zip(once.transfers.start, scaled.transfers.start, strict=True))
+    for of in (bounds.work, bounds.machine, bounds.memory):
+        less, more = of(pipeline), of(larger)
+        assert (less is None) == (more is None)
+        assert less is None or more is None or more.value == 3 * less.value
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("seed", range(3))
+def test_scaling_all_times_scales_the_optimum(seed: int, objective: Any) -> None:
+    pipeline = contended(random.Random(seed), 18)
+    values = []
+    for times in (1, 3):
+        result = solve(thrice(pipeline) if times == 3 else pipeline, objective=objective, time_limit=20, workers=1)
+        assert result.reason == "optimal"
+        assert result.value is not None
+        values.append(result.value)
+    assert values[1] == 3 * values[0]
 
 
 # --- the checker -------------------------------------------------------------------------------------------------
@@ -323,6 +347,33 @@ def test_a_back_end_without_a_rule_finds_too_little(dropped: Callable[[Word], bo
     assert less.lower_bound < whole.lower_bound or less.schedule is None or violations(pipeline, less.schedule)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_repetition_keeps_links(seed: int) -> None:
+    rng = random.Random(seed)
+    pipeline = contended(rng, 60)
+    while 0 in pipeline.ticks.duration or pipeline.microbatches < len(pipeline.routes):
+        pipeline = contended(rng, 60)
+    pipeline = pipeline.changed(microbatches=6 * len(pipeline.routes))
+    limits = Limits(1, deterministic=True)
+    few = repetition.solve(pipeline, lower_bound=0, limits=limits)
+    assert few.periodic is not None
+    assert few.periodic.holds()
+    for more in (0, 20):
+        larger = pipeline.changed(microbatches=pipeline.microbatches + more * few.periodic.step * len(pipeline.routes))
+        schedule = schedule_of(larger, few.periodic)
+        assert violations(larger, schedule) == []
+        expected = few.periodic.makespan_for(counts_of(larger))
+        assert expected is not None
+        assert max(of.value for of in bounds.best(larger, time_limit=0.2)) <= schedule.makespan <= expected
+
+
+def test_repetition_meets_the_bound_of_a_link() -> None:
+    pipeline = Pipeline(2, 500, links=Links(1, 4), memory=Memory(limit=6))
+    result = solve(pipeline, time_limit=20, workers=1)
+    assert result.reason == "optimal"
+    assert result.value == 1 + 500 * 4 + 1 + 2 + 4 + 1 + 2  # 0F0, all results sent, on the way, F and I, its gradient, I and W
+
+
 def test_solve_takes_links() -> None:
     pipeline = Pipeline(3, 4, links=Links(0.5, 1, True, [[[0, 1], [1, 2]]]), memory=Memory(limit=3))
     result = solve(pipeline, time_limit=20, workers=1)
@@ -333,6 +384,22 @@ def test_solve_takes_links() -> None:
     assert result.value is not None
     assert free.lower_bound <= result.value
     assert json.loads(json_text(result_dict(Model(pipeline), result=result)))["schedule"]["transfers"]
+
+
+def test_crosspipe_optima_are_reproduced_and_proved() -> None:
+    entries = json.loads((ROOT / "tests" / "data" / "crosspipe_optima.json").read_text())
+    assert len(entries) == 4
+    for entry in entries:
+        pipeline = Pipeline(
+            entry["devices"],
+            entry["microbatches"],
+            costs=Costs(**{key: entry[key] for key in ("forward", "backward_input", "backward_weight")}),
+            links=Links(entry["comm"]),
+            memory=Memory(**{key: entry[key] for key in ("activation", "retained", "limit")}),
+        )
+        for solver in ("auto", "ilp"):
+            result = solve(pipeline, objective="span", solver=solver, time_limit=30, workers=1)
+            assert (result.reason, result.value) == ("optimal", entry["device_span"])
 
 
 # --- the model file ----------------------------------------------------------------------------------------------
@@ -383,7 +450,7 @@ def test_sites_that_cannot_be(old: str, new: str, message: str) -> None:
 # --- what it is good for -----------------------------------------------------------------------------------------
 
 
-def contention(name: str = "two-sites.toml") -> Any:
+def contention(name: str) -> Any:
     path = ROOT / "scripts" / "contention.py"
     spec = importlib.util.spec_from_file_location("contention", path)
     assert spec is not None
@@ -394,7 +461,7 @@ def contention(name: str = "two-sites.toml") -> Any:
 
 
 def test_a_plan_without_contention_is_a_tenth_worse() -> None:
-    found = contention()
+    found = contention("two-sites-v.toml")
     assert found.planned.reason == found.best.reason == "optimal"
     assert found.loss >= 0.1
     # and not only because its transfers go first come, first served: with the best order of the transfers for its computations
@@ -403,11 +470,26 @@ def test_a_plan_without_contention_is_a_tenth_worse() -> None:
     outcome = solved(cpsat.solve, pipeline, (*rules_of(pipeline), *fixed), "makespan", found.met)
     assert outcome.schedule is not None
     assert outcome.schedule.order == order
-    assert outcome.lower_bound == outcome.schedule.makespan > found.best.value
+    assert outcome.lower_bound == outcome.schedule.makespan >= 1.1 * found.best.value
 
 
-@pytest.mark.parametrize("name", ["two-sites", "embedding-and-head", "moe-overlap"])
+def test_two_sites_is_solved() -> None:
+    found = contention("two-sites.toml")
+    assert found.planned.reason == found.best.reason == "optimal"
+    assert found.loss > 0
+
+
+@pytest.mark.parametrize("name", ["two-sites", "two-sites-v", "embedding-and-head", "moe-overlap"])
 def test_model_files_of_machines(name: str) -> None:
     pipeline = read_model(str(ROOT / "models" / f"{name}.toml")).pipeline
     for _, schedule in baselines(pipeline):
         assert violations(pipeline, schedule, earliest=True) == []
+
+
+def test_greedy_schedules_see_contention() -> None:
+    links = Links(latency=5, occupancy=23, blocking=True, shared=[[[1, 2], [3, 0]], [[2, 1], [0, 3]]])
+    costs = Costs(forward=38, backward_input=36, backward_weight=18)
+    pipeline = Pipeline(4, 6, placement="loop", chunks=2, costs=costs, links=links, memory=Memory(limit=4))
+    delays = pipeline.changed(links=links.uncontended())
+    blind = min(time_order(pipeline, schedule.order).makespan for _, schedule in baselines(delays))
+    assert min(schedule.makespan for _, schedule in baselines(pipeline)) < blind

@@ -150,6 +150,15 @@ def test_freeing_everything_gives_the_optimum_of_the_placement():
     assert proved(pipeline, order="zb-h1", free=list(Kind)).value == proved(pipeline).value
 
 
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
+def test_freeing_is_never_slower_where_a_fused_backward_takes_less(name):
+    pipeline = Pipeline(2, 4, costs=Costs(forward=(1, 2), backward_input=2, backward_weight=2, backward=(1, 3)))
+    fixed, free, all_free = (proved(pipeline, order=name, free=kinds) for kinds in ((), [Kind.W], list(Kind)))
+    assert all_free.value == proved(pipeline).value <= free.value <= fixed.value
+    fully = proved(pipeline, order=name, free=[Kind.B, Kind.W])
+    assert fully.value <= free.value  # of a fused schedule only the order of F is left
+
+
 def test_freeing_the_weights_of_lists_and_pairs():
     pipeline = Pipeline(2, 4, placement="bidirectional")
     fixed, free = proved(pipeline, order="dualpipe"), proved(pipeline, order="dualpipe", free=[Kind.W])

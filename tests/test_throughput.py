@@ -4,11 +4,14 @@ from fractions import Fraction
 
 import pytest
 
+from ppopt.bounds import Objective
 from ppopt.bounds.events import graph_of
 from ppopt.bounds.flow import flow_of
 from ppopt.bounds.throughput import speed, throughput
+from ppopt.check import violations
 from ppopt.constraints import always_split, cuts_of, rules_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.solve import solve
 from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
 
@@ -57,27 +60,69 @@ RANDOM = [
         links=Links(latency=Fraction(1, 2)),
         memory=Memory(activation=2, limit=4, retained=1),
     ),
+    Pipeline(  # a weight gradient need not wait until the input gradient has reached the device before
+        2,
+        2,
+        placement="loop",
+        chunks=2,
+        costs=Costs(forward=(2, 4), backward_input=(8, 4), backward_weight=(6, 2)),
+        links=Links(latency=1),
+        memory=Memory(activation=2, limit=2),
+    ),
 ]
 
 
-@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
-def test_equal_to_the_optimum_of_a_direct_search(pipeline: Pipeline) -> None:
+def optimum(pipeline: Pipeline, objective: Objective) -> int:
     split = always_split(pipeline) if pipeline.costs.split else ()
     horizon = 12 * int(pipeline.work.max())
     found = cpsat.solve(
         pipeline,
         (*rules_of(pipeline), *split, *cuts_of(pipeline)),
-        objective="makespan",
+        objective=objective,
         lower=0,
         upper=horizon,
         horizon=horizon,
         limits=Limits(60, workers=1),
     )
     assert found.schedule is not None
-    assert found.lower_bound == found.schedule.makespan
+    assert found.lower_bound == found.schedule.objective(objective)
+    return found.lower_bound
+
+
+@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
+def test_equal_to_the_optimum_of_a_direct_search(pipeline: Pipeline) -> None:
     bound = throughput(pipeline)
     assert bound is not None
-    assert bound.value == found.lower_bound
+    assert bound.value == optimum(pipeline, "makespan")
+    assert bound.schedule is not None
+    assert violations(pipeline, bound.schedule) == []
+    assert bound.schedule.makespan == bound.value
+
+
+@pytest.mark.parametrize("pipeline", [each.changed(microbatches=3) for each in RANDOM], ids=str)
+def test_never_above_the_least_span(pipeline: Pipeline) -> None:
+    bound = throughput(pipeline, "span")
+    makespan = throughput(pipeline)
+    assert bound is not None
+    assert makespan is not None
+    assert bound.schedule is not None
+    assert violations(pipeline, bound.schedule) == []
+    assert bound.value <= min(optimum(pipeline, "span"), makespan.value)
+    first = bound.schedule
+    assert int(first.end[0][-1]) - int(first.start[0][0]) == bound.value  # that of the first device is as short
+
+
+def test_few_states_are_proved_without_a_solver() -> None:
+    for objective in ("makespan", "span"):
+        result = solve(Pipeline(2, 32, placement="wave", chunks=2, memory=Memory(activation=2, limit=2)), objective=objective)
+        assert (result.reason, result.proved_by, result.versions) == ("optimal", "event graph", {})
+
+
+def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
+    costs = Costs(forward=2, backward_input=2, backward_weight=2, backward=3)
+    bound = throughput(Pipeline(2, 4, costs=costs, memory=Memory(limit=1)))
+    assert bound is not None
+    assert bound.schedule is None
 
 
 def test_a_period_that_is_too_long_is_corrected_by_a_faster_cycle() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ppopt.schedule import Schedule
+
 Objective: TypeAlias = Literal["makespan", "span"]
 
 
@@ -12,12 +14,14 @@ Objective: TypeAlias = Literal["makespan", "span"]
 class Bound:
     """No schedule is shorter than ``value`` ticks.
 
-    ``argument`` names the argument ("work", "one-machine", "memory", "window certificate"), ``proof`` gives its figures in words.
+    ``argument`` names the argument ("work", "one-machine", "memory", "window certificate", "event graph"), ``proof`` gives its
+    figures in words. ``schedule``: one that comes with the argument, if any; often as short.
     """
 
     value: int
     argument: str
     proof: str = ""
+    schedule: Schedule | None = None
 
 
 def check_objective(objective: str) -> None:

@@ -40,6 +40,8 @@ class Graph:
     begun: IntArray
     """Microbatches that begin (0 or 1)."""
     time: IntArray
+    rows: States
+    """The states themselves; the first columns count for every family how many operations it is behind the first one."""
 
 
 class _Events:
@@ -53,7 +55,10 @@ class _Events:
         self.flow = flow
         self.families = len(flow.label)
         self.before = [edges[0].before if edges else -1 for edges in flow.edges_into]
+        self.delay = [edges[0].lag if edges else 0 for edges in flow.edges_into]
+        """By family, the lag of what it waits for; 0 or ``lag`` of that one."""
         self.lag = [0] * self.families
+        """By family, the time that its results are on their way to another device."""
         for edge in flow.edges:
             self.lag[edge.before] = max(self.lag[edge.before], edge.lag)
         self.forward = [kind == Kind.F for kind in flow.kind]
@@ -70,7 +75,8 @@ class _Events:
             found = rows[:, self.closed] == 0
         else:
             arrived = rows[:, family] - rows[:, before] - (rows[:, self.families + before] > 0)
-            arrived = arrived - (rows[:, 2 * self.families + before] > 0)
+            if self.delay[family]:
+                arrived = arrived - (rows[:, 2 * self.families + before] > 0)
             found = arrived > 0
         claimed = sum(held.amount for held in self.flow.held if held.first == family)
         if claimed and self.flow.limit is not None:
@@ -112,6 +118,12 @@ class _Events:
         rows[:, self.way] = np.where(ended, np.array(self.lag, dtype=np.int16), rows[:, self.way])
         return rows, source, begun, elapsed.astype(np.int64)
 
+    def ended(self, rows: States, device: int) -> npt.NDArray[np.bool_]:
+        """Whether a device has run everything, and no microbatch begins any more."""
+        of_device = list(self.flow.families_of[device])
+        left = rows[:, of_device].any(axis=1) | rows[:, [self.families + o for o in of_device]].any(axis=1)
+        return np.asarray((rows[:, self.closed] == 1) & ~left, dtype=bool)
+
     def _start(self, rows: States, family: int, closing: int) -> None:
         rows[:, self.families + family] = self.flow.duration[family]
         if self.before[family] < 0:
@@ -148,18 +160,20 @@ class _Events:
                 arrival.append(np.where(rows[:, self.closed] == 0, 0, NEVER).astype(np.int64))
                 continue
             busy = left[self.flow.device[before]]
-            fresh = np.maximum(arrival[before], busy) + self.flow.duration[before] + self.lag[before]
+            fresh = np.maximum(arrival[before], busy) + self.flow.duration[before] + self.delay[family]
             running = rows[:, self.families + before] > 0
-            moving = rows[:, 2 * self.families + before]
+            moving = rows[:, 2 * self.families + before] if self.delay[family] else np.zeros(len(rows), dtype=np.int16)
             started = rows[:, family] - rows[:, before]
             arrived = started - running - (moving > 0)
-            coming = np.where(started - running > 0, moving, rows[:, self.families + before] + self.lag[before])
+            coming = np.where(started - running > 0, moving, rows[:, self.families + before] + self.delay[family])
             arrival.append(np.where(arrived > 0, 0, np.where(started > 0, coming, fresh)).astype(np.int64))
         return arrival
 
 
-def graph_of(flow: Flow, *, most: int, seconds: float) -> Graph | None:
+def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Graph | None:
     """The event graph; ``None`` where it has more than ``most`` states, takes too long, or is not defined.
+
+    With ``span`` the way to the end takes the span of the route's first device, else the makespan.
 
     It is defined for one route, positive durations, a memory limit on the first stage's device, and links that pass on a
     result before the next one is made.
@@ -174,10 +188,15 @@ def graph_of(flow: Flow, *, most: int, seconds: float) -> Graph | None:
     begin = time.monotonic()
     rows = np.zeros((1, events.width), dtype=np.int16)
     known: dict[bytes, int] = {rows[0].tobytes(): 0}
+    last = np.zeros((1, events.width), dtype=np.int16)
+    last[0, events.closed] = 1
     columns: list[tuple[IntArray, ...]] = []
+    found = [rows]
     numbers = np.zeros(1, dtype=np.int64)
     while len(rows):
         new, source, begun, elapsed = events.after(rows)
+        if span:
+            new[events.ended(new, flow.device[0])] = last
         fresh: list[int] = []
         target = np.empty(len(new), dtype=np.int64)
         for place, key in enumerate(_keys(new)):
@@ -188,15 +207,14 @@ def graph_of(flow: Flow, *, most: int, seconds: float) -> Graph | None:
             target[place] = number
         columns.append((numbers[source], target, begun, elapsed))
         rows, numbers = new[fresh], target[fresh]
+        found.append(rows)
         if len(known) > most or time.monotonic() - begin > seconds:
             return None
-    last = np.zeros((1, events.width), dtype=np.int16)
-    last[0, events.closed] = 1
     end = known.get(last[0].tobytes())
     assert end is not None, "one microbatch after the other is a schedule"
-    table = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    order = np.argsort(table[0], kind="stable")
-    return Graph(len(known), end, *(column[order] for column in table))
+    source, target, begun, elapsed = (np.concatenate(column) for column in zip(*columns, strict=True))
+    order = np.argsort(source, kind="stable")
+    return Graph(len(known), end, source[order], target[order], begun[order], elapsed[order], np.concatenate(found))
 
 
 def _keys(rows: States) -> list[bytes]:

@@ -10,21 +10,29 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from ppopt.bounds.bound import Bound
+from ppopt.bounds.bound import Bound, Objective, check_objective
 from ppopt.bounds.events import Graph, graph_of
 from ppopt.bounds.flow import Flow, flows_of
+from ppopt.constraints import Family, operations, pairs_save_time, splitting_is_free
+from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import time_order
 
 LEAST = -(2**60)
 _STEPS = 4
 """Most steps of the coarse grid in one operation."""
-_COUNTED = 5 * 10**6
-"""Edges times microbatches squared up to which these are counted in full."""
+_FAR = 2**60
+_COUNTED = 10**7
+"""Edges times microbatches up to which these are counted in full."""
 _RESIDUES = 12
 """Most microbatches over which the constant may vary."""
 
@@ -59,32 +67,110 @@ def speed(graph: Graph, period: Fraction, *, step: int = 1, seconds: float) -> S
         step = turns if turns <= _RESIDUES else period.denominator
 
 
-def least_time(graph: Graph, microbatches: int, *, seconds: float) -> int | None:
-    """The least makespan, their number counted in full; ``None``: not in time."""
-    found = _iterate(graph, Fraction(0), microbatches + 1, time.monotonic() + seconds, wrap=False)
-    return -int(found[0, microbatches]) if isinstance(found, np.ndarray) else None
+def least_times(graph: Graph, microbatches: int, *, seconds: float) -> IntArray | None:
+    """The least times to the end, ``[microbatches that have yet to begin, state]``; ``None``: not in time.
+
+    Work that has begun gets less along every edge that begins nothing, so these edges have no cycle: longest ways first.
+    """
+    until = time.monotonic() + seconds
+    begins, stays = (_Edges.of(graph, graph.begun == begun) for begun in (1, 0))
+    level = np.zeros(graph.states, dtype=np.int64)
+    while True:
+        deeper = np.maximum.reduceat(level[stays.target] + 1, stays.at)
+        if (deeper == level[stays.heads]).all():
+            break
+        level[stays.heads] = deeper
+        if time.monotonic() > until:
+            return None
+    layers = [_Edges.of(graph, (graph.begun == 0) & (level[graph.source] == depth)) for depth in range(1, int(level.max()) + 1)]
+    least = np.full((microbatches + 1, graph.states), _FAR, dtype=np.int64)
+    least[0, graph.end] = 0
+    for left, row in enumerate(least):
+        if left:
+            row[begins.heads] = begins.least(least[left - 1])
+        for layer in layers:
+            row[layer.heads] = np.minimum(row[layer.heads], layer.least(row))
+        if time.monotonic() > until:
+            return None
+    return least
 
 
-def _iterate(graph: Graph, period: Fraction, step: int, until: float, wrap: bool = True) -> IntArray | tuple[int, int] | None:
+class _Edges(NamedTuple):
+    """Edges by source: those of ``heads[k]`` begin at ``at[k]``."""
+
+    heads: IntArray
+    at: IntArray
+    target: IntArray
+    time: IntArray
+
+    @classmethod
+    def of(cls, graph: Graph, chosen: npt.NDArray[np.bool_]) -> _Edges:
+        heads, at = np.unique(graph.source[chosen], return_index=True)
+        return cls(heads, at, graph.target[chosen], graph.time[chosen])
+
+    def least(self, row: IntArray) -> IntArray:
+        """Per head, the least time by one of its edges, if ``row`` has that from their targets on."""
+        return np.asarray(np.minimum.reduceat(row[self.target] + self.time, self.at))
+
+
+def _fastest(graph: Graph, least: IntArray) -> list[IntArray]:
+    """One of the schedules that take the least time: for every event, how many operations of each family start."""
+    families = graph.rows.shape[1] // 3
+    first = np.searchsorted(graph.source, np.arange(graph.states + 1))
+    state, left, starts = 0, len(least) - 1, []
+    while state != graph.end:
+        edges = np.arange(first[state], first[state + 1])
+        edges = edges[graph.begun[edges] <= left]
+        after = left - graph.begun[edges]
+        edge = edges[(least[after, graph.target[edges]] + graph.time[edges]).argmin()]
+        target, begun = int(graph.target[edge]), int(graph.begun[edge])
+        starts.append(graph.rows[state, :families] + begun - graph.rows[target, :families])
+        state, left = target, left - begun
+    return starts
+
+
+def _schedule(pipeline: Pipeline, flow: Flow, starts: Sequence[IntArray]) -> Schedule | None:
+    """The schedule in which families start so; ``None`` where the flow is not the whole pipeline (:mod:`ppopt.bounds.flow`)."""
+    split = pipeline.costs.split
+    computing = [isinstance(kind, Kind) for kind in flow.kind]
+    if sum(computing) != pipeline.stages * (3 if split else 2) or (split and not splitting_is_free(pipeline)):
+        return None
+    columns: list[list[int]] = []
+    for label, computes in zip(flow.label, computing, strict=True):
+        if not computes:
+            columns.append([])
+            continue
+        name, _, route = label.partition("@")
+        columns.append(operations(pipeline, Family(int(name[:-1]), Kind[name[-1]], int(route or 0))).tolist())
+    rows: list[list[int]] = [[] for _ in range(pipeline.devices)]
+    done = [0] * len(columns)
+    for counts in starts:
+        for family, count in enumerate(counts.tolist()):
+            if computing[family]:
+                rows[flow.device[family]] += columns[family][done[family] : done[family] + count]
+            done[family] += count
+    return time_order(pipeline, Order(pipeline.index, tuple(np.array(row, dtype=np.int64) for row in rows)))
+
+
+def _iterate(graph: Graph, period: Fraction, step: int, until: float) -> IntArray | tuple[int, int] | None:
     """The largest sums; or the time and the microbatches of a cycle that is faster than ``period``; ``None``: not in time."""
     weight = period.numerator * graph.begun - period.denominator * graph.time
     heads, at = np.unique(graph.source, return_index=True)
     best = np.full((graph.states, step), LEAST, dtype=np.int64)
     best[graph.end, 0] = 0
     column = np.arange(step)[None, :] - graph.begun[:, None]
-    possible = wrap | (column >= 0)
     column %= step
     rounds = 0
     while True:
         value = best[graph.target[:, None], column]
-        value = np.where(possible & (value > LEAST), value + weight[:, None], LEAST)
+        value = np.where(value > LEAST, value + weight[:, None], LEAST)
         least = np.maximum.reduceat(value, at, axis=0)
         if (least <= best[heads]).all():
             return best
         best[heads] = np.maximum(best[heads], least)
         rounds += 1
         if rounds % 64 == 0:
-            cycle = _faster_cycle(graph, best, weight, column, step) if wrap else None
+            cycle = _faster_cycle(graph, best, weight, column, step)
             if cycle is not None:
                 return cycle
             if time.monotonic() > until:
@@ -122,58 +208,75 @@ def _faster_cycle(graph: Graph, best: IntArray, weight: IntArray, column: IntArr
     return None
 
 
-def throughput(pipeline: Pipeline, *, pairs: bool = False, most: int = 200_000, seconds: float = 20.0) -> Bound | None:
-    """The makespan that the event graph proves: exact time per microbatch, and the least cost of beginning and end.
+def throughput(
+    pipeline: Pipeline,
+    objective: Objective = "makespan",
+    *,
+    pairs: bool = False,
+    most: int = 200_000,
+    seconds: float = 20.0,
+    exact: bool = False,
+) -> Bound | None:
+    """What the event graph proves: exact time per microbatch, and the least cost of beginning and end.
 
-    Valid as :mod:`ppopt.bounds.events` says. Links are machines of the graph, and once more, in case that is too large or not
-    defined, mere delays. Where the graph of the true times is too large, durations and lags are rounded
-    down to a grid, and the bound stays valid. ``None``: it does not apply (:func:`~ppopt.bounds.events.graph_of`), or takes
-    more states or seconds than given.
+    Valid as :mod:`ppopt.bounds.events` says. For the makespan links are machines of the graph (blocking or not), and once
+    more, in case that is too large or not defined, mere delays. Where the graph of the true times is too large, durations and
+    lags are rounded down to a grid, and the bound stays valid; not with ``exact``. Where microbatches are few enough to be
+    counted in full, the bound comes with a schedule; it attains the bound (for the device span: on the first device) but for
+    what transfers take from each other, and is timed with that. ``None``: it does not apply
+    (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
     """
+    check_objective(objective)
     begin = time.monotonic()
-    flows = [(flow, "") for flow in flows_of(pipeline, pairs)]
-    if pipeline.lines:
-        flows += [(flow, ", transfers as delays") for flow in flows_of(pipeline, pairs, links=False)]
+    flows = [flow for links in ([True, False] if pipeline.lines else [True]) for flow in flows_of(pipeline, pairs, links=links)]
     best: Bound | None = None
-    for place, (flow, note) in enumerate(flows):
-        left = (begin + seconds - time.monotonic()) / (len(flows) - place)
-        bound = _of_flow(flow, note, most, left)
+    for place, flow in enumerate(flows if objective == "makespan" else flows[-1:], 1):
+        left = (begin + seconds - time.monotonic()) / (len(flows) - place + 1)
+        bound = _of_flow(pipeline, flow, objective, most, left, [Fraction(1)] if exact else _grids(flow))
         if bound is not None and (best is None or bound.value > best.value):
             best = bound
+    if best is not None and pairs and pairs_save_time(pipeline):
+        return replace(best, schedule=None)  # it is one of shorter operations
     return best
 
 
-def _of_flow(flow: Flow, note: str, most: int, seconds: float) -> Bound | None:
+def _of_flow(
+    pipeline: Pipeline, flow: Flow, objective: Objective, most: int, seconds: float, grids: Sequence[Fraction]
+) -> Bound | None:
     begin = time.monotonic()
     best: Bound | None = None
-    for grid in _grids(flow):
+    for grid in grids:
         left = begin + seconds - time.monotonic()
         if left <= 0:
             break
         coarse = _coarser(flow, grid)
-        graph = graph_of(coarse, most=most, seconds=left / 2)
+        graph = graph_of(coarse, span=objective == "span", most=most, seconds=left / 2)
         if graph is None:
             break
-        found = _bounded(graph, flow.count[0], sum(coarse.duration) + sum(edge.lag for edge in coarse.edges), left / 2)
+        found = _bounded(graph, coarse, left / 2)
         if found is None:
             break
-        value = math.ceil(found[0] * grid)
+        value, period, starts = found
+        value = math.ceil(value * grid)
         if best is None or value > best.value:
             text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
-            text += note
-            best = Bound(
-                value, "event graph", text if found[1] is None else f"{float(found[1] * grid):g} ticks per microbatch; {text}"
-            )
+            if pipeline.lines and len(flow.names) == flow.devices:
+                text += ", transfers as mere delays"
+            if period is not None:
+                text = f"{float(period * grid):g} ticks per microbatch; {text}"
+            best = Bound(value, "event graph", text, None if starts is None or grid > 1 else _schedule(pipeline, flow, starts))
     return best
 
 
-def _bounded(graph: Graph, microbatches: int, alone: int, seconds: float) -> tuple[int, Fraction | None] | None:
-    """The least makespan that the graph proves, and the period where it is made from one; ``alone``: time of one microbatch."""
-    if (microbatches + 1) ** 2 * len(graph.source) <= _COUNTED:
-        value = least_time(graph, microbatches, seconds=seconds)
-        return None if value is None else (value, None)
-    found = speed(graph, Fraction(alone), seconds=seconds)
-    return None if found is None else (found.bound(microbatches), found.period)
+def _bounded(graph: Graph, flow: Flow, seconds: float) -> tuple[int, Fraction | None, list[IntArray] | None] | None:
+    """The least time that the graph proves; the period where it is made from one, or how what takes that time starts."""
+    microbatches = flow.count[0]
+    if (microbatches + 1) * len(graph.source) <= _COUNTED:
+        least = least_times(graph, microbatches, seconds=seconds)
+        return None if least is None else (int(least[microbatches, 0]), None, _fastest(graph, least))
+    alone = Fraction(sum(flow.duration) + sum(edge.lag for edge in flow.edges))
+    found = speed(graph, alone, seconds=seconds)
+    return None if found is None else (found.bound(microbatches), found.period, None)
 
 
 def _grids(flow: Flow) -> list[Fraction]:

@@ -5,7 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from ppopt.constraints import Dealt, Family, Listed, OneOf, Precede, Stream, Together, Word, chain, instances, operations
+from ppopt.constraints import (
+    Dealt,
+    Family,
+    Listed,
+    OneOf,
+    Precede,
+    Stream,
+    Together,
+    Word,
+    chain,
+    instances,
+    operations,
+    splitting_is_free,
+)
 from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import Pipeline
 
@@ -14,7 +27,8 @@ def binding(pipeline: Pipeline, words: Iterable[Word], free: Collection[Kind] = 
     """What stays of a named schedule's ``words`` when operations of the kinds ``free`` may go anywhere.
 
     - What is run stays (``OneOf``): a fused backward stays fused, a split one split. Except: where ``W`` is free and the costs
-      have it, a ``B`` that is no half of an overlapped pair becomes ``I`` in its place and a free ``W``.
+      have it, a ``B`` that is no half of an overlapped pair becomes ``I`` in its place and a free ``W``; and where ``B`` takes
+      less than ``I`` and ``W`` somewhere, either may be run in that place.
     - An order between two streams goes where it names a freed kind, as does a chain over one. A list of single operations
       keeps its order without the freed ones.
     - An overlapped pair goes where one of its halves is freed; its halves are then run one by one.
@@ -22,12 +36,16 @@ def binding(pipeline: Pipeline, words: Iterable[Word], free: Collection[Kind] = 
     kept: tuple[Word, ...] = tuple(words)
     if not free:
         return kept
-    if Kind.W in free and pipeline.costs.split:
-        paired = {
-            op for word in kept if isinstance(word, Together) for column in instances(pipeline, word) for op in column.tolist()
-        }
-        kept = tuple(_split(pipeline, word, paired) for word in kept)
-    return tuple(new for word in kept for new in _freed(pipeline, word, frozenset(free)))
+    kinds = frozenset(free)
+    kept = tuple(new for word in kept for new in _freed(pipeline, word, kinds))
+    if Kind.W not in kinds or not pipeline.costs.split:
+        return kept
+    paired = {op for word in kept if isinstance(word, Together) for column in instances(pipeline, word) for op in column.tolist()}
+    kept = tuple(_split(pipeline, word, paired) for word in kept)
+    kept = tuple(new for word in kept for new in _freed(pipeline, word, kinds))
+    if splitting_is_free(pipeline):
+        return kept
+    return tuple(new for word in kept for new in _either(pipeline, word, paired))
 
 
 def _freed(pipeline: Pipeline, word: Word, free: frozenset[Kind]) -> Iterable[Word]:
@@ -101,3 +119,28 @@ def _split(pipeline: Pipeline, word: Word, paired: Collection[int]) -> Word:
     if isinstance(word, OneOf):
         return OneOf(tuple(tuple(s for stream in streams for s in both(stream)) for streams in word.alternatives))
     return word
+
+
+def _either(pipeline: Pipeline, word: Word, paired: Collection[int]) -> Iterable[Word]:
+    """``word`` for backwards that may be run as ``B`` in the place of their ``I``, but for the halves of pairs."""
+    index = pipeline.index
+
+    def ways(op: Op) -> tuple[Op, ...]:
+        alone = op.kind in (Kind.B, Kind.I) and index.number(op) not in paired
+        return (op._replace(kind=Kind.B), op._replace(kind=Kind.I)) if alone else (op,)
+
+    if isinstance(word, Precede):
+        columns = zip(*(column.tolist() for column in instances(pipeline, word)), strict=True)
+        ops = ((_single(pipeline, a), _single(pipeline, b)) for a, b in columns)
+        related = [(x, y) for a, b in ops for x in ways(a) for y in ways(b)]
+        if related:
+            before, after = (Listed(column) for column in zip(*related, strict=True))
+            yield Precede(before, after, lag=word.lag)
+    elif isinstance(word, OneOf):  # of the definitions' kind, with one alternative
+        for stream in (stream for streams in word.alternatives for stream in streams):
+            run = operations(pipeline, stream).tolist()
+            fixed = tuple(_single(pipeline, op) for op in run if op in paired or _single(pipeline, op).kind == Kind.F)
+            if fixed:
+                yield OneOf(((stream if len(fixed) == len(run) else Listed(fixed),),))
+    else:
+        yield word

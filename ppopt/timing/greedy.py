@@ -31,7 +31,9 @@ from ppopt.constraints import (
     instances,
     operations,
     rules_of,
+    sends,
     splitting_is_free,
+    transfers_of,
     without_links,
 )
 from ppopt.op import Kind
@@ -66,7 +68,7 @@ class Claims:
 class Jobs:
     """What the words leave to be scheduled: jobs (operations and overlapped pairs), with their needs.
 
-    Transfers are taken as lags; when they really hold their links is decided when the order is timed.
+    With ``links`` the transfers that hold a link are jobs of that link; without, they are lags.
 
     ``run``: the numbers of the single operations that are run; by default those that the words leave, and where a backward
     may be run either way the cheaper one of the stage, split where they tie. ``pairs``: the numbers of the overlapped pairs among
@@ -79,14 +81,20 @@ class Jobs:
     """
 
     def __init__(
-        self, pipeline: Pipeline, words: Iterable[Word], run: IntArray | None = None, pairs: IntArray | None = None
+        self,
+        pipeline: Pipeline,
+        words: Iterable[Word],
+        run: IntArray | None = None,
+        pairs: IntArray | None = None,
+        *,
+        links: bool = False,
     ) -> None:
         self.pipeline = pipeline
-        words = _tightest(without_links(pipeline, words))
+        words = _tightest(words if links else without_links(pipeline, words))
         run = _run(pipeline, words) if run is None else run
-        self._job = np.full(pipeline.index.computations, -1, dtype=np.int64)
+        self._job = np.full(pipeline.index.size, -1, dtype=np.int64)
         self._pairs: list[tuple[IntArray, IntArray]] = []
-        self._machine: IntArray = np.full(pipeline.index.computations, -1, dtype=np.int64)
+        self._machine: IntArray = np.full(pipeline.index.size, -1, dtype=np.int64)
         self._capacities: list[tuple[int, list[tuple[IntArray, list[IntArray], int]]]] = []
         self.claim_families: list[list[Claims]] = []
         precedes: list[Precede] = []
@@ -104,7 +112,7 @@ class Jobs:
         paired = second >= 0
         self._job[second[paired]] = np.flatnonzero(paired)
         self.machine = self._machine[first]
-        """Per job, which of the exclusive resources it occupies; a device each."""
+        """Per job, which of the exclusive resources it occupies: the devices, then the links."""
         before, after, lag = expand(pipeline, precedes)
         before, after = self._job[before], self._job[after]
         both = (before >= 0) & (after >= 0)
@@ -128,6 +136,8 @@ class Jobs:
 
     @_take.register
     def _(self, word: Exclusive) -> None:
+        if not word.computes and not all(map(sends, word.streams)):
+            return  # transfers that block: told by their ends
         machine = int(self._machine.max()) + 1
         for stream in word.streams:
             ops = operations(self.pipeline, stream)
@@ -196,6 +206,7 @@ class Jobs:
         shown = np.where(second >= 0, second, first)  # a pair is ranked as its backward
         family, microbatch = np.divmod(shown, pipeline.microbatches)
         kind, stage = np.divmod(family, pipeline.stages)
+        kind[kind >= len(Kind)] = Kind.F  # transfers are not ranked
         route = pipeline.route_by_microbatch[microbatch]
         turn = np.zeros(pipeline.microbatches, dtype=np.int64)
         for microbatches in pipeline.microbatches_of:
@@ -360,7 +371,7 @@ def list_schedule(
         Stuck: memory, or a cycle in the words, lets nothing go on.
         ValueError: the words contradict each other.
     """
-    jobs = Jobs(pipeline, words)
+    jobs = Jobs(pipeline, words, links=True)
     rule = PRIORITIES[priority] if isinstance(priority, str) else priority
     return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve))
 
@@ -385,13 +396,18 @@ def run_jobs(
     sequence = machines.run(None if release is None else release[rank])
     pipeline = jobs.pipeline
     numbers = jobs.numbers[rank][sequence]
+    numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
     family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
     device = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
     return Order(pipeline.index, tuple(numbers[device == d] for d in range(pipeline.devices)))
 
 
 class _Machines:
-    """The devices at work. Jobs are numbered in the order of the rule here, so that the smallest goes first."""
+    """The devices and the links at work. Jobs are numbered in the order of the rule here, so that the smallest goes first.
+
+    A link takes its transfers first come, first served. Where they block, the one that it has taken lets neither end start
+    anything new, and starts when both compute nothing (as in :mod:`ppopt.timing.links`, but for ties).
+    """
 
     def __init__(self, jobs: Jobs, rank: IntArray, place: IntArray, patient: bool, reserve: bool) -> None:
         self.jobs, self.rank, self.reserve, self.patient = jobs, rank, reserve, patient
@@ -419,6 +435,16 @@ class _Machines:
         self.events: list[int] = []
         self.earliest = [0] * count
         self.sequence: list[int] = []
+        pipeline = jobs.pipeline
+        self.devices = pipeline.devices if machines > pipeline.devices else machines
+        self.blocking = pipeline.links.blocking and machines > self.devices
+        pairs = {number: hop.pair for hop in transfers_of(pipeline) for number in operations(pipeline, hop.send).tolist()}
+        self.ends = [pairs.get(number, ()) for number in jobs.numbers[rank].tolist()] if pairs else []
+        self.stopped, self.taken = [0] * self.devices, [-1] * machines
+        self.links_of: list[set[int]] = [set() for _ in range(self.devices)]
+        for machine, pair in zip(self.machine, self.ends, strict=False) if self.blocking else ():
+            for device in pair:
+                self.links_of[device].add(machine)
 
     def run(self, release: IntArray | None) -> list[int]:
         """The jobs in the order of their starts."""
@@ -444,7 +470,11 @@ class _Machines:
                     if job >= 0 and self.give_back[job]:
                         self._return(job)
                     touched.add(device)
+                    if self.blocking:
+                        touched |= self._released(device, job)
             idle = [device for device in touched if running[device] < 0]
+            if self.blocking:
+                idle.sort(reverse=True)  # links first, for they stop devices
             if not self.instant:
                 for device in idle:
                     job = self._next(device, time)
@@ -477,12 +507,17 @@ class _Machines:
 
     def _queue(self, job: int) -> None:
         device = self.machine[job]
+        if device >= self.devices:
+            if self.taken[device] != job:
+                heapq.heappush(self.ready[device], self.earliest[job] * self.stride + job)
+            return
         heap = self.claimers[device].setdefault(self.family[job], []) if self.claim[job] else self.ready[device]
         heapq.heappush(heap, job)
 
     def _start(self, job: int, device: int, time: int) -> None:
         end = time + self.duration[job]
         self.running[device] = job
+        self.taken[device] = -1
         if self.claim[job]:
             capacity = self.capacity[job]
             self.held[capacity] += self.claim[job]
@@ -502,6 +537,10 @@ class _Machines:
     def _next(self, device: int, time: int) -> int:
         """The first job, in the order of the rule, that can start; taken from its heap. -1: none can, or better none does."""
         ready = self.ready[device]
+        if device >= self.devices:
+            return self._transfer(device, ready)
+        if self.stopped[device]:
+            return -1
         best, source = (ready[0], ready) if ready else (self.count, None)
         for heap in self.claimers[device].values():
             if heap and heap[0] < best and self._fits(heap[0]):
@@ -514,6 +553,25 @@ class _Machines:
                 heapq.heappush(self.events, wait * self.stride + self.count + device)
                 return -1
         return heapq.heappop(source)
+
+    def _transfer(self, link: int, waiting: list[int]) -> int:
+        """The transfer that came first, if its ends let it start."""
+        job = self.taken[link]
+        if job < 0 and waiting:
+            job = self.taken[link] = heapq.heappop(waiting) % self.stride
+            for device in self.ends[job] if self.blocking else ():
+                self.stopped[device] += 1
+        if job < 0 or (self.blocking and any(self.running[device] >= 0 for device in self.ends[job])):
+            return -1
+        return job
+
+    def _released(self, machine: int, job: int) -> set[int]:
+        """Whom else it may concern that ``job`` has ended, where transfers block."""
+        if machine < self.devices:
+            return self.links_of[machine]
+        for device in self.ends[job] if job >= 0 else ():
+            self.stopped[device] -= 1
+        return set(self.ends[job]) if job >= 0 else set()
 
     def _fits(self, job: int) -> bool:
         capacity = self.capacity[job]
@@ -582,7 +640,7 @@ class _Machines:
         waiting: dict[int, str] = {}
         for job in sorted(set(range(self.count)) - started, key=self.rank.__getitem__):  # forwards first, the oldest first
             d = self.machine[job]
-            if d in waiting:
+            if d in waiting or d >= self.devices:
                 continue
             blocked = [heap[0] for heap in self.claimers[d].values() if heap]
             if blocked:
@@ -609,7 +667,7 @@ def baselines(pipeline: Pipeline) -> list[tuple[str, Schedule]]:
     variants += [(f"{most} in flight", _in_flight(pipeline, most)) for most in _crowds(pipeline)]
     found = []
     for variant, words in variants:
-        jobs = Jobs(pipeline, (*rules, *words))
+        jobs = Jobs(pipeline, (*rules, *words), links=True)
         names = PRIORITIES if not variant.endswith("flight") else ("backward-first", "oldest-backward-first")
         for name in names:
             keys = PRIORITIES[name](jobs)

@@ -62,9 +62,10 @@ def least_period(pattern: Pattern, step: int) -> int:
 class _Modulo:
     """Is there a rotation with this period?
 
-    Variables: starts in ``[0, turns * period)``, each ``turn * period + place`` after its device's offset; a device begins a
-    turn with the first operation of its first family, so that no operation lies across the end of a turn. Whatever starts
-    finds ``amount * (turns between first and last of a held pair, corrected by who comes first within the turn)`` held.
+    Variables: starts in ``[0, turns * period)``, each ``turn * period + place`` after the offset of its device (and of its link);
+    a machine begins a turn with the first operation of its first family, so that no operation lies across the end of a turn.
+    Whatever starts finds held, of every pair, ``amount * (turns between its first and last, corrected by who comes first within
+    the turn)``.
     """
 
     def __init__(self, pattern: Pattern, period: int, step: int, turns: int, slack: int) -> None:
@@ -87,13 +88,13 @@ class _Modulo:
                 add(b >= self.start[before][index] + (turns_back * period + time[before] + lag))
         self.turn: dict[tuple[int, int], cp_model.IntVar] = {}
         self.place: dict[tuple[int, int], cp_model.IntVar] = {}
-        for families in pattern.devices:
-            self._device(families, turns)
+        for families in pattern.machines:
+            self._machine(families, turns)
         for room in pattern.rooms:
             if not room.alone and room.held:
                 self._room(room)
 
-    def _device(self, families: tuple[int, ...], turns: int) -> None:
+    def _machine(self, families: tuple[int, ...], turns: int) -> None:
         if not families:
             return
         offset = self.model.new_int_var(0, self.period - 1, "offset")
@@ -105,7 +106,8 @@ class _Modulo:
                 place = self.model.new_int_var(0, 0 if first else self.period - long, "place")
                 turn = self.model.new_int_var(-1, turns, "turn")
                 self.model.add(start == self.period * turn + place + offset)
-                self.place[o, k], self.turn[o, k] = place, turn
+                self.place.setdefault((o, k), place)  # of the device, which memory is counted by
+                self.turn.setdefault((o, k), turn)
                 intervals.append(self.model.new_fixed_size_interval_var(place, long, ""))
         self.model.add_no_overlap(intervals)
 

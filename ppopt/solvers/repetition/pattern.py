@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.constraints import Capacity, Exclusive, Family, OneOf, Precede, Word, cuts_of, rules_of, splitting_is_free
-from ppopt.op import Kind
+from ppopt.constraints import Capacity, Exclusive, Family, OneOf, Precede, Word, cuts_of, rules_of, sends, splitting_is_free
+from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
 
@@ -54,14 +54,23 @@ class Pattern:
     duration: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
     """Per device the families that it runs."""
+    lines: tuple[tuple[int, ...], ...]
+    """Per link (:attr:`~ppopt.pipeline.Pipeline.lines`) the transfers that it carries."""
+    stopping: tuple[tuple[int, ...], ...]
+    """Where transfers block, of a device and a link what stops each other."""
     edges: tuple[Edge, ...]
     arcs: tuple[Edge, ...]
     rooms: tuple[Room, ...]
 
+    @property
+    def machines(self) -> tuple[tuple[int, ...], ...]:
+        """Families of which no two operations run at once, devices first."""
+        return self.devices + self.lines + self.stopping
+
     @cached_property
     def work(self) -> tuple[int, ...]:
-        """Per device, what it computes for one microbatch of every route."""
-        return tuple(sum(self.duration[o] for o in families) for families in self.devices)
+        """Per machine, what it does for one microbatch of every route."""
+        return tuple(sum(self.duration[o] for o in families) for families in self.machines)
 
     @property
     def several(self) -> bool:
@@ -78,9 +87,9 @@ class Pattern:
 
     @cached_property
     def device_of(self) -> tuple[int, ...]:
-        """Per family its device."""
+        """Per family its device, or the number of devices and its link's."""
         of = [0] * len(self.families)
-        for device, families in enumerate(self.devices):
+        for device, families in enumerate(self.devices + self.lines):
             for o in families:
                 of[o] = device
         return tuple(of)
@@ -124,12 +133,12 @@ def _free(pipeline: Pipeline) -> list[bool]:
 
 def pattern_of(pipeline: Pipeline, backward: tuple[Kind, ...]) -> Pattern:
     """The rules of ``pipeline`` with stage s's backward run as ``B``, or as ``I`` and ``W`` where ``backward[s]`` is ``I``."""
-    words = rules_of(pipeline, links=False)
+    words = rules_of(pipeline)
     run: list[Family] = []
     for word in words:
         if isinstance(word, OneOf):
             ways = [[f for f in streams if isinstance(f, Family)] for streams in word.alternatives]
-            way = next(way for way in ways if any(f.kind in (Kind.F, backward[f.stage]) for f in way))
+            way = next(way for way in ways if any(f.kind in (Kind.F, *Send, backward[f.stage]) for f in way))
             run += way
     compiled = _Compiled(pipeline, run)
     for word in words:
@@ -138,8 +147,10 @@ def pattern_of(pipeline: Pipeline, backward: tuple[Kind, ...]) -> Pattern:
     arcs |= {Edge(h.last, h.first, room.limit // h.amount, 0) for room in compiled.rooms if room.alone for h in room.held}
     return Pattern(
         tuple(compiled.families),
-        tuple(int(pipeline.ticks.duration[f.route, f.kind, f.stage]) for f in compiled.families),
+        tuple(compiled.duration(f) for f in compiled.families),
         tuple(compiled.devices),
+        tuple(compiled.lines),
+        tuple(compiled.stopping),
         tuple(compiled.edges),
         tuple(sorted(arcs)),
         tuple(compiled.rooms),
@@ -151,13 +162,16 @@ class _Compiled:
 
     def __init__(self, pipeline: Pipeline, run: list[Family]) -> None:
         def place(family: Family) -> tuple[int, int, int]:
-            """Down the route, then up again, a weight gradient behind its input gradient."""
-            down = family.kind == Kind.F
+            """Down the route, then up again, a weight gradient behind its input gradient, a transfer behind what it carries."""
+            down = family.kind in (Kind.F, Send.SEND_F)
             return family.route, family.stage if down else 2 * pipeline.stages - family.stage, family.kind
 
+        self.pipeline = pipeline
         self.families = sorted(run, key=place)
         self.number = {family: o for o, family in enumerate(self.families)}
         self.devices: list[tuple[int, ...]] = []
+        self.lines: list[tuple[int, ...]] = []
+        self.stopping: list[tuple[int, ...]] = []
         self.edges: list[Edge] = []
         self.rooms: list[Room] = []
 
@@ -170,7 +184,8 @@ class _Compiled:
         if isinstance(word, Precede):
             self.edges += self.edge(word)
         elif isinstance(word, Exclusive):
-            self.devices.append(tuple(self.number[f] for f in word.streams if f in self.number))
+            machines = self.devices if word.computes else self.lines if all(map(sends, word.streams)) else self.stopping
+            machines.append(tuple(self.number[f] for f in word.streams if f in self.number))
         elif isinstance(word, Capacity):
             held = [
                 Held(self.number[hold.claim], self.number[family], hold.amount)
@@ -181,6 +196,13 @@ class _Compiled:
             self.rooms.append(Room(word.limit, _merged(held)))
         elif not isinstance(word, OneOf):
             raise TypeError(f"repetition does not know the word {word!r}")
+
+    def duration(self, family: Family) -> int:
+        """Ticks of each of its operations."""
+        ticks, kind = self.pipeline.ticks, family.kind
+        if isinstance(kind, Send):
+            return int(ticks.sending[family.route, kind - Send.SEND_F, family.stage])
+        return int(ticks.duration[family.route, kind, family.stage])
 
     def edge(self, word: Precede) -> list[Edge]:
         """The edge that a word is; none where one of its families is not run."""

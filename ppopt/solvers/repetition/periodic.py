@@ -12,9 +12,9 @@ import numpy as np
 
 from ppopt.constraints import operations
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule
+from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.solvers.repetition.pattern import Pattern, counts_of
-from ppopt.timing import time_order
+from ppopt.timing import left_shifted, time_order
 
 _SETTLED = 12
 """Periods after which the earliest times repeat, more often than not."""
@@ -53,9 +53,9 @@ class Periodic:
         return tuple(of[route] for route in sorted(of))
 
     def holds(self) -> bool:
-        """Whether every expansion keeps the devices' and the data's rules (memory is a matter of the order)."""
+        """Whether every expansion keeps the devices', the links' and the data's rules (memory is a matter of the order)."""
         time = self.pattern.duration
-        for families in self.pattern.devices:
+        for families in self.pattern.machines:
             blocks = [
                 (o, row[: self.first[o]], row[self.first[o] : self.first[o] + self.step], row[self.first[o] + self.step :])
                 for o in families
@@ -158,8 +158,9 @@ def order_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) 
 def schedule_of(pipeline: Pipeline, periodic: Periodic) -> Schedule:
     """The expansion to the microbatches of ``pipeline``, every operation as early as its order allows.
 
-    The earliest times of a small expansion are those of a large one, but for what is repeated in the middle; so a small one is
-    timed, and what follows for the large one is verified (:func:`ppopt.timing.time_order`).
+    Transfers that hold links keep their order too. Without any, the earliest times of a small expansion are those of a large
+    one, but for what is repeated in the middle; so a small one is timed, and what follows for the large one is verified
+    (:func:`ppopt.timing.time_order`).
 
     Raises:
         ValueError: no whole number of periods leads to that many microbatches.
@@ -167,6 +168,9 @@ def schedule_of(pipeline: Pipeline, periodic: Periodic) -> Schedule:
     copies = periodic.copies_for(counts_of(pipeline))
     if copies is None:
         raise ValueError(f"{periodic.microbatches} microbatches and periods of {periodic.step} do not make {counts_of(pipeline)}")
+    if pipeline.lines:
+        order, starts, transfers = _rows_from(pipeline, periodic.pattern, periodic.expanded(copies))
+        return left_shifted(Schedule(pipeline, order, starts, transfers))
     few = min(copies, _SETTLED)
     start = periodic.expanded(few)
     small = pipeline.changed(microbatches=sum(count - (copies - few) * periodic.step for count in counts_of(pipeline)))
@@ -179,15 +183,15 @@ def schedule_of(pipeline: Pipeline, periodic: Periodic) -> Schedule:
     settled = tuple(times[operations(small, family)] for family in periodic.pattern.families)
     first = tuple(n + few // 2 * periodic.step for n in periodic.first)
     guess = Periodic(periodic.pattern, settled, first, periodic.period, periodic.step).expanded(copies - few)
-    order, starts = _rows_from(pipeline, periodic.pattern, guess)
+    order, starts, _ = _rows_from(pipeline, periodic.pattern, guess)
     expected = order_from(pipeline, periodic.pattern, periodic.expanded(copies))
     return time_order(pipeline, expected, starts if order == expected else None)
 
 
-def _rows_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) -> tuple[Order, tuple[IntArray, ...]]:
-    """The order, and the starts in it."""
+def _rows_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) -> tuple[Order, tuple[IntArray, ...], Transfers]:
+    """The order, the starts in it, and the transfers."""
     rows, starts = [], []
-    for families in pattern.devices:
+    for families in pattern.devices + pattern.lines:
         columns = [
             (
                 operations(pipeline, pattern.families[o]),
@@ -206,7 +210,9 @@ def _rows_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) 
         sorted_ = np.lexsort((place, turn, time, begin))
         rows.append(number[sorted_])
         starts.append(begin[sorted_])
-    return Order(pipeline.index, tuple(rows)), tuple(starts)
+    devices = pipeline.devices
+    transfers = Transfers(tuple(rows[devices:]), tuple(starts[devices:]))
+    return Order(pipeline.index, tuple(rows[:devices])), tuple(starts[:devices]), transfers
 
 
 def retimed(periodic: Periodic, pattern: Pattern, period: int) -> Periodic | None:
@@ -233,11 +239,11 @@ def retimed(periodic: Periodic, pattern: Pattern, period: int) -> Periodic | Non
 
 
 def _order_relations(periodic: Periodic, pattern: Pattern) -> Relations:
-    """The data's demands, and those of the order of every device."""
+    """The data's demands, and those of the order of every device and link."""
     counts = tuple(map(len, periodic.start))
     offset = np.concatenate(([0], np.cumsum(counts)))
     rows: list[tuple[int, int, int, int]] = []
-    for families in pattern.devices:
+    for families in pattern.machines:
         chain: list[list[tuple[int, int, int, int, int]]] = [[], [], []]
         for o in families:
             first, last = periodic.first[o], periodic.first[o] + periodic.step

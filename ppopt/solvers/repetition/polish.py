@@ -26,7 +26,7 @@ def polished(periodic: Periodic, budget: Budget, *, reach: int, seconds: float, 
     for family, row, time in zip(pattern.families, periodic.start, pattern.duration, strict=True):
         low, high = np.maximum(row - reach, 0).tolist(), np.minimum(row + reach, horizon - time).tolist()
         start.append([model.new_int_var(a, b, f"{family}({n})") for n, (a, b) in enumerate(zip(low, high, strict=True))])
-    for families in pattern.devices:
+    for families in pattern.machines:
         _blocks(model, pattern, periodic, families, start, horizon)
     flat = [x for row in start for x in row]
     relation = relations(pattern, tuple(map(len, start)), periodic.first, step)

@@ -79,7 +79,7 @@ class Recurrence:
             self.model.minimize(self.objective)
 
     def _order(self) -> None:
-        """Families in order, data, and one operation at a time on every device."""
+        """Families in order, data, and one operation at a time on every device and link."""
         add, start, duration = self.model.add, self.start, self.pattern.duration
         for row, time in zip(start, duration, strict=True):
             for a, b in pairwise(row):
@@ -87,7 +87,7 @@ class Recurrence:
         for before, after, shift, lag in self.pattern.edges:
             for a, b in zip(start[before], start[after][shift:], strict=False):
                 add(b >= a + (duration[before] + lag))
-        for families in self.pattern.devices:
+        for families in self.pattern.machines:
             self.model.add_no_overlap(
                 [self.model.new_fixed_size_interval_var(x, duration[o], "") for o in families for x in start[o]]
             )
