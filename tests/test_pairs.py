@@ -282,3 +282,15 @@ def test_a_second_opinion_runs_pairs_too() -> None:
 def refuted(result: Result) -> bool | None:
     """What the second opinion says of a bound that is one tick too high."""
     return verify(dataclasses.replace(result, lower_bound=result.lower_bound + 1), workers=1).confirmed
+
+
+def test_a_window_of_spans_counts_on_the_makespan_of_its_own_relaxation() -> None:
+    """The makespan is 14, that of the operations as they count beside pairs 13; windows of 14 ticks would count idle time twice."""
+    costs = Costs("stage", forward=(2, 4, 0), backward_input=(0, 0, 1), backward_weight=(0, 3, 1), backward=(3, 2, 4), overlap=4)
+    latency = ((0, 3, 0), (1, 0, 1), (0, 1, 0))
+    pipeline = Pipeline(3, 1, costs=costs, links=Links(latency))
+    floor = bounds.machine(pipeline, pairs=True)
+    assert floor is not None
+    assert floor.value == 14
+    assert bounds.window(pipeline, 7, 7, "span", makespan=floor.value, pairs=True) is None
+    assert solve(pipeline, objective="span", workers=1).value == 13

@@ -90,6 +90,11 @@ def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: 
     return max(found, key=lambda bound: bound.value)
 
 
+def makespan_of(flow: Flow) -> int:
+    """What every schedule of a flow takes, whatever it is relaxed from: its one-machine bound within memory."""
+    return _busiest(flow, *_ends(flow, memory=True, own=False), memory=True, own=False, room={}).value
+
+
 Heads: TypeAlias = Sequence[IntArray]
 
 

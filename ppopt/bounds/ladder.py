@@ -9,7 +9,7 @@ from ppopt.bounds.bound import Bound, Objective
 from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.flow import Flow, flows_of
 from ppopt.bounds.late import latest_first_starts
-from ppopt.bounds.windows import window
+from ppopt.bounds.windows import of_flow, window
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -46,9 +46,11 @@ def best(
             return
     if known < 0 or time_limit <= 0:
         return
+    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
     makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
+    makespan = of_flow(makespan, flow, pipeline, objective, pairs)
     begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(flows_of(pipeline, pairs, links=objective == "makespan")[0], objective):
+    for first, last, grain in _windows(flow, objective):
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ppopt.bounds.bound import Bound, Objective, check_objective
+from ppopt.bounds.closed_form import makespan_of
 from ppopt.bounds.flow import Flow, flows_of, heads
 from ppopt.bounds.late import latest_first_starts
+from ppopt.constraints import pairs_save_time
 from ppopt.pipeline import IntArray, Pipeline
 
 MAX_OPERATIONS = 20_000
@@ -47,6 +49,7 @@ def window(
     point of both with its own idle times, and what a device takes is its work plus its idle time. For the makespan, links and,
     where transfers block, a device with a link count as devices. Without that condition the claim is false, and so is
     ``makespan >= min(first + last, X)``: with one microbatch and windows as long as the schedule, idle time counts twice.
+    For the device span the schedules are those of the flow, shifted, so no more than its own makespan counts (:func:`of_flow`).
 
     The value is the solver's proved bound of X, so it holds when the time runs out too; ``known`` is a proved bound of the
     objective to start from, and the least that comes back. ``target``: no more is asked for; the solver looks for windows
@@ -60,12 +63,13 @@ def window(
     ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
     """
     check_objective(objective)
+    begun = time.monotonic()
+    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
+    makespan = of_flow(makespan, flow, pipeline, objective, pairs)
     if min(first, last) < grain or first + last > makespan:
         return None
     from ortools.sat.python import cp_model
 
-    begun = time.monotonic()
-    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
     windows = [(of, length // grain, heads(of, memory=True)) for of, length in ((flow, first), (flow.reversed(), last))]
     if sum(int((head < units * grain).sum()) for _, units, earliest in windows for head in earliest) > MAX_OPERATIONS:
         return None
@@ -91,6 +95,16 @@ def window(
     proved = target if status == "INFEASIBLE" else max(known, base + round(solver.best_objective_bound))
     proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
     return Bound(proved, "window certificate", proof)
+
+
+def of_flow(makespan: int, flow: Flow, pipeline: Pipeline, objective: Objective, pairs: bool) -> int:
+    """What of a bound of the pipeline's makespan is one of the schedules that a window speaks of.
+
+    Where these are the flow's own (device span), and other flows or links gave the bound, it may be too much for them.
+    """
+    if objective == "span" and (pipeline.lines or (pairs and pairs_save_time(pipeline))):
+        return min(makespan, makespan_of(flow))
+    return makespan
 
 
 def run(solver: Any, model: Any) -> str:
