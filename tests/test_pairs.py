@@ -285,7 +285,7 @@ def refuted(result: Result) -> bool | None:
 
 
 def test_a_window_of_spans_counts_on_the_makespan_of_its_own_relaxation() -> None:
-    """The makespan is 14, that of the operations as they count beside pairs 13; windows of 14 ticks would count idle time twice."""
+    """The makespan is 14, that of the operations as they count beside pairs 13; windows of 14 would count idle time twice."""
     costs = Costs("stage", forward=(2, 4, 0), backward_input=(0, 0, 1), backward_weight=(0, 3, 1), backward=(3, 2, 4), overlap=4)
     latency = ((0, 3, 0), (1, 0, 1), (0, 1, 0))
     pipeline = Pipeline(3, 1, costs=costs, links=Links(latency))
