@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +13,7 @@ from ppopt.pipeline import Pipeline
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.modulo import least_period, rotation
+from ppopt.solvers.repetition.placing import rotations
 from ppopt.solvers.repetition.pattern import Pattern, counts_of, patterns_of
 from ppopt.solvers.repetition.periodic import Periodic, retimed, schedule_of
 from ppopt.solvers.repetition.polish import polished
@@ -20,6 +21,8 @@ from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
 
 _STEPS = 4
 """Most microbatches per period that are tried."""
+_TRIAL = 0.02
+"""Deterministic seconds for placing the operations of a period; about what it takes."""
 _LONGEST = 12
 """Most microbatches per period, once no better time per microbatch is found."""
 _FINE = 8
@@ -190,10 +193,10 @@ class _OnePattern:
         First on the coarser grid for all of them, where there is one, then with the true times from the best on. No less than the
         bound leaves room for is looked for, and not for longer than a third of the time.
         """
-        best = self.own
         least_time = Fraction(self.all.lower, min(self.all.counts))
         until, self.until = self.until, self.budget.left - self.left / 3
         steps = range(1, min(_STEPS, *self.all.counts) + 1)
+        best = self.own or self.placed(steps)
         for step, search_ in [(step, self.quickly) for step in steps] + [(step, self.exactly) for step in steps]:
             least = least_period(self.pattern, step)
             if best is not None and (least * best.step >= best.period * step or best.period <= least_time * best.step):
@@ -207,6 +210,30 @@ class _OnePattern:
             if self.left <= 0:
                 break
         self.until = until
+        return best
+
+    def placed(self, steps: Iterable[int]) -> Periodic | None:
+        """The least time per microbatch by placing operations one by one; of several the one with the best ends."""
+        best, value = None, (Fraction(0), 0)
+        for step in steps:
+            fastest = Fraction(least_period(self.pattern, step), step)
+            if self.done or (best is not None and value[0] <= fastest):
+                continue
+            with self.all.step(f"placing {step} microbatches") as answer:
+                for found in rotations(self.pattern, step, seed=self.budget.limits.seed):
+                    self.budget.charge(_TRIAL)
+                    if self.done:
+                        break
+                    time = None if found is None else Fraction(found.period, step)
+                    if found is None or time is None or (best is not None and time > value[0]):
+                        continue
+                    begun = found.begun(self.all.counts)
+                    constant = begun.makespan - begun.microbatches[0] // step * begun.period
+                    if best is None or time < value[0] or (step == best.step and constant < value[1]):
+                        best, value = begun, (time, constant)
+                        answer[:] = [f"{self.all.pipeline.time(found.period)}", self.keep(begun)]
+                if not answer:
+                    answer.append("no better one")
         return best
 
     def quickly(self, step: int, least: int, below: int | None) -> Periodic | None:
