@@ -16,9 +16,9 @@ import numpy as np
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 from ppopt.solvers.repetition.modulo import Rotation, least_period
-from ppopt.solvers.repetition.pattern import Pattern
+from ppopt.solvers.repetition.pattern import Edge, Pattern
 
-_TRIALS = 20_000
+_TRIALS = 40_000
 """Operations that are placed in all trials for one period."""
 _PLACES = 3
 """Most places that an operation passes over at a time."""
@@ -26,18 +26,18 @@ _STEPS = (1, 2, 3, 4)
 """Steps of the coarse grids in the longest operation."""
 _LONGER = 1.7
 """Periods on a grid are tried up to so many times the shortest."""
+_FINEST = 40
+"""Part of the shortest period that is the first step to a longer one."""
 
 
 class _Places:
     """What is free on the devices within a period, and what a choice of places holds. All in steps of a coarse grid."""
 
-    def __init__(self, pattern: Pattern, period: int, step: int, slack: int) -> None:
+    def __init__(self, pattern: Pattern, period: int, step: int) -> None:
         self.pattern, self.period, self.step = pattern, period, step
-        device = pattern.device_of
         self.into: list[list[tuple[int, int, int]]] = [[] for _ in pattern.families]
         for before, after, shift, lag in pattern.edges:
-            far = slack if device[before] != device[after] else 0
-            self.into[after].append((before, shift, pattern.duration[before] + lag + far))
+            self.into[after].append((before, shift, pattern.duration[before] + lag))
         last = [o for o, family in enumerate(pattern.families) if family.kind == Kind.W]
         early = sorted(set(range(len(pattern.families))) - set(last))
         self.sequence = [(o, k) for group in (early, last) for k in range(step) for o in group]
@@ -91,7 +91,7 @@ def rotations(pattern: Pattern, step: int, *, seed: int = 0) -> Iterator[Rotatio
     """Rotations of ``step`` microbatches with the true times, made on several grids; ``None`` after a trial without result.
 
     On a grid every way to another device takes a step longer than it must, or just as long: the first takes up latency and
-    rounding, the second holds less memory. Turns found for the shortest possible period there, and for the next ones.
+    rounding, the second holds less memory. The period there is the shortest that is found, in growing steps, then by bisection.
     """
     longest = max(pattern.duration)
     if not longest:
@@ -99,26 +99,40 @@ def rotations(pattern: Pattern, step: int, *, seed: int = 0) -> Iterator[Rotatio
     grids = dict.fromkeys(max(1, round(longest / steps)) for steps in _STEPS)
     exact = all(time % longest == 0 for edge in pattern.edges for time in (edge.lag, pattern.duration[edge.before]))
     for grid in [longest] if exact else grids:
-        coarse = on_a_grid(pattern, grid)
         for slack in (0,) if exact else (1, 0):
-            found = 0
-            low = least_period(coarse, step)
-            for period in range(low, int(_LONGER * low) + 1):
-                rough = placed(coarse, period, step, slack, seed)
-                rotation = None if rough is None else quickened(rough, pattern)
-                found += rotation is not None
-                yield rotation
-                if found == 2 or (rotation is not None and rotation.period <= step * max(pattern.work)):
+            coarse = on_a_grid(pattern, grid, slack)
+            low = _least(coarse, step)
+            most, rise, high, period = int(_LONGER * low), max(1, low // _FINEST), 0, low
+            while period <= most and low < (high or period + 1):
+                rough = placed(coarse, period, step, seed)
+                found = None if rough is None else quickened(rough, pattern)
+                yield found
+                if found is not None and found.period <= step * max(pattern.work):
                     break
+                if found is None:
+                    low = period + 1
+                else:
+                    high = period
+                period, rise = ((low + high) // 2, rise) if high else (period + rise, 2 * rise)
 
 
-def placed(pattern: Pattern, period: int, step: int, slack: int, seed: int) -> Rotation | None:
+def _least(pattern: Pattern, step: int) -> int:
+    """A lower bound of the period: also by what a device holds at least, times for how long."""
+    bound = least_period(pattern, step)
+    for room in pattern.rooms:
+        area = sum(held.amount * (pattern.chain(held.first, held.last) or 0) for held in room.held)
+        if room.limit:
+            bound = max(bound, -(-step * area // room.limit))
+    return bound
+
+
+def placed(pattern: Pattern, period: int, step: int, seed: int) -> Rotation | None:
     """A rotation with this period within the memory limits, if one is found; ``step`` microbatches per period.
 
-    Every way to another device takes ``slack`` longer than it must. For patterns of few steps per operation.
+    For patterns of few steps per operation.
     """
     chance = random.Random(seed)
-    places = _Places(pattern, period, step, slack)
+    places = _Places(pattern, period, step)
     passed: dict[tuple[int, int], int] = {}
     best = places.placed(passed)
     value = None if best is None else places.excess(best)
@@ -183,8 +197,13 @@ def _earliest(relation: IntArray, size: int, period: int) -> IntArray | None:
     return None
 
 
-def on_a_grid(pattern: Pattern, grid: int) -> Pattern:
-    """With times rounded to multiples of ``grid``; what takes any time takes a step."""
+def on_a_grid(pattern: Pattern, grid: int, slack: int = 0) -> Pattern:
+    """With times rounded to multiples of ``grid``; what takes any time takes a step, and ways between devices ``slack`` more."""
     duration = tuple(max(1, round(time / grid)) if time else 0 for time in pattern.duration)
-    edges, arcs = (tuple(edge._replace(lag=round(edge.lag / grid)) for edge in column) for column in (pattern.edges, pattern.arcs))
+    device = pattern.device_of
+
+    def rounded(edge: Edge) -> Edge:
+        return edge._replace(lag=round(edge.lag / grid) + (slack if device[edge.before] != device[edge.after] else 0))
+
+    edges, arcs = (tuple(map(rounded, column)) for column in (pattern.edges, pattern.arcs))
     return replace(pattern, duration=duration, edges=edges, arcs=arcs)
