@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, singledispatchmethod
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from ppopt.constraints import (
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves
-from ppopt.solvers.couples import couples
+from ppopt.solvers.couples import Couple, couples
 from ppopt.solvers.shifts import Shifts
 
 Literal = cp_model.IntVar
@@ -59,6 +59,11 @@ class Model:
     pipeline. ``objective`` is ``"makespan"`` or ``"span"``; every operation ends by ``horizon`` (steps), and the objective is in
     ``lower..upper``. With ``lower == upper`` it is a mere decision whether there is one of at most that.
 
+    Two operations without duration that start at once may each be before the other here, for the memory or for different devices:
+    a relaxation. With ``strict`` starts are counted in parts of a step, :attr:`parts` to one, and what takes no time takes one
+    part, so that all that is before something else starts earlier; there are more parts in a step than such operations, so that
+    rounded down to steps it is a schedule with the same objective.
+
     Variables are a start per operation (the halves of a pair share one), for those that may be left out a literal, and one for
     each two that may run as a pair. An operation that may be half of a pair has a size for each way to run it.
 
@@ -77,9 +82,9 @@ class Model:
         lower: int,
         upper: int,
         grid: int = 1,
+        strict: bool = False,
     ) -> None:
-        self.pipeline, self.words, self.grid = pipeline, tuple(words), grid
-        self.horizon, self.upper = horizon, upper
+        self.pipeline, self.words, self.grid, self.upper = pipeline, tuple(words), grid, upper
         self.model = cp_model.CpModel()
         forced, free = chosen(pipeline, self.words)
         paired = [instances(pipeline, word) for word in self.words if isinstance(word, Together)]
@@ -93,28 +98,34 @@ class Model:
         """By operation, the ways to run it; one of them is taken where it is run."""
         self.intervals: dict[int, list[cp_model.IntervalVar]] = {}
         numbers = np.array(list(self.present), dtype=np.int64)
-        sizes = (durations(pipeline, numbers) // grid).tolist()
+        steps = durations(pipeline, numbers) // grid
+        pairs = np.array([pipeline.index.pair(*pair) for pair in self._partner.items()], dtype=np.int64)
+        together = durations(pipeline, pairs) // grid
+        free_pairs = couples(pipeline, self.words, set(self.present).difference(halves_of_pairs))
+        at_once = {forward for forward, _, overlap in free_pairs if overlap < grid}
+        self._most = int((steps == 0).sum() + (together == 0).sum()) + len(at_once) if strict else 0
+        """Parts that operations without duration may take in all."""
+        self.parts = self._most + 1
+        self.horizon = horizon * self.parts + self._most
         self.couple: dict[tuple[int, int], Literal] = {}
         """By forward and backward that may run as a pair, the literal that they do."""
         self._never_alone: set[int] = set()
         self._alone: dict[int, Literal] = {}
         self._one_of_pairs: dict[tuple[int, int], Literal] = {}  # by operation and size, where there are several such pairs
-        pairable = self._pair_up(set(self.present).difference(halves_of_pairs))
-        for op, size in zip(numbers.tolist(), sizes, strict=True):
+        pairable = self._pair_up(free_pairs)
+        for op, duration in zip(numbers.tolist(), steps.tolist(), strict=True):
             if op not in halves_of_pairs:
-                self._add(op, str(pipeline.index.op(op)), size, self.present[op], pairable.get(op))
+                self._add(op, str(pipeline.index.op(op)), self._size(duration), self.present[op], pairable.get(op))
         for (forward, backward), literal in self.couple.items():
             self.model.add(self.start[forward] == self.start[backward]).only_enforce_if(literal)
-        for forward, backward in self._partner.items():
-            number = pipeline.index.pair(forward, backward)
-            size = int(durations(pipeline, np.array([number]))[0]) // grid
+        for (forward, backward), number, duration in zip(self._partner.items(), pairs.tolist(), together.tolist(), strict=True):
             for op in (forward, backward):
                 if op not in self.present:
                     raise ValueError(f"{pipeline.index.op(op)} is one half of a pair, and left out by another word")
                 if self.present[op] is not None:
                     self.model.add(self.present[op] == 1)
                     self.present[op] = None
-            self._add(forward, str(pipeline.index.op(number)), size, None)
+            self._add(forward, str(pipeline.index.op(number)), self._size(duration), None)
             self.start[backward], self.modes[backward] = self.start[forward], self.modes[forward]
             self.intervals[backward] = self.intervals[forward]
         self._holds: list[tuple[cp_model.IntVar, int, Sequence[int]]] = []
@@ -149,7 +160,7 @@ class Model:
             self.model.add_exactly_one(ways if present is None else [*ways, ~present])
         for way, literal in modes:
             if way > self.horizon and literal is None:
-                raise NoRoom(f"{name} takes {way} of {self.horizon} steps")
+                raise NoRoom(f"{name} takes {way // self.parts} of {self.horizon // self.parts} steps")
             if way > self.horizon:
                 self.model.add(literal == 0)
         modes = [Mode(min(way, self.horizon), literal) for way, literal in modes] or [Mode(0, present)]
@@ -162,7 +173,11 @@ class Model:
             for way, literal in modes[: None if paired is None or paired.leads else len(modes) - len(paired.modes)]
         ]
 
-    def _pair_up(self, ops: Collection[int]) -> dict[int, Paired]:
+    def _size(self, steps: int) -> int:
+        """In parts of a step."""
+        return steps * self.parts if steps or self.parts == 1 else 1
+
+    def _pair_up(self, free: Iterable[Couple]) -> dict[int, Paired]:
         """Make the literals of all couples; by operation how it may be run in a pair."""
         alone: dict[int, bool] = {}
         for word in self.words:
@@ -170,11 +185,11 @@ class Model:
                 alone |= dict.fromkeys((op for family in word.forwards for op in self._ops(family)), True)
                 alone |= dict.fromkeys((op for family in word.backwards for op in self._ops(family)), word.alone)
         ways: dict[int, dict[int, list[Literal]]] = {op: {} for op in alone}
-        for forward, backward, overlap in couples(self.pipeline, self.words, ops):
+        for forward, backward, overlap in free:
             name = str(self.pipeline.index.op(self.pipeline.index.pair(forward, backward)))
             literal = self.couple[forward, backward] = self.model.new_bool_var(name)
             for op in (forward, backward):
-                ways[op].setdefault(overlap // self.grid, []).append(literal)
+                ways[op].setdefault(self._size(overlap // self.grid), []).append(literal)
         self._never_alone.update(op for op in alone if not alone[op])
         for op, of in ways.items():
             for size, literals in of.items():
@@ -211,7 +226,7 @@ class Model:
 
     @post.register
     def _(self, word: Precede) -> None:
-        lag = word.lag // self.grid
+        lag = word.lag // self.grid * self.parts
         before, after = instances(self.pipeline, word)
         for a, b in zip(before.tolist(), after.tolist(), strict=True):
             if a not in self.present or b not in self.present:
@@ -383,7 +398,7 @@ class Model:
         for op, start in self.start.items():
             if op not in self._followed:
                 for way, literal in self.modes[op]:
-                    end_by = self.model.add(self.objective >= start + way)
+                    end_by = self.model.add(self.objective * self.parts + self._most >= start + way)
                     if literal is not None:
                         end_by.only_enforce_if(literal)
         self.model.minimize(self.objective)
@@ -402,7 +417,9 @@ class Model:
                 self.model.add(first <= self.start[op]).only_enforce_if(enforced)
                 for way, literal in self.modes[op]:
                     self.model.add(last >= self.start[op] + way).only_enforce_if([] if literal is None else [literal])
-            self.model.add(self.objective >= last - first)
+            if self.parts > 1:
+                self.model.add_modulo_equality(0, first, self.parts)
+            self.model.add(self.objective * self.parts + self._most >= last - first)
             self._bounds.append((first, last, ops))
         if lower < upper:
             self.model.minimize(self.objective)
@@ -433,8 +450,8 @@ class Model:
             hint(literal, couple in pairs)
         size_of = {op: modes[0].size for op, modes in self.modes.items()}
         for forward, backward in pairs:
-            overlap = int(durations(self.pipeline, np.array([index.pair(forward, backward)]))[0]) // self.grid
-            size_of[forward] = size_of[backward] = overlap
+            overlap = int(durations(self.pipeline, np.array([index.pair(forward, backward)]))[0])
+            size_of[forward] = size_of[backward] = self._size(overlap // self.grid)
         end = {op: time + size_of[op] for op, time in begin.items()}
         for op, literal in self._alone.items():
             hint(literal, op in begin and op not in together)
@@ -463,7 +480,7 @@ class Model:
             hint(self.objective, max(spans) if spans else max(end.values()))
 
     def found(self, solver: cp_model.CpSolver) -> tuple[IntArray, IntArray]:
-        """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in steps."""
+        """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in parts of steps."""
         index, partner = self.pipeline.index, dict(self._partner)
         partner |= dict(couple for couple, literal in self.couple.items() if solver.boolean_value(literal))
         seconds = set(partner.values())
@@ -479,5 +496,5 @@ class Model:
     def value(self, solver: cp_model.CpSolver, objective: str) -> int:
         """The found objective in steps."""
         if objective == "span":
-            return max(solver.value(last) - solver.value(first) for first, last, _ in self._bounds)
+            return max(solver.value(last) - solver.value(first) for first, last, _ in self._bounds) // self.parts
         return self.upper if self.objective is None else solver.value(self.objective)
