@@ -114,13 +114,22 @@ class Schedule:
 
     @cached_property
     def makespan(self) -> int:
-        """Ticks from the first start to the last end, over all devices."""
-        return int(max(e.max() for e in self.end if len(e)) - min(s.min() for s in self.start if len(s)))
+        """Ticks from the first start to the last end, over all devices, with their traffic before and after."""
+        scatter: list[int] = self.pipeline.ticks.scatter.tolist()
+        return max(int(e.max()) + after for e, after in zip(self.end, scatter, strict=True) if len(e)) - self.begin
+
+    @cached_property
+    def begin(self) -> int:
+        """The tick of the first start, or of the begin of an all-gather that ends with a device's first start."""
+        gather: list[int] = self.pipeline.ticks.gather.tolist()
+        return min(int(s.min()) - before for s, before in zip(self.start, gather, strict=True) if len(s))
 
     @cached_property
     def device_spans(self) -> tuple[int, ...]:
-        """Per device, ticks from its first start to its last end."""
-        return tuple(int(e.max() - s.min()) if len(s) else 0 for s, e in zip(self.start, self.end, strict=True))
+        """Per device, ticks from its first start to its last end, and its own traffic before and after."""
+        traffic = (self.pipeline.ticks.gather + self.pipeline.ticks.scatter).tolist()
+        rows = zip(self.start, self.end, traffic, strict=True)
+        return tuple(int(e.max() - s.min()) + own if len(s) else 0 for s, e, own in rows)
 
     @property
     def device_span(self) -> int:

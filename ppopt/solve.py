@@ -529,7 +529,8 @@ class _Search:
     @property
     def repeats(self) -> bool:
         """Whether a schedule with a period is worth looking for: nothing tells the microbatches apart."""
-        return self.objective == "makespan" and not self.extra
+        traffic = self.pipeline.ticks.gather.any() or self.pipeline.ticks.scatter.any()
+        return self.objective == "makespan" and not self.extra and not traffic
 
     @property
     def large(self) -> bool:
@@ -662,7 +663,7 @@ def horizon(pipeline: Pipeline) -> int:
     duration, stages = np.maximum(pipeline.ticks.duration, 0), pipeline.stages
     pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
     per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
-    return pipeline.microbatches * per_microbatch
+    return pipeline.microbatches * per_microbatch + int(pipeline.ticks.gather.max() + pipeline.ticks.scatter.max())
 
 
 def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
@@ -678,8 +679,9 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
     devices = pipeline.devices
     counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
     sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
-    general = devices * span + (devices - 1) * latency + sending
-    if not free or sending or len(pipeline.routes) > 1 or len(set(pipeline.routes[0])) < pipeline.stages:
+    gather = int(pipeline.ticks.gather.max())
+    general = gather + devices * span + (devices - 1) * latency + sending
+    if not free or sending or gather or len(pipeline.routes) > 1 or len(set(pipeline.routes[0])) < pipeline.stages:
         return general
     route, amounts = pipeline.routes[0], pipeline.amounts
     forward = pipeline.ticks.duration[0, Kind.F].tolist()

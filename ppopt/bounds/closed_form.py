@@ -26,8 +26,9 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     ``pairs``: the bound is for schedules with overlapped pairs, too: as many as can be.
     """
     check_objective(objective)
-    by_flow = [flow.work for flow in flows_of(pipeline, pairs, links=False)]
-    value, busiest = max((value, -device) for of in by_flow for device, value in enumerate(of))
+    traffic = pipeline.ticks.gather + pipeline.ticks.scatter
+    by_flow = [flow.work + traffic for flow in flows_of(pipeline, pairs, links=False)]
+    value, busiest = max((int(value), -device) for of in by_flow for device, value in enumerate(of))
     return Bound(value, "work", f"device {-busiest} computes for that long")
 
 
@@ -145,6 +146,8 @@ def _busiest(flow: Flow, head: Heads, tail: Heads, *, memory: bool, own: bool, r
         computing = [flow.device[o] for o in families if isinstance(flow.kind[o], Kind)]
         if computing and computing[0] in room:
             value = _least_with_pairs(flow, families, rows, value, room[computing[0]])
+        if own:
+            value += flow.before[machine] + flow.after[machine]
         if value > best:
             best, busiest = value, machine
     if not own:

@@ -96,6 +96,10 @@ class Flow:
     """Consequences of ``held`` and ``limit``."""
     limit: tuple[int, ...] | None
     """Per device, static memory taken off; ``None`` is unlimited."""
+    before: tuple[int, ...]
+    """Per device, what precedes its first operation: an all-gather."""
+    after: tuple[int, ...]
+    """Per device, what follows its last operation: a reduce-scatter."""
 
     def reversed(self) -> Flow:
         """The same flow with time running backwards; family ``o`` becomes family ``len - 1 - o``."""
@@ -111,6 +115,8 @@ class Flow:
             edges=tuple(Edge(last - after, last - before, lag) for before, after, lag in self.edges),
             held=tuple(Held(last - end, last - first, amount) for first, end, amount in self.held),
             arcs=tuple(Arc(last - after, last - before, shift) for before, after, shift in self.arcs),
+            before=self.after,
+            after=self.before,
         )
 
     @cached_property
@@ -130,6 +136,10 @@ class Flow:
     def work(self) -> tuple[int, ...]:
         """Per machine, the sum of all its operations' durations."""
         return tuple(sum(self.duration[o] * self.count[o] for o in families) for families in self.machines)
+
+    def computing(self) -> Flow:
+        """The same without what precedes and follows the operations of a device: a relaxation."""
+        return replace(self, before=(0,) * self.devices, after=(0,) * self.devices)
 
     @cached_property
     def edges_into(self) -> tuple[tuple[Edge, ...], ...]:
@@ -227,6 +237,8 @@ def flow_of(pipeline: Pipeline, share: Share | None = None, *, links: bool = Tru
         tuple(builder.held),
         tuple(builder.arcs),
         limit,
+        tuple(pipeline.ticks.gather.tolist()),
+        tuple(pipeline.ticks.scatter.tolist()),
     )
 
 
@@ -353,7 +365,7 @@ def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = Non
             start = np.full((flow.devices, len(index)), -FAR)
             start[device] = 0
         else:
-            start = np.zeros((1, len(index)), dtype=np.int64)
+            start = np.full((1, len(index)), flow.before[device] if device < flow.devices else 0, dtype=np.int64)
         for edge in flow.edges_into[family]:
             start = np.maximum(start, result[edge.before] + (flow.duration[edge.before] + edge.lag))
         for families in flow.machines if work else ():

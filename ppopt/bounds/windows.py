@@ -65,6 +65,7 @@ def window(
     check_objective(objective)
     begun = time.monotonic()
     flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
+    flow = flow if objective == "makespan" else flow.computing()
     makespan = of_flow(makespan, flow, pipeline, objective, pairs)
     if min(first, last) < grain or first + last > makespan:
         return None
@@ -102,8 +103,9 @@ def of_flow(makespan: int, flow: Flow, pipeline: Pipeline, objective: Objective,
 
     Where these are the flow's own (device span), and other flows or links gave the bound, it may be too much for them.
     """
-    if objective == "span" and (pipeline.lines or (pairs and pairs_save_time(pipeline))):
-        return min(makespan, makespan_of(flow))
+    traffic = any(pipeline.ticks.gather + pipeline.ticks.scatter)
+    if objective == "span" and (pipeline.lines or traffic or (pairs and pairs_save_time(pipeline))):
+        return min(makespan, makespan_of(flow.computing()))
     return makespan
 
 

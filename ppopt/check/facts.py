@@ -43,6 +43,10 @@ class Facts(NamedTuple):
     """``[device]``: always held."""
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
+    gather: list[int]
+    """``[device]``: its all-gather, before its first operation."""
+    scatter: list[int]
+    """``[device]``: its reduce-scatter, after its last operation."""
 
 
 def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
@@ -69,7 +73,11 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     up, up_held = ([[_between(t, a, b) for a, b in pairwise(route)] for route in routes] for t in (latency, occupancy))
     down, down_held = ([[_between(t, b, a) for a, b in pairwise(route)] for route in routes] for t in (latency, occupancy))
 
-    finest = _denominator(x for rows in (*kinds, overlap, up, down, up_held, down_held) for row in rows for x in row)
+    traffic = pipeline.data_parallel.all_gather, pipeline.data_parallel.reduce_scatter
+    gather, scatter = ([_entry(value, d) for d in range(pipeline.devices)] for value in traffic)
+    finest = _denominator(
+        x for rows in (*kinds, overlap, up, down, up_held, down_held, [gather, scatter]) for row in rows for x in row
+    )
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
 
     activation = [_by_stage(pipeline, route, memory.activation) for route in routes]
@@ -103,6 +111,8 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         [amounts(row) for row in retained],
         amounts(static),
         None if limit is None else amounts(limit),
+        times(gather),
+        times(scatter),
     )
 
 
@@ -121,6 +131,7 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
         hops = (facts.up, facts.down, facts.up_held, facts.down_held)
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
+    total += max(facts.gather) + max(facts.scatter)
     return total
 
 

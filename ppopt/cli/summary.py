@@ -11,8 +11,9 @@ from ppopt.cli.render import figures, heading, new_table, number, percent, show,
 from ppopt.files import Model
 from ppopt.files.result import gap
 from ppopt.named import Row
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import DataParallel, Pipeline
 from ppopt.schedule import Schedule
+from ppopt.timing import exposed_traffic
 
 if TYPE_CHECKING:
     from ppopt.solve import Result
@@ -60,6 +61,9 @@ def answer(result: Result) -> list[str]:
         lines = [f"{value}; lower bound {bound}{proof}, {gaps} ({seconds})"]
     makespan, span, bubble, span_bubble, peak = figures(result.schedule)
     lines.append(f"makespan {makespan}{unit}, device span {span}{unit}, bubble ratio {bubble}, span bubble ratio {span_bubble}")
+    if pipeline.data_parallel != DataParallel():
+        exposed = number(pipeline.time(exposed_traffic(result.schedule)))
+        lines.append(f"all-gather and reduce-scatter make the makespan {exposed}{unit} longer")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
     lines.append(f"peak memory {peak}{memory}")
     return lines

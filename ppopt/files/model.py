@@ -18,7 +18,19 @@ from ppopt.files import sites
 from ppopt.files.own_order import NAME, order_of_model
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, Row, UnknownSchedule, find, rows_of_order
-from ppopt.pipeline import CHOOSE, MAX_DEVICES, PLACEMENTS, Costs, Links, Memory, Pipeline, PipelineError, Units, plain
+from ppopt.pipeline import (
+    CHOOSE,
+    MAX_DEVICES,
+    PLACEMENTS,
+    Costs,
+    DataParallel,
+    Links,
+    Memory,
+    Pipeline,
+    PipelineError,
+    Units,
+    plain,
+)
 from ppopt.schedule import Order
 
 FORMAT = 1
@@ -27,7 +39,7 @@ MAX_DIGITS = 60
 
 Tree: TypeAlias = dict[str, Any]
 
-_PARTS = {"costs": Costs, "links": Links, "memory": Memory, "units": Units}
+_PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": DataParallel, "units": Units}
 _KEYS: dict[str, tuple[str, ...]] = {
     "": ("format", "name", "pipeline", *_PARTS),
     "pipeline": (
@@ -333,10 +345,12 @@ def model_dict(model: Model) -> Tree:
     if model.order is not None:
         table["order"] = model.order.texts()
     parts = {name: _part(getattr(pipeline, name)) for name in _PARTS}
+    if pipeline.data_parallel == DataParallel():
+        del parts["data_parallel"]
     return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
 
 
-def _part(part: Costs | Links | Memory | Units) -> Tree:
+def _part(part: Costs | Links | Memory | DataParallel | Units) -> Tree:
     values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
     return {name: _plain(value) for name, value in values.items() if value is not None}
 

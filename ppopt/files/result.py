@@ -15,8 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 import ppopt
 from ppopt.files.model import Model, ModelError, model_dict, model_of
 from ppopt.files.text import FileError, read_text, source_of
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Schedule, durations
+from ppopt.timing import exposed_traffic
 
 if TYPE_CHECKING:
     from ppopt.named import Row
@@ -101,7 +102,9 @@ def schedule_dict(schedule: Schedule) -> Tree:
 def metrics_dict(schedule: Schedule) -> Tree:
     """What follows from a schedule."""
     pipeline = schedule.pipeline
+    traffic = pipeline.data_parallel != DataParallel()
     return {
+        **({"exposed_traffic": pipeline.time(exposed_traffic(schedule))} if traffic else {}),
         "makespan": pipeline.time(schedule.makespan),
         "device_span": pipeline.time(schedule.device_span),
         "bubble_ratio": schedule.bubble_ratio,

@@ -1,7 +1,7 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks, halves
-from ppopt.pipeline.parts import Costs, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
+from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
 from ppopt.pipeline.recompute import CHOOSE, Recompute
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 
@@ -14,6 +14,7 @@ __all__ = [
     "PLACEMENTS",
     "Amounts",
     "Costs",
+    "DataParallel",
     "IntArray",
     "Links",
     "Memory",

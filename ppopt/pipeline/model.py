@@ -14,7 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.op import Kind, OpIndex
-from ppopt.pipeline.parts import DURATIONS, Costs, Links, Memory, PipelineError, Table, Units, Value, check_length, plain, whole
+from ppopt.pipeline.parts import (
+    DURATIONS,
+    Costs,
+    DataParallel,
+    Links,
+    Memory,
+    PipelineError,
+    Table,
+    Units,
+    Value,
+    check_length,
+    plain,
+    whole,
+)
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, routes_of
 
@@ -42,6 +55,10 @@ class Ticks(NamedTuple):
     sending: IntArray
     """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
     0: there is no transfer that holds a link."""
+    gather: IntArray
+    """``[device]``: its all-gather, before its first operation."""
+    scatter: IntArray
+    """``[device]``: its reduce-scatter, after its last operation."""
 
     @property
     def lag(self) -> IntArray:
@@ -89,6 +106,7 @@ class Pipeline:
     name: str = field(default="", compare=False)
     units: Units = field(default_factory=Units, compare=False)
     recompute: Recompute = "none"
+    data_parallel: DataParallel = field(default_factory=DataParallel)
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -146,6 +164,8 @@ class Pipeline:
         check_length("memory.recompute_saved", self.memory.recompute_saved, length, per)
         check_length("memory.static", self.memory.static, self.devices, "device")
         check_length("memory.limit", self.memory.limit, self.devices, "device")
+        check_length("data_parallel.all_gather", self.data_parallel.all_gather, self.devices, "device")
+        check_length("data_parallel.reduce_scatter", self.data_parallel.reduce_scatter, self.devices, "device")
 
     def _check_amounts(self) -> None:
         """Raise where a part of the activation is more than the activation."""
@@ -195,7 +215,8 @@ class Pipeline:
         """No schedule that wastes no time is longer than this many ticks."""
         ticks = self.ticks
         per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
-        return self.microbatches * (per_microbatch + 2 * self.stages * int(ticks.lag.max())) + 1
+        traffic = int(ticks.gather.max() + ticks.scatter.max())
+        return self.microbatches * (per_microbatch + 2 * self.stages * int(ticks.lag.max())) + traffic + 1
 
     def changed(self, **changes: Any) -> Pipeline:
         """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew."""
@@ -386,7 +407,9 @@ class Pipeline:
         )
         overlap = self._by_stage(costs.overlap)
         latency, occupancy = (self._by_link(table) for table in (self.links.latency, self.links.occupancy))
-        tables: Rows = [*forward, *backward, *input_, *weight, *overlap, *latency, *occupancy]
+        traffic = (self.data_parallel.all_gather, self.data_parallel.reduce_scatter)
+        gather, scatter = ([_at(value, device) for device in range(self.devices)] for value in traffic)
+        tables: Rows = [*forward, *backward, *input_, *weight, *overlap, *latency, *occupancy, gather, scatter]
         per_unit = _common_denominator(tables)
         if _largest(tables) * per_unit >= 2**61:
             raise PipelineError("costs", "the times have no common tick that is coarse enough; give them with fewer digits")
@@ -403,6 +426,8 @@ class Pipeline:
             np.array([_scaled(row, per_unit) for row in latency], dtype=np.int64),
             held,
             sending,
+            np.array(_scaled(gather, per_unit), dtype=np.int64),
+            np.array(_scaled(scatter, per_unit), dtype=np.int64),
         )
 
     @cached_property

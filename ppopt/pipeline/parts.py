@@ -232,6 +232,23 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class DataParallel:
+    """What a device exchanges with its copies in other pipelines, once per step: one number, or one per device.
+
+    ``all_gather`` is over before the device's first operation starts; ``reduce_scatter`` begins when its last one has ended. Both
+    are part of the makespan and of the device's span. The network that they use is no link of the pipeline.
+    """
+
+    all_gather: Value = Fraction(0)
+    reduce_scatter: Value = Fraction(0)
+
+    def __post_init__(self) -> None:
+        for name in ("all_gather", "reduce_scatter"):
+            value = _optional_values(f"data_parallel.{name}", getattr(self, name))
+            object.__setattr__(self, name, Fraction(0) if value is None else value)
+
+
+@dataclass(frozen=True)
 class Units:
     """Labels of tables and pictures; they change no number."""
 

@@ -107,6 +107,7 @@ class Model:
         """Parts that operations without duration may take in all."""
         self.parts = self._most + 1
         self.horizon = horizon * self.parts + self._most
+        self._until_the_end = objective == "makespan"  # whether the horizon is that of what follows the last operations, too
         self.couple: dict[tuple[int, int], Literal] = {}
         """By forward and backward that may run as a pair, the literal that they do."""
         self._never_alone: set[int] = set()
@@ -141,7 +142,7 @@ class Model:
         self.decision = lower == upper
         """Whether nothing is minimised."""
         self.objective: cp_model.IntVar | None = None
-        self._bounds: list[tuple[cp_model.IntVar, cp_model.IntVar, IntArray]] = []
+        self._bounds: list[tuple[cp_model.IntVar, cp_model.IntVar, IntArray, int]] = []
         if objective == "span":
             self._span(lower, upper)
         elif lower < upper:
@@ -158,13 +159,15 @@ class Model:
                 modes.insert(0, Mode(size, self._alone[op]))
             ways = [literal for _, literal in modes if literal is not None]
             self.model.add_exactly_one(ways if present is None else [*ways, ~present])
+        before, after = self._traffic(op)
+        room = self.horizon - before - after * self._until_the_end
         for way, literal in modes:
-            if way > self.horizon and literal is None:
-                raise NoRoom(f"{name} takes {way // self.parts} of {self.horizon // self.parts} steps")
-            if way > self.horizon:
+            if way > room and literal is None:
+                raise NoRoom(f"{name} takes {way // self.parts} of {room // self.parts} steps")
+            if way > room:
                 self.model.add(literal == 0)
-        modes = [Mode(min(way, self.horizon), literal) for way, literal in modes] or [Mode(0, present)]
-        start = self.model.new_int_var(0, self.horizon - min(way for way, _ in modes), name)
+        modes = [Mode(min(way, max(room, 0)), literal) for way, literal in modes] or [Mode(0, present)]
+        start = self.model.new_int_var(before, before + max(room, 0) - min(way for way, _ in modes), name)
         self.start[op], self.modes[op] = start, modes
         self.intervals[op] = [
             self.model.new_fixed_size_interval_var(start, way, name)
@@ -172,6 +175,15 @@ class Model:
             else self.model.new_optional_fixed_size_interval_var(start, way, literal, name)
             for way, literal in modes[: None if paired is None or paired.leads else len(modes) - len(paired.modes)]
         ]
+
+    def _traffic(self, op: int) -> tuple[int, int]:
+        """What the device of an operation has to wait for before its first one, and what follows its last one, in parts."""
+        index, ticks = self.pipeline.index, self.pipeline.ticks
+        if op >= index.computations:
+            return 0, 0
+        family, microbatch = divmod(op, index.microbatches)
+        device = self.pipeline.routes[self.pipeline.route_of_microbatch[microbatch]][family % index.stages]
+        return tuple(int(of[device]) // self.grid * self.parts for of in (ticks.gather, ticks.scatter))  # type: ignore[return-value]
 
     def _size(self, steps: int) -> int:
         """In parts of a step."""
@@ -233,7 +245,7 @@ class Model:
                 continue
             literal = self.present[b]
             self._ends_before(a, b, lag, [] if literal is None else [literal])
-            if literal is None:
+            if literal is None and self._traffic(a)[1] <= self._traffic(b)[1]:
                 self._followed.add(a)
             for couple in ((a, b), (b, a)):
                 if couple in self.couple:
@@ -398,7 +410,7 @@ class Model:
         for op, start in self.start.items():
             if op not in self._followed:
                 for way, literal in self.modes[op]:
-                    end_by = self.model.add(self.objective * self.parts + self._most >= start + way)
+                    end_by = self.model.add(self.objective * self.parts + self._most >= start + (way + self._traffic(op)[1]))
                     if literal is not None:
                         end_by.only_enforce_if(literal)
         self.model.minimize(self.objective)
@@ -410,6 +422,7 @@ class Model:
                 continue
             ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
             ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
+            own = max((sum(self._traffic(op)) for op in ops.tolist()), default=0)
             first = self.model.new_int_var(0, self.horizon, "first start")
             last = self.model.new_int_var(0, self.horizon, "last end")
             for op in ops.tolist():
@@ -419,8 +432,8 @@ class Model:
                     self.model.add(last >= self.start[op] + way).only_enforce_if([] if literal is None else [literal])
             if self.parts > 1:
                 self.model.add_modulo_equality(0, first, self.parts)
-            self.model.add(self.objective * self.parts + self._most >= last - first)
-            self._bounds.append((first, last, ops))
+            self.model.add(self.objective * self.parts + self._most >= last - first + own)
+            self._bounds.append((first, last, ops, own))
         if lower < upper:
             self.model.minimize(self.objective)
 
@@ -438,7 +451,7 @@ class Model:
             for half in (first, second):
                 chosen_ = half >= 0
                 begin |= zip(half[chosen_].tolist(), (starts[chosen_] // self.grid).tolist(), strict=True)
-        earliest = min(begin.values())
+        earliest = schedule.begin // self.grid
         begin = {op: time - earliest for op, time in begin.items()}
         together = {op for pair in pairs for op in pair}
         slots = index.stages * index.microbatches
@@ -469,15 +482,15 @@ class Model:
             hint(until, max(end[op] for op in releases if op in end))
         for (ops, now), literal in self._befores.items():
             hint(literal, max(end[op] for op in ops if op in end) <= begin[now])
-        for first_start, last_end, of_device in self._bounds:
+        for first_start, last_end, of_device, _ in self._bounds:
             hint(first_start, min(begin[op] for op in of_device.tolist() if op in begin))
             hint(last_end, max(end[op] for op in of_device.tolist() if op in end))
         if self.objective is not None:
             spans = [
-                max(end[op] for op in ops.tolist() if op in end) - min(begin[op] for op in ops.tolist() if op in begin)
-                for _, _, ops in self._bounds
+                max(end[op] for op in ops.tolist() if op in end) - min(begin[op] for op in ops.tolist() if op in begin) + own
+                for _, _, ops, own in self._bounds
             ]
-            hint(self.objective, max(spans) if spans else max(end.values()))
+            hint(self.objective, max(spans) if spans else max(time + self._traffic(op)[1] for op, time in end.items()))
 
     def found(self, solver: cp_model.CpSolver) -> tuple[IntArray, IntArray]:
         """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in parts of steps."""
@@ -496,5 +509,5 @@ class Model:
     def value(self, solver: cp_model.CpSolver, objective: str) -> int:
         """The found objective in steps."""
         if objective == "span":
-            return max(solver.value(last) - solver.value(first) for first, last, _ in self._bounds) // self.parts
+            return max(solver.value(last) - solver.value(first) + own for first, last, _, own in self._bounds) // self.parts
         return self.upper if self.objective is None else solver.value(self.objective)

@@ -124,8 +124,10 @@ class Program:
         always = np.array([j not in self.run for j in range(count)])
         sure = always[before] & always[after]
         edges = list(zip(*(column[sure].tolist() for column in (before, after, lag)), strict=True))
-        earliest = _longest(count, [(a, b, int(self.least[a]) + gap) for a, b, gap in edges])
-        self._tail = tail = _longest(count, [(b, a, int(self.least[b]) + gap) for a, b, gap in edges])
+        gather, scatter = (self._of_device(ticks) for ticks in (self.pipeline.ticks.gather, self.pipeline.ticks.scatter))
+        earliest = _longest(gather, [(a, b, int(self.least[a]) + gap) for a, b, gap in edges])
+        after = scatter if self.measure == "makespan" else np.zeros_like(scatter)
+        self._tail = tail = _longest(after, [(b, a, int(self.least[b]) + gap) for a, b, gap in edges])
         latest = self.horizon - self.least - tail
         too_long = latest < earliest
         if (too_long & always).any():
@@ -133,6 +135,13 @@ class Program:
         for job in np.flatnonzero(too_long).tolist():
             self.problem += self.run[job] == 0
         return earliest, np.maximum(latest, earliest)
+
+    def _of_device(self, ticks: IntArray) -> IntArray:
+        """By job what its device has of ``ticks``; transfers have none."""
+        index, first = self.pipeline.index, halves(self.pipeline.index, self.numbers)[0]
+        family, microbatch = np.divmod(first, index.microbatches)
+        device = self.pipeline.device_of[self.pipeline.route_by_microbatch[microbatch], family % index.stages]
+        return np.where(first < index.computations, ticks[device], 0)
 
     def _reach(self, before: IntArray, after: IntArray) -> npt.NDArray[np.bool_]:
         """``[a, b]``: job a is before job b in every schedule, by chains or, on one device, by their windows."""
@@ -300,7 +309,8 @@ class Program:
         always = [j for j in jobs if j not in self.run]
         if objective == "span":
             begin = self.problem.add_variable(f"first_start_{machine}", 0, self.horizon)
-            end, head, tail = self.objective + begin, begin, 0
+            traffic = self._of_device(self.pipeline.ticks.gather + self.pipeline.ticks.scatter)[jobs]
+            end, head, tail = self.objective + begin - int(traffic.max()), begin, 0
         else:
             end, head = self.objective, int(self.earliest[jobs].min())
             tail = int(self._tail[jobs].min())
@@ -338,7 +348,7 @@ class Program:
         when: dict[int, int] = {}
         place: dict[int, tuple[int, int, int]] = {}
         pairs: set[tuple[int, int]] = set()
-        begin = min(int(starts[0]) for starts in schedule.start if len(starts))
+        begin = schedule.begin
         transfers = schedule.transfers
         for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
             numbers = halves(self.pipeline.index, row)
@@ -374,18 +384,19 @@ class Program:
 _NAME = str.maketrans({"(": "", ")": "", ";": "_"})
 
 
-def _longest(count: int, edges: Sequence[tuple[int, int, int]]) -> IntArray:
-    """For each node the longest path that leads to it.
+def _longest(begin: IntArray, edges: Sequence[tuple[int, int, int]]) -> IntArray:
+    """For each node the longest path that leads to it; ``begin``: where one begins at it.
 
     Raises:
         Impossible: the edges have a cycle.
     """
+    count = len(begin)
     following: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     waits = [0] * count
     for a, b, length in edges:
         following[a].append((b, length))
         waits[b] += 1
-    longest = np.zeros(count, dtype=np.int64)
+    longest = begin.copy()
     ready = deque(node for node in range(count) if not waits[node])
     done = 0
     while ready:

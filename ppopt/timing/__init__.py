@@ -3,6 +3,16 @@
 from ppopt.timing.greedy import Stuck, baselines, list_schedule
 from ppopt.timing.links import left_shifted
 from ppopt.timing.merge import order_of
-from ppopt.timing.timed import CyclicOrder, OrderError, time_order
+from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
 
-__all__ = ["CyclicOrder", "OrderError", "Stuck", "baselines", "left_shifted", "list_schedule", "order_of", "time_order"]
+__all__ = [
+    "CyclicOrder",
+    "OrderError",
+    "Stuck",
+    "baselines",
+    "exposed_traffic",
+    "left_shifted",
+    "list_schedule",
+    "order_of",
+    "time_order",
+]

@@ -436,7 +436,8 @@ class _Machines:
         self.running = [-1] * machines
         self.stride = count + machines  # an event is time * stride + (a job that arrives, or count + a device to look at)
         self.events: list[int] = []
-        self.earliest = [0] * count
+        gather = jobs.pipeline.ticks.gather.tolist() + [0] * machines
+        self.earliest = [gather[machine] for machine in self.machine]
         self.sequence: list[int] = []
         pipeline = jobs.pipeline
         self.devices = pipeline.devices if machines > pipeline.devices else machines

@@ -55,7 +55,7 @@ def left_shifted(schedule: Schedule) -> Schedule:
     for a, b, lag in edges:
         following[a].append((b, lag))
         needs[b] += 1
-    start = [0] * len(following)
+    start = network.begin()
     ready = deque(node for node, count in enumerate(needs) if not count)
     while ready:
         node = ready.popleft()
@@ -95,6 +95,11 @@ class _Network:
         self.ends: list[tuple[int, int]] = [pairs[number] for number in self.number[self.computations :]]
         """By transfer its two devices."""
 
+    def begin(self) -> list[int]:
+        """By node the earliest that its device may start anything; transfers wait for what they carry."""
+        gather, devices = self.pipeline.ticks.gather.tolist(), self.pipeline.devices
+        return [gather[machine] if machine < devices else 0 for machine in self.machine]
+
     def rows(self, begin: list[int]) -> list[list[int]]:
         """What runs one after the other: nodes of each device, each link and, where transfers block, of a device and a link."""
         plain = [list(range(a, b)) for a, b in pairwise(self.offsets)]
@@ -132,7 +137,7 @@ class _Event:
         for a, b, lag in zip(network.before, network.after, network.lag, strict=True):
             self.following[a].append((b, lag))
             self.needs[b] += 1
-        self.start, self.earliest = [0] * count, [0] * count
+        self.start, self.earliest = [0] * count, network.begin()
         self.arrived = [False] * count
         self.events: list[tuple[int, bool, int]] = []  # time, whether it is the end of the node (or else the arrival), node
         self.next = network.offsets[:devices]
@@ -151,7 +156,7 @@ class _Event:
         """The start of every node."""
         for node, needs in enumerate(self.needs):
             if not needs:
-                heapq.heappush(self.events, (0, False, node))
+                heapq.heappush(self.events, (self.earliest[node], False, node))
         while self.events:
             time = self.events[0][0]
             while self.events and self.events[0][0] == time:

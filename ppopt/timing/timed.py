@@ -6,6 +6,7 @@ An order says nothing about transfers; those that hold a link are run first come
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ppopt.constraints import data_of, expand
 from ppopt.op import Kind
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves
 from ppopt.timing.links import first_come
 
@@ -51,15 +52,30 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
         raise CyclicOrder(_texts(pipeline, numbers, (int(waits.after[first]), int(waits.before[first]))))
     remote = Waits(*(column[~local] for column in waits))
     duration = durations(pipeline, numbers)
-    if guess is not None and not pipeline.lines and _are_earliest(np.concatenate(guess), duration, offsets, remote):
+    if (
+        guess is not None
+        and not pipeline.lines
+        and not pipeline.ticks.gather.any()
+        and _are_earliest(np.concatenate(guess), duration, offsets, remote)
+    ):
         return Schedule(pipeline, order, tuple(guess))
-    start = _sweep(duration.tolist(), offsets.tolist(), device.tolist(), remote)
+    start = _sweep(duration.tolist(), offsets.tolist(), device.tolist(), remote, pipeline.ticks.gather.tolist())
     if isinstance(start, int):
         raise CyclicOrder(_texts(pipeline, numbers, _cycle(start, offsets, device, remote)))
     if pipeline.lines:
         return first_come(pipeline, order, position)
     times = np.array(start, dtype=np.int64)
     return Schedule(pipeline, order, tuple(times[a:b] for a, b in pairwise(offsets)))
+
+
+def exposed_traffic(schedule: Schedule) -> int:
+    """By how many ticks the devices' all-gathers and reduce-scatters lengthen the makespan of a schedule's order."""
+    pipeline = schedule.pipeline
+    if not (pipeline.ticks.gather.any() or pipeline.ticks.scatter.any()):
+        return 0
+    without = pipeline.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
+    alone = Fraction(time_order(without, schedule.order).makespan, without.ticks.per_unit)
+    return schedule.makespan - int(alone * pipeline.ticks.per_unit)
 
 
 class Waits(NamedTuple):
@@ -138,16 +154,16 @@ def _are_earliest(start: IntArray, duration: IntArray, offsets: IntArray, waits:
     return bool((ready == start).all())
 
 
-def _sweep(duration: list[int], offsets: list[int], device: list[int], waits: Waits) -> list[int] | int:
+def _sweep(duration: list[int], offsets: list[int], device: list[int], waits: Waits, begin: list[int]) -> list[int] | int:
     """Start times; or, where nothing can go on, the place of an operation that waits for ever.
 
-    Each device runs on until it needs a result that is not there yet, and again once the device that makes it has
-    moved on.
+    No device starts before its ``begin``. Each runs on until it needs a result that is not there yet, and again once the device
+    that makes it has moved on.
     """
     size = len(duration)
     need, lag, extra = _first_waits(size, waits)
     start, end = [0] * size, [-1] * size
-    at, free = offsets[:-1], [0] * (len(offsets) - 1)
+    at, free = offsets[:-1], begin[:]
     waiting: list[list[int]] = [[] for _ in free]
     todo = list(range(len(free)))[::-1]
     while todo:
