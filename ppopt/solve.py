@@ -293,7 +293,8 @@ class _Search:
         own = [row for row in self.named if row.schedule is not None and row.schedule.pipeline.routes == self.pipeline.routes]
         for row in own:
             if row.schedule is not None and row.schedule.within_memory and self.takes(row.schedule):
-                self.found(time_order(self.pipeline, row.schedule.order), row.name)
+                same = row.schedule.pipeline == self.pipeline  # then with its transfers in their order
+                self.found(row.schedule if same else time_order(self.pipeline, row.schedule.order), row.name)
         return f"{len(own)} of {len(self.named)} have this placement; {self.best_text()}"
 
     def _pinned(self) -> bool:
