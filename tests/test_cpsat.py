@@ -198,6 +198,23 @@ def test_operations_that_take_no_time():
     assert value(nothing) == 0
 
 
+def test_operations_that_take_no_time_do_not_pass_each_other():
+    # Forwards take nothing: without an order among those at one time the memory and both directions seem to fit in 2.
+    costs = Costs(per="stage", forward=0, backward_input=(0, 1), backward_weight=2, backward=1)
+    memory = Memory(activation=(3, 2), static=1, limit=(5, 8))
+    pipeline = Pipeline(2, 2, placement="bidirectional", costs=costs, memory=memory)
+    outcome = best(pipeline, objective="span")
+    assert (outcome.schedule.device_span, outcome.lower_bound) == (3, 3)
+    assert violations(pipeline, outcome.schedule) == []
+    assert best(pipeline, objective="span", lower=2, upper=2).lower_bound == 3
+    words = (*rules_of(pipeline), *cuts_of(pipeline))
+    for objective, value in (("makespan", 3), ("span", 3)):
+        strict = cpsat.solve(
+            pipeline, words, objective=objective, lower=0, upper=99, horizon=99, limits=Limits(20, workers=1), strict=True
+        )
+        assert (strict.schedule.objective(objective), strict.lower_bound) == (value, value)
+
+
 def test_a_hint_is_complete():
     choice = Costs(backward_input=1, backward_weight=2, backward=2)
     for pipeline in (Pipeline(3, 3, memory=Memory(limit=2, retained=0.5)), Pipeline(2, 3, costs=choice, memory=Memory(limit=2))):

@@ -402,10 +402,10 @@ def test_repetition_keeps_links(seed: int) -> None:
 
 
 def test_repetition_meets_the_bound_of_a_link() -> None:
-    pipeline = Pipeline(2, 500, links=Links(1, 4), memory=Memory(limit=6))
+    pipeline = Pipeline(2, 200, links=Links(1, 4), memory=Memory(limit=6))
     result = solve(pipeline, time_limit=20, workers=1)
     assert result.reason == "optimal"
-    assert result.value == 1 + 500 * 4 + 1 + 2 + 4 + 1 + 2  # 0F0, all results sent, on the way, F and I, its gradient, I and W
+    assert result.value == 1 + 200 * 4 + 1 + 2 + 4 + 1 + 2  # 0F0, all results sent, on the way, F and I, its gradient, I and W
 
 
 def test_solve_takes_links() -> None:

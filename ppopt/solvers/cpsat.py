@@ -7,6 +7,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 
 from ortools.sat.python import cp_model
@@ -39,12 +41,14 @@ def solve(
     hint: Schedule | None = None,
     grid: int = 1,
     progress: Progress | None = None,
+    strict: bool = False,
 ) -> Outcome:
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``.
 
     All in ticks. With ``lower == upper`` this asks for any schedule of that makespan. With a ``grid`` of several ticks,
     durations and lags are rounded down to it: what is refuted stays refuted, and the found order is timed with the true ones,
-    so its value may exceed ``upper``. Ctrl-C stops the search and is noted in the outcome.
+    so its value may exceed ``upper``. Where operations without duration passed each other in what was found, the search is made
+    again with a ``strict`` model (:class:`~ppopt.solvers.cpsat_model.Model`). Ctrl-C stops it and is noted in the outcome.
 
     Raises:
         TypeError: a word that the model does not know.
@@ -58,7 +62,7 @@ def solve(
     if highest < lowest:
         return none
     try:
-        model = Model(pipeline, words, objective=objective, horizon=until, lower=lowest, upper=highest, grid=grid)
+        model = Model(pipeline, words, objective=objective, horizon=until, lower=lowest, upper=highest, grid=grid, strict=strict)
     except NoRoom:
         return none
     if hint is not None:
@@ -83,11 +87,27 @@ def solve(
         bound = max(lower, grid * math.ceil(solver.best_objective_bound - 1e-6))
     if status == cp_model.UNKNOWN:
         return Outcome(None, bound, spent, interrupted)
-    try:
-        schedule = timed(pipeline, words, *model.found(solver), objective, grid)
-    except Stuck:  # operations without duration that CP-SAT lets pass each other; no schedule, but the bound holds
-        return Outcome(None, min(bound, upper), spent, interrupted)
-    return Outcome(schedule, bound, spent, interrupted)
+    schedule = None
+    with suppress(Stuck):  # operations without duration that CP-SAT lets pass each other; no schedule, but the bound holds
+        schedule = timed(pipeline, words, *model.found(solver), objective, grid, model.parts)
+    outcome = Outcome(schedule, bound if schedule is not None else min(bound, upper), spent, interrupted)
+    exact = grid == 1 and (schedule is None or schedule.objective(objective) > model.value(solver, objective))
+    if not exact or strict or interrupted or spent >= limits.seconds:
+        return outcome
+    again = solve(
+        pipeline,
+        words,
+        objective=objective,
+        lower=lower if model.decision else outcome.lower_bound,
+        upper=upper,
+        horizon=horizon,
+        limits=replace(limits, seconds=limits.seconds - spent),
+        progress=progress,
+        strict=True,
+    )
+    found = [one for one in (again.schedule, schedule) if one is not None]
+    best = min(found, key=lambda one: one.objective(objective), default=None)
+    return Outcome(best, again.lower_bound, spent + again.spent, again.interrupted)
 
 
 def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:

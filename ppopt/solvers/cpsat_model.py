@@ -29,6 +29,11 @@ class Model:
     pipeline. ``objective`` is ``"makespan"`` or ``"span"``; every operation ends by ``horizon`` (steps), and the objective is in
     ``lower..upper``. With ``lower == upper`` it is a mere decision whether there is one of at most that.
 
+    Two operations without duration that start at once may each be before the other here, for the memory or for different devices:
+    a relaxation. With ``strict`` starts are counted in parts of a step, :attr:`parts` to one, and what takes no time takes one
+    part, so that all that is before something else starts earlier; there are more parts in a step than such operations, so that
+    rounded down to steps it is a schedule with the same objective.
+
     Variables are a start per operation (the halves of a pair share one), and for those that may be left out a literal.
 
     Raises:
@@ -46,9 +51,9 @@ class Model:
         lower: int,
         upper: int,
         grid: int = 1,
+        strict: bool = False,
     ) -> None:
-        self.pipeline, self.words, self.grid = pipeline, tuple(words), grid
-        self.horizon, self.upper = horizon, upper
+        self.pipeline, self.words, self.grid, self.upper = pipeline, tuple(words), grid, upper
         self.model = cp_model.CpModel()
         forced, free = chosen(pipeline, self.words)
         paired = [instances(pipeline, word) for word in self.words if isinstance(word, Together)]
@@ -57,24 +62,29 @@ class Model:
         self.present: dict[int, Literal | None] = dict.fromkeys(forced.tolist())
         self.present |= {op: self.model.new_bool_var(f"run {pipeline.index.op(op)}") for op in free.tolist()}
         """By operation: the literal that it is run; ``None`` = it always is; those never run are missing."""
-        slots = pipeline.index.stages * pipeline.index.microbatches
+        size, slots = pipeline.index.size, pipeline.index.stages * pipeline.index.microbatches
         self.start: dict[int, cp_model.IntVar] = {}
         self.size: dict[int, int] = {}
         self.interval: dict[int, cp_model.IntervalVar] = {}
         numbers = np.array(list(self.present), dtype=np.int64)
-        for op, duration in zip(numbers.tolist(), durations(pipeline, numbers).tolist(), strict=True):
+        steps = durations(pipeline, numbers) // grid
+        pairs = np.array([size + a * slots + b - int(Kind.B) * slots for a, b in self._partner.items()], dtype=np.int64)
+        together = durations(pipeline, pairs) // grid
+        self._most = int((steps == 0).sum() + (together == 0).sum()) if strict else 0
+        """Parts that operations without duration may take in all."""
+        self.parts = self._most + 1
+        self.horizon = horizon * self.parts + self._most
+        for op, duration in zip(numbers.tolist(), steps.tolist(), strict=True):
             if op not in halves_of_pairs:
-                self._add(op, str(pipeline.index.op(op)), duration // grid, self.present[op])
-        for forward, backward in self._partner.items():
-            number = pipeline.index.size + forward * slots + backward - int(Kind.B) * slots
-            size = int(durations(pipeline, np.array([number]))[0]) // grid
+                self._add(op, str(pipeline.index.op(op)), duration, self.present[op])
+        for (forward, backward), number, duration in zip(self._partner.items(), pairs.tolist(), together.tolist(), strict=True):
             for op in (forward, backward):
                 if op not in self.present:
                     raise ValueError(f"{pipeline.index.op(op)} is one half of a pair, and left out by another word")
                 if self.present[op] is not None:
                     self.model.add(self.present[op] == 1)
                     self.present[op] = None
-            self._add(forward, str(pipeline.index.op(number)), size, None)
+            self._add(forward, str(pipeline.index.op(number)), duration, None)
             for column in (self.start, self.size, self.interval):
                 column[backward] = column[forward]  # type: ignore[assignment]
         self._holds: list[tuple[cp_model.IntVar, int, Sequence[int]]] = []
@@ -96,10 +106,11 @@ class Model:
         elif lower < upper:
             self._makespan(lower, upper)
 
-    def _add(self, op: int, name: str, size: int, present: Literal | None) -> None:
+    def _add(self, op: int, name: str, steps: int, present: Literal | None) -> None:
+        size = steps * self.parts if steps or self.parts == 1 else 1
         if size > self.horizon:
             if present is None:
-                raise NoRoom(f"{name} takes {size} of {self.horizon} steps")
+                raise NoRoom(f"{name} takes {steps} of {self.horizon // self.parts} steps")
             self.model.add(present == 0)
         start = self.model.new_int_var(0, max(0, self.horizon - size), name)
         if present is None:
@@ -117,7 +128,7 @@ class Model:
 
     @post.register
     def _(self, word: Precede) -> None:
-        lag = word.lag // self.grid
+        lag = word.lag // self.grid * self.parts
         before, after = instances(self.pipeline, word)
         for a, b in zip(before.tolist(), after.tolist(), strict=True):
             if a not in self.present or b not in self.present:
@@ -280,7 +291,7 @@ class Model:
         self.objective = self.model.new_int_var(lower, upper, "makespan")
         for op, start in self.start.items():
             if op not in self._followed:
-                end_by = self.model.add(self.objective >= start + self.size[op])
+                end_by = self.model.add(self.objective * self.parts + self._most >= start + self.size[op])
                 if (literal := self.present[op]) is not None:
                     end_by.only_enforce_if(literal)
         self.model.minimize(self.objective)
@@ -298,7 +309,9 @@ class Model:
                 enforced = [] if self.present[op] is None else [self.present[op]]
                 self.model.add(first <= self.start[op]).only_enforce_if(enforced)
                 self.model.add(last >= self.start[op] + self.size[op]).only_enforce_if(enforced)
-            self.model.add(self.objective >= last - first)
+            if self.parts > 1:
+                self.model.add_modulo_equality(0, first, self.parts)
+            self.model.add(self.objective * self.parts + self._most >= last - first)
             self._bounds.append((first, last, ops))
         if lower < upper:
             self.model.minimize(self.objective)
@@ -346,7 +359,7 @@ class Model:
             hint(self.objective, max(spans) if spans else max(end.values()))
 
     def found(self, solver: cp_model.CpSolver) -> tuple[IntArray, IntArray]:
-        """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in steps."""
+        """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in parts of steps."""
         seconds = set(self._partner.values())
         slots = self.pipeline.index.stages * self.pipeline.index.microbatches
         numbers, starts = [], []
@@ -362,5 +375,5 @@ class Model:
     def value(self, solver: cp_model.CpSolver, objective: str) -> int:
         """The found objective in steps."""
         if objective == "span":
-            return max(solver.value(last) - solver.value(first) for first, last, _ in self._bounds)
+            return max(solver.value(last) - solver.value(first) for first, last, _ in self._bounds) // self.parts
         return self.upper if self.objective is None else solver.value(self.objective)

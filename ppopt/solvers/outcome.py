@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ppopt.constraints import Word
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, Transfers, halves
-from ppopt.timing.greedy import Jobs, run_jobs
+from ppopt.schedule import Order, Schedule, Transfers, halves
+from ppopt.timing.greedy import Jobs, in_sequence, run_jobs
 from ppopt.timing.links import left_shifted, sent
 from ppopt.timing.timed import time_order
 
@@ -49,9 +49,17 @@ class Outcome:
 
 
 def timed(
-    pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, starts: IntArray, objective: str, grid: int = 1
+    pipeline: Pipeline,
+    words: Iterable[Word],
+    numbers: IntArray,
+    starts: IntArray,
+    objective: str,
+    grid: int = 1,
+    parts: int = 1,
 ) -> Schedule:
     """A found order (operations, and their starts in steps of ``grid`` ticks) with the pipeline's true times.
+
+    With ``parts`` of a step the starts are counted in these, no two are the same on a device, and they are the order.
 
     Sorting the starts is not enough where operations take no time and many start at once: the list scheduler puts these in
     an order that data and memory allow, starting each operation when the solver did; at one time, what takes no time goes
@@ -62,15 +70,12 @@ def timed(
     Raises:
         Stuck: operations that take no time start at once, and no order of these fits the memory.
     """
-    when = dict(zip(numbers.tolist(), starts.tolist(), strict=True))
-    numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
-    first, second = halves(pipeline.index, numbers)
-    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
-    jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
-    release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
-    microbatch = halves(pipeline.index, jobs.numbers)[0] % pipeline.microbatches
-    ranks = (release, (jobs.duration > 0).astype(np.int64), microbatch, jobs.features.turn)
-    order = run_jobs(jobs, ranks, reserve=False, release=release)
+    when = dict(zip(numbers.tolist(), (starts // parts).tolist(), strict=True))
+    computed = (numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)
+    if parts > 1:
+        order = in_sequence(pipeline, numbers[np.argsort(starts, kind="stable")])
+    else:
+        order = _listed(pipeline, words, numbers[computed], when, grid)
     early = time_order(pipeline, order)
     if grid > 1:
         return early
@@ -84,3 +89,14 @@ def timed(
         return early  # what takes no time had to change places
     schedules = [early, left_shifted(found), found] if pipeline.lines else [early, found]
     return min(schedules, key=lambda schedule: schedule.objective(objective))
+
+
+def _listed(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, when: Mapping[int, int], grid: int) -> Order:
+    """The order in which the list scheduler runs these operations if it starts them at these times, in steps."""
+    first, second = halves(pipeline.index, numbers)
+    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
+    jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
+    release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
+    microbatch = halves(pipeline.index, jobs.numbers)[0] % pipeline.microbatches
+    ranks = (release, (jobs.duration > 0).astype(np.int64), microbatch, jobs.features.turn)
+    return run_jobs(jobs, ranks, reserve=False, release=release)

@@ -380,8 +380,11 @@ def run_jobs(
     place[rank] = np.arange(count)
     machines = _Machines(jobs, rank, place, patient, reserve)
     sequence = machines.run(None if release is None else release[rank])
-    pipeline = jobs.pipeline
-    numbers = jobs.numbers[rank][sequence]
+    return in_sequence(jobs.pipeline, jobs.numbers[rank][sequence])
+
+
+def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
+    """The order in which every device runs its operations in the sequence of ``numbers``; transfers are left out."""
     numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
     family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
     device = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
