@@ -348,12 +348,12 @@ class _Search:
         if self.open and self.left > 0:
             self._windows(min(self.left, self.time_limit / 10))
         if self.open and self.left > 0 and self.repeats:
-            self._repetition(self.left / 4)
-        if self.open and self.left > 0:
+            self._repetition(self.left / (6 if self.large else 4))
+        if self.open and self.left > 0 and not self.keeps_pace:
             self._events(LARGE_GRAPH, self.left / 6, exact=False)
         if self.large:
             if self.open and self.left > 0:
-                self._windows(self.left / 3)
+                self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
             if self.open and self.left > 0:
                 self._repetition(self.left)
             if self.best is None:
@@ -376,7 +376,7 @@ class _Search:
             bound = throughput(self.pipeline, self.objective, pairs=self.pairs, most=most, seconds=seconds, exact=exact)
             done(self._bounded(bound))
 
-    def _windows(self, seconds: float) -> None:
+    def _windows(self, seconds: float, shortest: int = 0) -> None:
         """Bounds that take a while: idle time that the beginning and the end of every schedule have."""
         with self.step("bound: windows") as done:
             found = bounds.best(
@@ -388,6 +388,7 @@ class _Search:
                 workers=1 if self.deterministic else self.workers or os.cpu_count() or 1,
                 seed=self.seed,
                 deterministic=self.deterministic,
+                shortest=shortest,
             )
             done("nothing new")
             for bound in found:
@@ -537,6 +538,12 @@ class _Search:
     def large(self) -> bool:
         """Whether it is left to repetition: too many operations for a model of them all."""
         return self.repeats and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
+
+    @property
+    def keeps_pace(self) -> bool:
+        """Whether a schedule is known in whose middle the busiest device never idles: only beginning and end can be shorter."""
+        found = self.periodic
+        return found is not None and found.period == found.step * max(found.pattern.work)
 
     @property
     def pairs(self) -> bool:

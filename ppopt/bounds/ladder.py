@@ -29,12 +29,13 @@ def best(
     workers: int = 1,
     seed: int = 0,
     deterministic: bool = False,
+    shortest: int = 0,
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
     Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or at the
     ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets half of what is left. The
-    first three take milliseconds.
+    first three take milliseconds. ``shortest``: windows of less than so many eighths of the filling time are left out.
     """
     known = -1
     for of in (work, machine, memory):
@@ -48,7 +49,7 @@ def best(
         return
     makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline)) is not None)
     begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(flow_of(pipeline, links=objective == "makespan"), objective):
+    for first, last, grain in _windows(flow_of(pipeline, links=objective == "makespan"), objective, shortest):
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return
@@ -77,7 +78,7 @@ def best(
             return
 
 
-def _windows(flow: Flow, objective: Objective) -> Iterator[tuple[int, int, int]]:
+def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[int, int, int]]:
     """Lengths of the start and of the end window, and grain: half of the time in which a pipeline fills, then up to twice that.
 
     That is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits
@@ -94,6 +95,6 @@ def _windows(flow: Flow, objective: Objective) -> Iterator[tuple[int, int, int]]
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for eighths in (4, 8, 10, 12, 14, 16):
+        for eighths in (eighths for eighths in (4, 8, 10, 12, 14, 16) if eighths >= shortest):
             first, last = (max(grain, time + fill * eighths // 8) for time in late)
             yield first, last, grain

@@ -45,6 +45,10 @@ class Budget:
         """Seconds."""
         return 0.0 if self.interrupted else max(0.0, self.limits.seconds - self.spent)
 
+    def charge(self, seconds: float) -> None:
+        """Count work that is not CP-SAT's in deterministic mode."""
+        self._counted += seconds
+
     def solve(self, model: cp_model.CpModel, seconds: float, way: int = 0) -> tuple[cp_model.CpSolver | None, bool]:
         """The solver with a solution (``None``: none found), and whether the answer is certain: the best there is, or none.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,16 +13,30 @@ from functools import partial
 from ppopt.pipeline import Pipeline
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.budget import Budget
+from ppopt.solvers.repetition.ends import (
+    LARGEST,
+    SECONDS,
+    End,
+    rearranged,
+    reversed_pattern,
+    reversed_periodic,
+    shortened,
+)
 from ppopt.solvers.repetition.modulo import least_period, rotation
 from ppopt.solvers.repetition.pattern import Pattern, counts_of, patterns_of
 from ppopt.solvers.repetition.periodic import Periodic, retimed, schedule_of
+from ppopt.solvers.repetition.placing import rotations
 from ppopt.solvers.repetition.polish import polished
 from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
 
 _STEPS = 4
 """Most microbatches per period that are tried."""
+_TRIAL = 0.02
+"""Deterministic seconds for placing the operations of a period; about what it takes."""
 _LONGEST = 12
 """Most microbatches per period, once no better time per microbatch is found."""
+_LARGE = 6000
+"""Operations of a small schedule up to which it is modelled as a whole."""
 _FINE = 8
 """With shortest operations of more ticks than this, orders are sought on a coarser grid too."""
 
@@ -65,6 +80,10 @@ def solve(
     search_.run()
     best = search_.best
     schedule = None if best is None else schedule_of(pipeline, best)
+    if (
+        schedule is not None and not schedule.within_memory
+    ):  # operations that take no time may tie with each other in another order
+        schedule = best = None
     budget = search_.budget
     return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, best, tuple(search_.steps))
 
@@ -137,6 +156,7 @@ class _OnePattern:
         start = search_.start
         self.own = start if start is not None and start.pattern == pattern else None
         self.rough: Periodic | None = None
+        self.chance, self.turn = random.Random(self.budget.limits.seed), 0
         self.stuck, self.rise, self.pace, self.low = 0, 0, 0, search_.lower
 
     @property
@@ -154,6 +174,8 @@ class _OnePattern:
         if self.own is not None:
             self.all.keep(self.own)
         self.own = self.fastest()
+        if self.own is not None and not self.done:
+            self.ends(self.own, self.left / 16)
         while self.own is not None and not self.done:
             self.rounds()
             if 2 * self.own.step > _LONGEST:
@@ -172,6 +194,8 @@ class _OnePattern:
             if not self.done:
                 self.halve(self.own, patience)
             if not self.done:
+                self.ends(self.own, patience)
+            if not self.done and self.fits(self.own.microbatches):
                 self.polish(self.own, patience)
             patience *= 2
 
@@ -190,10 +214,10 @@ class _OnePattern:
         First on the coarser grid for all of them, where there is one, then with the true times from the best on. No less than the
         bound leaves room for is looked for, and not for longer than a third of the time.
         """
-        best = self.own
         least_time = Fraction(self.all.lower, min(self.all.counts))
         until, self.until = self.until, self.budget.left - self.left / 3
         steps = range(1, min(_STEPS, *self.all.counts) + 1)
+        best = self.own or self.placed(steps)
         for step, search_ in [(step, self.quickly) for step in steps] + [(step, self.exactly) for step in steps]:
             least = least_period(self.pattern, step)
             if best is not None and (least * best.step >= best.period * step or best.period <= least_time * best.step):
@@ -207,6 +231,30 @@ class _OnePattern:
             if self.left <= 0:
                 break
         self.until = until
+        return best
+
+    def placed(self, steps: Iterable[int]) -> Periodic | None:
+        """The least time per microbatch by placing operations one by one; of several the one with the best ends."""
+        best, value = None, (Fraction(0), 0)
+        for step in steps:
+            fastest = Fraction(least_period(self.pattern, step), step)
+            if self.done or (best is not None and value[0] <= fastest):
+                continue
+            with self.all.step(f"placing {step} microbatches") as answer:
+                for found in rotations(self.pattern, step, seed=self.budget.limits.seed):
+                    self.budget.charge(_TRIAL)
+                    if self.done:
+                        break
+                    time = None if found is None else Fraction(found.period, step)
+                    if found is None or time is None or (best is not None and time > value[0]):
+                        continue
+                    begun = found.begun(self.all.counts)
+                    constant = begun.makespan - begun.microbatches[0] // step * begun.period
+                    if best is None or time < value[0] or (step == best.step and constant < value[1]):
+                        best, value = begun, (time, constant)
+                        answer[:] = [f"{self.all.pipeline.time(found.period)}", self.keep(begun)]
+                if not answer:
+                    answer.append("no better one")
         return best
 
     def quickly(self, step: int, least: int, below: int | None) -> Periodic | None:
@@ -293,6 +341,9 @@ class _OnePattern:
 
     def ask(self, seed: Periodic, counts: tuple[int, ...], value: int, patience: float) -> bool | None:
         """Whether there is a schedule with a makespan of ``value`` of all microbatches, at this size; ``None``: it stays open."""
+        if not self.fits(counts):
+            self.open = True
+            return None
         copies = (self.all.counts[0] - counts[0]) // seed.step
         question = Question(counts, value - copies * seed.period, seed.period, seed.step)
         model = None if question in self.refuted else Recurrence(self.pattern, question)
@@ -318,6 +369,8 @@ class _OnePattern:
         for counts in self.sizes(seed):
             if max(counts) < self.pace:
                 continue
+            if not self.fits(counts):
+                break
             copies = (self.all.counts[0] - counts[0]) // seed.step
             turns = counts[0] // seed.step
             idle = max(0, self.all.lower - (copies + turns) * seed.period)
@@ -352,6 +405,37 @@ class _OnePattern:
             else:
                 low = middle + 1
                 self.low = max(self.low, low)
+
+    def fits(self, counts: Sequence[int]) -> bool:
+        """Whether a schedule of so many microbatches is small enough to be modelled as a whole."""
+        return sum(counts[family.route] for family in self.pattern.families) <= _LARGE
+
+    def ends(self, seed: Periodic, seconds: float) -> None:
+        """Shorten the end and the beginning, each by list scheduling, then by CP-SAT, while one of them gets shorter."""
+        until = self.budget.left - seconds
+        turned, turn = reversed_pattern(self.pattern), self.turn
+        with self.all.step(f"ends of {_text(seed.microbatches)} microbatches") as answer:
+            unchanged = 0
+            while unchanged < 2 and self.budget.left > until and not self.done:
+                value = seed.makespan
+                found = reversed_periodic(seed, turned) if turn % 2 else seed
+                found = self.end(found, max(0.0, self.budget.left - until) / 4)
+                seed = reversed_periodic(found, self.pattern) if turn % 2 else found
+                turn += 1
+                unchanged = 0 if seed.makespan < value else unchanged + 1
+            self.turn = turn + 1
+            answer.append(self.keep(seed))
+
+    def end(self, seed: Periodic, seconds: float) -> Periodic:
+        """A shorter end, if one is found."""
+        size = End(seed).size
+        trials = max(4, int(seconds / 2 / (SECONDS * max(1, size))))
+        found = rearranged(seed, trials=trials, chance=self.chance)
+        self.budget.charge(trials * size * SECONDS)
+        if size <= LARGEST:
+            reach = max(1, *self.pattern.duration) * (2 + self.chance.randrange(4))
+            found, _ = shortened(found, self.budget, reach=reach, seconds=min(seconds / 2, self.left))
+        return found
 
     def polish(self, seed: Periodic, patience: float) -> None:
         """Move operations around where they are."""

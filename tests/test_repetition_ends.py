@@ -1,0 +1,121 @@
+"""Periods by placing operations, ends by list scheduling: every one is a schedule, for every number of microbatches."""
+
+import random
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+
+from ppopt.check import violations
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.solvers.outcome import Limits
+from ppopt.solvers.repetition import Periodic
+from ppopt.solvers.repetition.budget import Budget
+from ppopt.solvers.repetition.ends import rearranged, reversed_pattern, reversed_periodic, shortened
+from ppopt.solvers.repetition.pattern import Pattern, patterns_of
+from ppopt.solvers.repetition.periodic import order_from, retimed
+from ppopt.solvers.repetition.placing import rotations
+from ppopt.timing import time_order
+
+REAL = Costs(forward=185, backward_input=181, backward_weight=93)
+LINKS = Links(latency=6)
+PIPELINES = {
+    "one device": Pipeline(1, 40),
+    "linear": Pipeline(4, 40, memory=Memory(limit=3)),
+    "real costs": Pipeline(4, 40, costs=REAL, links=LINKS, memory=Memory(limit=3, retained=Fraction("0.366"))),
+    "wave": Pipeline(4, 40, placement="wave", chunks=2, costs=REAL, links=LINKS, memory=Memory(activation=1, limit=3)),
+    "loop": Pipeline(3, 40, placement="loop", chunks=2, costs=REAL, links=LINKS, memory=Memory(activation=1, limit=2)),
+    "two routes": Pipeline(2, 40, placement="bidirectional", memory=Memory(limit=3)),
+    "uneven": Pipeline(3, 40, costs=Costs(forward=(1, 30, 2), backward_input=(2, 1, 20), backward_weight=(1, 2, 0))),
+    "fused": Pipeline(3, 40, costs=Costs(backward=2), memory=Memory(limit=3)),
+    "slow links": Pipeline(2, 40, links=Links(latency=70), memory=Memory(limit=4)),
+    "nothing takes time": Pipeline(2, 40, costs=Costs(forward=0, backward_input=0, backward_weight=0)),
+}
+
+
+def pattern_of(name: str) -> Pattern:
+    return patterns_of(PIPELINES[name])[0]
+
+
+def keeps_the_rules(name: str, periodic: Periodic) -> None:
+    """The checker has nothing against it, with none, one and five periods more."""
+    assert periodic.holds()
+    for copies in (0, 1, 5):
+        counts = [count + copies * periodic.step for count in periodic.microbatches]
+        pipeline = PIPELINES[name].changed(microbatches=sum(counts))
+        schedule = time_order(pipeline, order_from(pipeline, periodic.pattern, periodic.expanded(copies)))
+        assert violations(pipeline, schedule) == []
+        promised = periodic.makespan_for(counts)
+        assert promised is not None
+        assert schedule.makespan <= promised
+
+
+def examples(name: str, step: int) -> list[Periodic]:
+    routes = len(PIPELINES[name].routes)
+    found = (rotation for rotation in rotations(pattern_of(name), step) if rotation is not None)
+    return [rotation.begun((40 // routes,) * routes) for rotation in islice(found, 2)]
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_what_is_placed_repeats(name: str, step: int) -> None:
+    found = examples(name, step)
+    assert bool(found) == (name != "nothing takes time")
+    for periodic in found:
+        keeps_the_rules(name, periodic)
+
+
+@pytest.mark.parametrize("name", ["linear", "real costs", "wave", "loop", "uneven"])
+def test_the_period_is_the_shortest_for_its_turns(name: str) -> None:
+    for periodic in examples(name, 1):
+        assert retimed(periodic, periodic.pattern, periodic.period) is not None
+        if periodic.period > max(periodic.pattern.work):
+            assert retimed(periodic, periodic.pattern, periodic.period - 1) is None
+
+
+def test_full_speed_for_many_devices() -> None:
+    """Room for three quarters of what 1F1B holds costs a wave no throughput: no time passes between two microbatches but work."""
+    pipeline = Pipeline(16, 64, placement="wave", chunks=2, costs=REAL, links=LINKS, memory=Memory(activation=1, limit=12))
+    (pattern,) = patterns_of(pipeline)
+    assert min(found.period for found in rotations(pattern, 1) if found is not None) == max(pattern.work)
+
+
+@pytest.mark.parametrize("name", [name for name in PIPELINES if name != "nothing takes time"])
+def test_ends_get_shorter_and_keep_the_rules(name: str) -> None:
+    before = examples(name, 2)[0]
+    budget = Budget(Limits(60, workers=1))
+    after, chance, turned = before, random.Random(7), reversed_pattern(before.pattern)
+    for side in range(2):
+        end = reversed_periodic(after, turned) if side else after
+        for shorter in (rearranged(end, trials=12, chance=chance), shortened(end, budget, reach=100, seconds=2)[0]):
+            assert shorter.makespan <= end.makespan
+            assert shorter.first == end.first
+            found = reversed_periodic(shorter, before.pattern) if side else shorter
+            keeps_the_rules(name, found)
+            after = found
+    assert after.makespan <= before.makespan
+
+
+def test_a_poor_end_is_repaired() -> None:
+    """The last operations of every device moved back by 50: list scheduling moves them forward again."""
+    good = examples("wave", 1)[0]
+    rows = []
+    for row, first in zip(good.start, good.first, strict=True):
+        late = row.copy()
+        late[first + good.step :] += 50
+        rows.append(late)
+    poor = Periodic(good.pattern, tuple(rows), good.first, good.period, good.step)
+    assert poor.holds()
+    assert rearranged(poor, trials=4, chance=random.Random(0)).makespan <= good.makespan
+
+
+def test_reversed_twice_is_the_same() -> None:
+    periodic = examples("wave", 1)[0]
+    turned = reversed_pattern(periodic.pattern)
+    once = reversed_periodic(periodic, turned)
+    assert once.holds()
+    assert once.makespan == periodic.makespan
+    assert reversed_pattern(turned) == periodic.pattern
+    twice = reversed_periodic(once, periodic.pattern)
+    assert twice.first == periodic.first
+    assert all((a == b).all() for a, b in zip(twice.start, periodic.start, strict=True))
