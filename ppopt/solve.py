@@ -347,7 +347,7 @@ class _Search:
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
         self._events(SMALL_GRAPH, min(self.left / 4, max(1.0, self.time_limit / 30)), exact=True)
         if self.open and self.objective == "span" and not self.extra:
-            self._makespan_first(self.left / 3)
+            self._makespan_first(self.left * (0.8 if self.large else 0.3))
         if not self.large and self.open:
             self._decisions(max(1.0, self.time_limit / 30), grids[0])
         if self.open and self.left > 0:
@@ -359,7 +359,7 @@ class _Search:
         if self.large:
             if self.open and self.left > 0:
                 self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
-            if self.open and self.left > 0:
+            if self.open and self.left > 0 and self.repeats:
                 self._repetition(self.left)
             if self.best is None:
                 with self.step("list scheduling") as done:
@@ -575,7 +575,7 @@ class _Search:
     @property
     def large(self) -> bool:
         """Whether it is left to repetition: too many operations for a model of them all."""
-        return self.repeats and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
+        return not self.extra and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
 
     @property
     def keeps_pace(self) -> bool:
