@@ -34,6 +34,8 @@ _STEPS = 4
 """Most microbatches per period that are tried."""
 _SEEDS = 5
 """Seeds with which periods are sought by placing operations."""
+_FEW = 8
+"""Variations of the ends by which periods of the same length are compared."""
 _TRIAL = 0.02
 """Deterministic seconds for placing the operations of a period; about what it takes."""
 _LONGEST = 12
@@ -160,6 +162,7 @@ class _OnePattern:
         self.own = start if start is not None and start.pattern == pattern else None
         self.rough: Periodic | None = None
         self.chance, self.turn = random.Random(self.budget.limits.seed), 0
+        self.turned = reversed_pattern(pattern)
         self.stuck, self.rise, self.pace, self.low = 0, 0, 0, search_.lower
 
     @property
@@ -255,7 +258,7 @@ class _OnePattern:
                     time = None if found is None else Fraction(found.period, step)
                     if found is None or time is None or (value is not None and time > value[0]):
                         continue
-                    begun = found.begun(self.all.counts)
+                    begun = self.trimmed(found.begun(self.all.counts), _FEW)
                     constant = begun.makespan - begun.microbatches[0] // step * begun.period
                     if value is None or best is None or time < value[0] or (step == best.step and constant < value[1]):
                         best, value = begun, (time, constant)
@@ -421,7 +424,7 @@ class _OnePattern:
     def ends(self, seed: Periodic, seconds: float) -> None:
         """Shorten the end and the beginning, each by list scheduling, then by CP-SAT, while one of them gets shorter."""
         until = self.budget.left - seconds
-        turned, turn = reversed_pattern(self.pattern), self.turn
+        turned, turn = self.turned, self.turn
         with self.all.step(f"ends of {_text(seed.microbatches)} microbatches") as answer:
             unchanged = 0
             while unchanged < 2 and self.budget.left > until and not self.done:
@@ -433,6 +436,13 @@ class _OnePattern:
                 unchanged = 0 if seed.makespan < value else unchanged + 1
             self.turn = turn + 1
             answer.append(self.keep(seed))
+
+    def trimmed(self, seed: Periodic, trials: int) -> Periodic:
+        """End and beginning by list scheduling alone."""
+        end = rearranged(seed, trials=trials, chance=self.chance)
+        begin = rearranged(reversed_periodic(end, self.turned), trials=trials, chance=self.chance)
+        self.budget.charge(2 * trials * sum(map(len, seed.start)) * SECONDS)
+        return reversed_periodic(begin, self.pattern)
 
     def end(self, seed: Periodic, seconds: float) -> Periodic:
         """A shorter end, if one is found."""
