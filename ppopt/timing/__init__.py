@@ -1,8 +1,19 @@
 """The list scheduler: an order becomes times; constraints, or a priority rule, become an order."""
 
 from ppopt.timing.greedy import Stuck, baselines, list_schedule
-from ppopt.timing.links import left_shifted
+from ppopt.timing.links import begun, in_turn, left_shifted
 from ppopt.timing.merge import order_of
 from ppopt.timing.timed import CyclicOrder, OrderError, time_order
 
-__all__ = ["CyclicOrder", "OrderError", "Stuck", "baselines", "left_shifted", "list_schedule", "order_of", "time_order"]
+__all__ = [
+    "CyclicOrder",
+    "OrderError",
+    "Stuck",
+    "baselines",
+    "begun",
+    "in_turn",
+    "left_shifted",
+    "list_schedule",
+    "order_of",
+    "time_order",
+]
