@@ -53,9 +53,9 @@ class Pair(NamedTuple):
         return f"({self.forward};{self.backward})OVERLAP_F_B"
 
 
-_OP = re.compile(r"(\d+)([FBIW])(\d+)")
-_TRANSFER = re.compile(r"(\d+)(SEND_[FB])(\d+)")
-_PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B")
+_OP = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
+_TRANSFER = re.compile(r"(\d+)(SEND_[FB])(\d+)", re.ASCII)
+_PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B", re.ASCII)
 
 
 def parse(text: str) -> Op | Pair:

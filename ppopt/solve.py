@@ -15,6 +15,7 @@ import numpy as np
 
 from ppopt import bounds
 from ppopt.bounds import Bound, Objective
+from ppopt.bounds.late import beside_span
 from ppopt.bounds.throughput import throughput
 from ppopt.check import violations
 from ppopt.constraints import (
@@ -272,13 +273,16 @@ class _Search:
         if not self.large:
             with self.step("list scheduling") as done:
                 done(self._greedy())
-        for name, bound in (("one machine", bounds.machine), ("memory", bounds.memory)):
-            if self.open:
-                self._closed_form(name, bound)
+        self._bounds()
         if self.open and solver == "ilp":
             self._program()
         elif self.open:
             self._solver()
+
+    def _bounds(self) -> None:
+        for name, bound in (("one machine", bounds.machine), ("memory", bounds.memory)):
+            if self.open:
+                self._closed_form(name, bound)
 
     def _closed_form(self, name: str, bound: Callable[..., Bound | None]) -> None:
         with self.step(f"bound: {name}") as done:
@@ -291,7 +295,8 @@ class _Search:
         own = [row for row in self.named if row.schedule is not None and row.schedule.pipeline.routes == self.pipeline.routes]
         for row in own:
             if row.schedule is not None and row.schedule.within_memory:
-                self.found(time_order(self.pipeline, row.schedule.order), row.name)
+                same = row.schedule.pipeline == self.pipeline  # then with its transfers in their order
+                self.found(row.schedule if same else time_order(self.pipeline, row.schedule.order), row.name)
         return f"{len(own)} of {len(self.named)} have this placement; {self.best_text()}"
 
     def _pinned(self) -> bool:
@@ -340,6 +345,8 @@ class _Search:
         longest = int(self.pipeline.ticks.duration.max())
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
         self._events(SMALL_GRAPH, min(self.left / 4, max(1.0, self.time_limit / 30)), exact=True)
+        if self.open and self.objective == "span" and not self.extra:
+            self._makespan_first(self.left * (0.8 if self.large else 0.3))
         if not self.large and self.open:
             self._decisions(max(1.0, self.time_limit / 30), grids[0])
         if self.open and self.left > 0:
@@ -351,7 +358,7 @@ class _Search:
         if self.large:
             if self.open and self.left > 0:
                 self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
-            if self.open and self.left > 0:
+            if self.open and self.left > 0 and self.repeats:
                 self._repetition(self.left)
             if self.best is None:
                 with self.step("list scheduling") as done:
@@ -372,6 +379,39 @@ class _Search:
                 seconds = math.inf  # the states alone are limit enough
             bound = throughput(self.pipeline, self.objective, pairs=self.pairs, most=most, seconds=seconds, exact=exact)
             done(self._bounded(bound))
+
+    def _makespan_first(self, seconds: float) -> None:
+        """Search for the makespan, which is far easier: its schedules have good spans, and its bound is nearly one of spans."""
+        inner = _Search(
+            self.pipeline,
+            "makespan",
+            (),
+            seconds,
+            self.gap,
+            workers=self.workers,
+            seed=self.seed,
+            deterministic=self.deterministic,
+            progress=None,
+            best=self.best,
+            source=self.source,
+        )
+        begun = time.monotonic()
+        try:
+            inner._bounds()
+            if inner.open:
+                inner._solver()
+        finally:
+            self.spent += inner.spent
+            self.versions |= inner.versions
+            self.infeasible = inner.infeasible
+            self.steps += [Step(f"makespan: {step.name}", step.seconds, step.outcome) for step in inner.steps]
+            if inner.best is not None:
+                self.found(inner.best, inner.source)
+            beside = beside_span(self.pipeline)
+            if beside is not None:
+                self.prove(inner.lower - beside, inner.proved_by or "work")
+            text = f"{self.best_text()}, bound {self.pipeline.time(self.lower)} (makespan {self.pipeline.time(inner.lower)})"
+            self.steps.append(Step("spans of that", time.monotonic() - begun, text))
 
     def _windows(self, seconds: float, shortest: int = 0) -> None:
         """Bounds that take a while: idle time that the beginning and the end of every schedule have."""
@@ -535,7 +575,7 @@ class _Search:
     @property
     def large(self) -> bool:
         """Whether it is left to repetition: too many operations for a model of them all."""
-        return self.repeats and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
+        return not self.extra and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
 
     @property
     def keeps_pace(self) -> bool:
@@ -670,10 +710,10 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
     """Ticks by which some schedule whose device spans are at most ``span`` has ended, if there is one at all.
 
     Where nothing happens for longer than the largest latency, what follows can start earlier, so between the devices' spans
-    there are at most D - 1 gaps of that length, besides transfers that hold a link. Without these, with one stage per device
-    on one route and nothing but the rules (``free``), much less: before a device's first operation all devices upstream run
-    forwards only, at most as many as their memory holds, and these can be shifted right against it: device d starts at most
-    ``sum over s < d of (T_F + latency) + (C - 1) * max T_F`` after the first.
+    there are at most D - 1 gaps of that length, besides transfers that hold a link. With nothing but the rules (``free``) it is
+    much less where :func:`~ppopt.bounds.late.beside_span` says so, and with one stage per device on one route: before a device's
+    first operation all devices upstream run forwards only, at most as many as their memory holds, and these can be shifted right
+    against it: device d starts at most ``sum over s < d of (T_F + latency) + (C - 1) * max T_F`` after the first.
     """
     latency = int(pipeline.ticks.latency.max())
     devices = pipeline.devices
@@ -681,7 +721,11 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
     sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
     gather = int(pipeline.ticks.gather.max())
     general = gather + devices * span + (devices - 1) * latency + sending
-    if not free or sending or gather or len(pipeline.routes) > 1 or len(set(pipeline.routes[0])) < pipeline.stages:
+    if not free or sending or gather or len(pipeline.routes) > 1:
+        return general
+    beside = beside_span(pipeline)
+    general = general if beside is None else min(general, span + beside)
+    if len(set(pipeline.routes[0])) < pipeline.stages:
         return general
     route, amounts = pipeline.routes[0], pipeline.amounts
     forward = pipeline.ticks.duration[0, Kind.F].tolist()

@@ -6,16 +6,19 @@ span). Numbers of microbatches (4-64), costs and latency are dealt out over them
 equally often. Costs: all 1; those of four GPTs (models/gpt-*.toml); and uneven ones, F = I = 10 and W = 6, with one slow
 stage, with a heavy first and last stage, or random. Latency: none, or real (the GPT's own, else 3 % of a forward).
 
-    python scripts/benchmark.py --seed 1 --time-limit 60 -o scripts/results/benchmark-1.jsonl
+    python scripts/benchmark.py --seed 1
 
-Every result is a line of the output file. A run that was cut short goes on where it stopped when the same command is given
-again; only the summary is printed where all is there.
+Every result is a line of ``scripts/results/proof-1.jsonl``, and ``proof-1.md`` beside it says how far the aims are reached and
+what stayed open. A run that was cut short goes on where it stopped when the same command is given again; only the summary is
+made where all is there. Instances whose proof is aimed at have ``--time-limit`` seconds, those beyond ``--beyond``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import random
 import statistics
 import sys
@@ -23,6 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from importlib.metadata import version
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -42,6 +46,7 @@ MICROBATCHES = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 GPTS = ("gpt-1.5b", "gpt-6.2b", "gpt-14.6b", "gpt-28.3b")
 COSTS = ("unit", "unit", *GPTS, "slow stage", "heavy ends", "random")
 MODELS = Path(__file__).parents[1] / "models"
+RESULTS = Path(__file__).parent / "results"
 
 Tree = dict[str, Any]
 
@@ -187,12 +192,35 @@ def line(row: Tree) -> str:
     return f"{name:70} {figures} {100 * gap(row):6.2f} % {row['seconds']:7.1f} s  {proved}"
 
 
+@dataclass(frozen=True)
+class Aim:
+    """What is aimed at within a minute: a proof of every instance of a class, or at least a small ``gap``."""
+
+    title: str
+    objective: Objective
+    least: int
+    most: int
+    microbatches: int
+    gap: float
+
+    def of(self, row: Tree) -> bool:
+        """Whether it is about this result."""
+        instance = Instance(**row["instance"])
+        sizes = self.least <= instance.devices <= self.most and instance.microbatches <= self.microbatches
+        return instance.objective == self.objective and sizes
+
+
+AIMS = (
+    Aim("makespan, D <= 8, M <= 32: proved", "makespan", 1, 8, 32, 0.0),
+    Aim("makespan, D > 8: proved or within 1 %", "makespan", 9, 16, 64, 0.01),
+    Aim("device span, D <= 4: proved", "span", 1, 4, 64, 0.0),
+    Aim("device span, D 5-8: proved or within 2 %", "span", 5, 8, 64, 0.02),
+)
+
+
 def is_aim(row: Tree) -> bool:
     """Whether a proof within a minute is aimed at."""
-    instance = Instance(**row["instance"])
-    if instance.objective == "makespan":
-        return instance.devices <= 8 and instance.microbatches <= 32
-    return instance.devices <= 4
+    return any(aim.of(row) for aim in AIMS if not aim.gap)
 
 
 def classes() -> Iterator[tuple[str, Callable[[Tree], bool]]]:
@@ -229,6 +257,30 @@ def summary(rows: Sequence[Tree]) -> str:
     return "\n".join(lines)
 
 
+def report(rows: Sequence[Tree], command: str) -> str:
+    """The summary as Markdown: the aims, the classes, and every instance that stayed open with its gap and idle gap."""
+    lines = ["# Time to proof", "", f"    {command}", ""]
+    versions = ", ".join(f"{name} {version(name)}" for name in ("ppopt-pipeline", "ortools"))
+    lines += [f"{len(rows)} instances; Python {platform.python_version()}, {versions}, {os.cpu_count()} cores.", ""]
+    lines += ["| aim | reached | median seconds | longest |", "|---|---|---|---|"]
+    for aim in AIMS:
+        chosen = [row for row in rows if aim.of(row)]
+        if chosen:
+            reached = sum(gap(row) <= aim.gap for row in chosen)
+            seconds = [row["seconds"] for row in chosen]
+            lines.append(f"| {aim.title} | {reached}/{len(chosen)} | {statistics.median(seconds):.1f} | {max(seconds):.1f} |")
+    lines += ["", "```", summary(rows), "```", ""]
+    left = sorted((row for row in rows if row["reason"] != "optimal"), key=gap)
+    if left:
+        lines += [f"Open: {len(left)}", "", "| instance | baseline | value | bound | gap | idle gap | seconds |"]
+        lines.append("|---|---|---|---|---|---|---|")
+    for row in left:
+        figures = ["-" if row[key] is None else f"{row[key]:.7g}" for key in ("baseline", "value", "lower_bound")]
+        gaps = [f"{100 * gap(row):.2f} %", f"{100 * idle_gap(row):.1f} %"]
+        lines.append(f"| {' | '.join([str(Instance(**row['instance'])), *figures, *gaps, format(row['seconds'], '.1f')])} |")
+    return "\n".join(lines) + "\n"
+
+
 # --- the file ----------------------------------------------------------------------------------------------------
 
 
@@ -245,32 +297,42 @@ def read(path: Path | None) -> list[Tree]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="of the set (1)")
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for each instance (60)")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for an instance whose proof is aimed at (60)")
+    parser.add_argument("--beyond", type=float, default=10.0, help="seconds for every other instance (10)")
     parser.add_argument("--workers", type=int, help="threads of the solver (all cores)")
     parser.add_argument("--quick", action="store_true", help="only the smallest instances, a second each")
     parser.add_argument("--match", default="", help='only instances with this in their name, such as "wave v=2"')
-    parser.add_argument("-o", "--output", type=Path, help="keep results in this file, a JSON object per line, and go on from it")
+    parser.add_argument(
+        "-o", "--output", type=Path, help="the file of results (scripts/results/proof-SEED.jsonl; none with --quick or --match)"
+    )
     options = parser.parse_args(argv)
+    output: Path | None = options.output
+    if output is None and not (options.quick or options.match):
+        output = RESULTS / f"proof-{options.seed}.jsonl"
+        output.parent.mkdir(exist_ok=True)
     chosen: Iterable[Instance] = [each for each in instances(options.seed) if options.match in str(each)]
-    limit = options.time_limit
+    limits = {True: options.time_limit, False: options.beyond}
     if options.quick:
-        limit = min(limit, 1.0)
+        limits = {aim: min(limit, 1.0) for aim, limit in limits.items()}
         chosen = [each for each in chosen if each.devices <= 4 and each.microbatches <= 12]
-    known = {str(Instance(**row["instance"])) + str(row["instance"]["seed"]): row for row in read(options.output)}
+    known = {str(Instance(**row["instance"])) + str(row["instance"]["seed"]): row for row in read(output)}
     rows = []
     for instance in chosen:
         row = known.get(str(instance) + str(instance.seed))
         if row is None:
-            row = run(instance, limit, options.workers)
-            if options.output is not None:
-                with options.output.open("a", encoding="utf-8") as file:
+            row = run(instance, limits[is_aim({"instance": asdict(instance)})], options.workers)
+            if output is not None:
+                with output.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
         rows.append(row)
         print(line(row), flush=True)
     print()
-    print(summary(rows))
     if not rows:
         sys.exit("no instance has such a name")
+    print(summary(rows))
+    if output is not None:
+        given = " ".join(sys.argv[1:] if argv is None else argv)
+        output.with_suffix(".md").write_text(report(rows, f"python scripts/benchmark.py {given}".rstrip()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ sys.path.insert(0, str(SCRIPTS))
 import benchmark  # noqa: E402
 import proof_times  # noqa: E402
 
-RESULTS = sorted((SCRIPTS / "results").glob("benchmark-*.jsonl"))
+RESULTS = sorted((SCRIPTS / "results").glob("proof-*.jsonl"))
 
 
 def test_the_set_is_stratified_and_repeats() -> None:
@@ -80,6 +80,17 @@ def test_the_summary() -> None:
     assert benchmark.gap(row(value=None)) == benchmark.idle_gap(row(value=None)) == 1
 
 
+def test_the_report_says_what_stayed_open() -> None:
+    small = {**benchmark.asdict(benchmark.instances(1)[0]), "devices": 4, "microbatches": 8, "objective": "makespan"}
+    beyond = {**small, "devices": 16}
+    rows = [row(instance=small), row(instance=small, lower_bound=9, reason="feasible"), row(instance=beyond, lower_bound=9.95)]
+    text = benchmark.report(rows, "command")
+    assert "| makespan, D <= 8, M <= 32: proved | 1/2 |" in text
+    assert "| makespan, D > 8: proved or within 1 % | 1/1 |" in text
+    assert "Open: 1" in text
+    assert "| 12 | 10 | 9 | 10.00 % | 50.0 % | 1.0 |" in text
+
+
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "results.jsonl"
     arguments = ["--quick", "--seed", "4", "--time-limit", "0.2", "--workers", "1", "-o", str(output)]
@@ -101,6 +112,9 @@ def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     benchmark.main(arguments)  # nothing is solved again
     assert output.read_text() == whole
     assert capsys.readouterr().out == shown
+    report = output.with_suffix(".md").read_text()
+    assert f"python scripts/benchmark.py {' '.join(arguments)}" in report
+    assert shown.split("\n\n")[-1].strip() in report
 
 
 def test_no_instance_of_that_name(tmp_path: Path) -> None:
@@ -110,7 +124,7 @@ def test_no_instance_of_that_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_kept_results_are_of_the_set_as_it_is(path: Path) -> None:
-    seed = int(path.stem.removeprefix("benchmark-"))
+    seed = int(path.stem.removeprefix("proof-"))
     rows = benchmark.read(path)
     assert {benchmark.Instance(**each["instance"]) for each in rows} == set(benchmark.instances(seed))
     assert len(rows) == 72
@@ -118,12 +132,30 @@ def test_kept_results_are_of_the_set_as_it_is(path: Path) -> None:
         assert each["work"] <= each["lower_bound"] <= each["value"] <= each["baseline"]
 
 
-def test_proof_times_prints_a_table() -> None:
-    command = [sys.executable, str(SCRIPTS / "proof_times.py"), "--quick", "--time-limit", "5", "--workers", "1"]
+def test_proof_times_prints_a_table(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- proof times -->\nold\n<!-- end -->\nafter\n")
+    command = [
+        sys.executable,
+        str(SCRIPTS / "proof_times.py"),
+        "--quick",
+        "--time-limit",
+        "5",
+        "--workers",
+        "1",
+        "--into",
+        str(page),
+    ]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[0] == "| instance | optimum | ppopt | plain CP-SAT | ILP |"
     assert lines[2].startswith("| linear, D=4 M=8, unit, limit 4 | 27 | ")
+    assert page.read_text().splitlines() == ["before", "<!-- proof times -->", *lines, "<!-- end -->", "after"]
     assert len(list(proof_times.instances())) == 10
+
+
+def test_a_page_without_marks_is_left_alone() -> None:
+    with pytest.raises(ValueError, match="proof times"):
+        proof_times.replaced("text", "table")
 
 
 def test_answers_in_the_table() -> None:

@@ -15,6 +15,7 @@ import pytest
 ortools = pytest.importorskip("ortools.sat.python.cp_model")
 
 from ppopt import bounds  # noqa: E402
+from ppopt.bounds.late import beside_span  # noqa: E402
 from ppopt.op import Kind  # noqa: E402
 from ppopt.pipeline import Costs, Links, Memory, Pipeline  # noqa: E402
 
@@ -247,6 +248,18 @@ def test_windows_of_any_length_and_grain_are_valid(make, objective):
                 assert window.value <= optimal, f"seed {seed}, {first} ticks, grain {grain}: {window}"
     assert used > 80
     assert tight > used / 4
+
+
+@pytest.mark.parametrize("make", [case, crowded])
+def test_a_makespan_is_no_longer_than_the_span_and_what_is_beside_it(make):
+    makespans = dict(recorded(make, "makespan"))
+    known = 0
+    for seed, span in recorded(make, "span"):
+        beside = beside_span(make(seed))
+        if beside is not None and seed in makespans:
+            known += 1
+            assert span >= makespans[seed] - beside, f"seed {seed}"
+    assert known >= 20
 
 
 def test_order_of_microbatches_costs_nothing():

@@ -17,8 +17,11 @@ from ppopt.bounds.throughput import throughput
 from ppopt.check import Rule, violations
 from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
 from ppopt.files.checked import check_file
+from ppopt.files.chrome_trace import trace_lines
+from ppopt.files.exported import row_in, schedule_in
 from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text, read_model
 from ppopt.files.result import json_text, result_dict
+from ppopt.files.torch_export import for_torch, with_comms
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.solve import horizon, solve, span_horizon
@@ -226,6 +229,37 @@ def test_a_file_records_the_transfers(tmp_path: Path) -> None:
     assert Rule.MISSING in {v.rule for v in check_file(str(path), None)}
 
 
+@pytest.mark.parametrize("name", ["two-sites", "two-sites-v"])
+def test_files_keep_the_order_of_the_transfers(name: str, tmp_path: Path) -> None:
+    model = read_model(str(ROOT / "models" / f"{name}.toml"))
+    pipeline = model.pipeline
+    result = solve(pipeline, time_limit=30, workers=1)
+    best = result.schedule
+    assert best is not None
+    path = tmp_path / "best.json"
+    path.write_text(json_text(result_dict(model, result=result)))
+    again = schedule_in(str(path))
+    assert again.makespan == best.makespan < time_order(pipeline, best.order).makespan
+    assert listed(again)[1] == listed(left_shifted(best))[1]
+    row = row_in(str(path), pipeline)
+    assert row.schedule is not None
+    assert row.schedule.makespan == best.makespan
+
+    runnable = for_torch(again).schedule
+    assert violations(runnable.pipeline, runnable) == []
+    assert runnable.makespan <= best.makespan
+    for line, (row_, _) in zip(pipeline.lines, zip(*runnable.transfers, strict=True), strict=True):
+        expected = [str(pipeline.index.op(number)) for number in row_.tolist()]
+        for rank, actions in enumerate(with_comms(runnable)):
+            sent = [str(a) for a in actions if "SEND" in str(a) and str(a) in expected]
+            own = [text for text in expected if any(pair[0] == rank for pair in line) and text in sent]
+            assert sent == own
+
+    events = json.loads("".join(trace_lines(again)))["traceEvents"]
+    slices = sorted(event["ts"] for event in events if event.get("cat") == "transfer" and event["ph"] == "X")
+    assert slices == sorted(1000 * time for row_ in again.transfers.start for time in row_.tolist())
+
+
 def test_a_pair_of_devices_is_on_one_link() -> None:
     with pytest.raises(PipelineError, match=r"links\.shared\[1\]\[0\].*already"):
         Pipeline(2, 2, links=Links(occupancy=1, shared=[[[0, 1]], [[0, 1], [1, 0]]]))
@@ -368,10 +402,10 @@ def test_repetition_keeps_links(seed: int) -> None:
 
 
 def test_repetition_meets_the_bound_of_a_link() -> None:
-    pipeline = Pipeline(2, 500, links=Links(1, 4), memory=Memory(limit=6))
+    pipeline = Pipeline(2, 200, links=Links(1, 4), memory=Memory(limit=6))
     result = solve(pipeline, time_limit=20, workers=1)
     assert result.reason == "optimal"
-    assert result.value == 1 + 500 * 4 + 1 + 2 + 4 + 1 + 2  # 0F0, all results sent, on the way, F and I, its gradient, I and W
+    assert result.value == 1 + 200 * 4 + 1 + 2 + 4 + 1 + 2  # 0F0, all results sent, on the way, F and I, its gradient, I and W
 
 
 def test_solve_takes_links() -> None:

@@ -152,8 +152,9 @@ def test_rounding_down_keeps_the_bound_valid() -> None:
         Pipeline(2, 8, links=Links(latency=9), memory=Memory(limit=2)),
         Pipeline(2, 8, placement="bidirectional", memory=Memory(limit=2)),
         Pipeline(2, 8, costs=Costs(backward_input=(0, 1)), memory=Memory(limit=2)),
+        Pipeline(2, 8, costs=Costs(forward=250, backward_input=(0, 196), backward_weight=107), memory=Memory(limit=2)),
     ],
-    ids=["no limit", "slow links", "two routes", "an operation that takes no time"],
+    ids=["no limit", "slow links", "two routes", "an operation that takes no time", "no time beside long times"],
 )
 def test_where_it_does_not_apply(pipeline: Pipeline) -> None:
     assert throughput(pipeline) is None

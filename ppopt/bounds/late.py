@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ppopt.bounds.flow import Flow
+from ppopt.bounds.flow import Flow, flow_of
+from ppopt.constraints import splitting_is_free
 from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
 
 
 def latest_first_starts(flow: Flow) -> list[int | None]:
@@ -51,6 +53,23 @@ def latest_first_starts(flow: Flow) -> list[int | None]:
         longest = max(longest, flow.duration[family])
         most = max(most, _room(flow, family))
     return latest
+
+
+def beside_span(pipeline: Pipeline) -> int | None:
+    """Ticks by which some schedule of least device span is longer than that, at most; ``None`` where nothing is proved.
+
+    Some such schedule has every device begin, and end, as near to the schedule's ends as proved above. It takes no longer than
+    what one device takes, and the time before and after that. So if no schedule has a makespan below T, none has a span below
+    ``T - beside_span``; and the search for a span needs no later horizon than ``beside_span`` above it.
+
+    The proof is about a flow; it holds for the pipeline where that is the flow itself: every backward is whole, or splitting it
+    is free, and no transfers wait for each other.
+    """
+    if pipeline.lines or (pipeline.costs.split and not splitting_is_free(pipeline)):
+        return None
+    flow = flow_of(pipeline)
+    ends = zip(latest_first_starts(flow), latest_first_starts(flow.reversed()), strict=True)
+    return min((first + last for first, last in ends if first is not None and last is not None), default=None)
 
 
 def _lag(flow: Flow, before: int, after: int) -> int:

@@ -283,11 +283,10 @@ def _grids(flow: Flow) -> list[Fraction]:
     """A coarse grid, of which the operations are one to four steps and little is lost by rounding down, and the exact one."""
     grids = [Fraction(1)]
     if max(flow.duration) > 4 * _STEPS:
-        shortest = min(flow.duration)
-        candidates = {Fraction(time, n) for time in flow.duration for n in range(1, _STEPS + 1)}
-        fitting = [grid for grid in candidates if grid <= shortest]
-        if fitting:
-            grids.append(min(fitting, key=lambda grid: (sum(time % grid for time in flow.duration), -grid)))
+        some = [time for time in flow.duration if time]
+        candidates = {Fraction(time, n) for time in some for n in range(1, _STEPS + 1)}
+        fitting = [grid for grid in candidates if grid <= min(some)]
+        grids.append(min(fitting, key=lambda grid: (sum(time % grid for time in some), -grid)))
     return grids[::-1]
 
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppopt.op import Kind, Op, Pair
+from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, halves, memory_changes
+from ppopt.schedule import Schedule, durations, halves, memory_changes
 
 _MICROSECONDS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), Fraction(10**6)),
@@ -143,7 +143,10 @@ class _Transfers(NamedTuple):
     took: IntArray
     """Duration of what makes it."""
     source: IntArray
-    arrived: IntArray
+    begun: IntArray
+    """When it goes: at once, or when it gets the link that it holds."""
+    over: IntArray
+    """When the link is free again, or, where none is held, when the result is there."""
     used: IntArray
     """Start of what needs the result."""
     target: IntArray
@@ -173,8 +176,17 @@ def _transfers(schedule: Schedule) -> _Transfers:
     before, after = before[crosses], after[crosses]
     order = np.argsort(end[before], kind="stable")
     before, after = before[order], after[order]
-    arrived = end[before] + pipeline.ticks.lag[device[before], device[after]]
-    return _Transfers(end[before], before, duration[before], device[before], arrived, start[after], device[after])
+    begun = end[before]
+    over = begun + pipeline.ticks.lag[device[before], device[after]]
+    if pipeline.lines:
+        number, held = np.concatenate(schedule.transfers.rows), np.full(index.size, -1, dtype=np.int64)
+        held[number] = np.concatenate(schedule.transfers.start)
+        carrier = before % slots + np.where(before < slots, Send.SEND_F, Send.SEND_B) * slots
+        begun = np.where(held[carrier] >= 0, held[carrier], begun)
+        over = np.where(held[carrier] >= 0, begun + durations(pipeline, carrier), over)
+        order = np.argsort(begun, kind="stable")
+        before, after, begun, over = before[order], after[order], begun[order], over[order]
+    return _Transfers(end[before], before, duration[before], device[before], begun, over, start[after], device[after])
 
 
 def _links(schedule: Schedule, transfers: _Transfers, clock: _Clock) -> Iterator[dict[str, Any]]:
@@ -183,17 +195,17 @@ def _links(schedule: Schedule, transfers: _Transfers, clock: _Clock) -> Iterator
     threads: dict[tuple[int, int, int], int] = {}
     op = schedule.order.index.op
     yield _name("process_name", LINKS, 0, "links")
-    for identity, (sent, made, took, source, arrived, used, target) in enumerate(_together(*transfers)):
+    for identity, (sent, made, took, source, begun, over, used, target) in enumerate(_together(*transfers)):
         action = op(made)
         assert isinstance(action, Op)
         carries = "activation" if action.kind == Kind.F else "gradient"
         flow = {"name": carries, "cat": "transfer", "id": identity}
         # an arrow belongs to the slice that is open at its time: a little before the end, where the next one is not yet open
         yield {**flow, "ph": "s", "pid": DEVICES, "tid": source, "ts": clock.at(sent - took / 1000)}
-        if arrived > sent:
+        if over > begun:
             free = lanes.setdefault((source, target), [])
-            lane = next((i for i, until in enumerate(free) if until <= sent), len(free))
-            free[lane : lane + 1] = [arrived]
+            lane = next((i for i, until in enumerate(free) if until <= begun), len(free))
+            free[lane : lane + 1] = [over]
             thread = threads.get((source, target, lane))
             if thread is None:
                 thread = threads[source, target, lane] = len(threads)
@@ -205,8 +217,8 @@ def _links(schedule: Schedule, transfers: _Transfers, clock: _Clock) -> Iterator
                 "cat": "transfer",
                 "pid": LINKS,
                 "tid": thread,
-                "ts": clock.at(sent),
-                "dur": clock.at(arrived - sent),
+                "ts": clock.at(begun),
+                "dur": clock.at(over - begun),
             }
-            yield {**flow, "ph": "t", "pid": LINKS, "tid": thread, "ts": clock.at(sent)}
+            yield {**flow, "ph": "t", "pid": LINKS, "tid": thread, "ts": clock.at(begun)}
         yield {**flow, "ph": "f", "bp": "e", "pid": DEVICES, "tid": target, "ts": clock.at(used)}

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
+
+import numpy as np
 
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.model import Model, ModelError
-from ppopt.files.result import ResultError, result_of_text
+from ppopt.files.result import Recorded, ResultError, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import compute_only, rows_of_text
 from ppopt.named import Row, of_order
 from ppopt.named.definition import per_device
-from ppopt.op import Op, Pair
+from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, Pipeline
-from ppopt.schedule import Order, Schedule
-from ppopt.timing import time_order
+from ppopt.schedule import Order, Schedule, halves
+from ppopt.timing import in_turn, time_order
 
 Rows: TypeAlias = Sequence[Sequence[Op | Pair | str]]
 
@@ -30,10 +33,10 @@ def schedule_in(path: str, model: Model | None = None, change: Callable[[Model],
         ModelError: ``change`` cannot be made.
     """
     source = source_of(path)
-    own, rows = _read(path, source)
+    own, rows, recorded = _read(path, source)
     try:
         model = model or change(own())
-        return time_order(model.pipeline, Order.of(model.pipeline, rows))
+        return _timed(model.pipeline, Order.of(model.pipeline, rows), recorded)
     except ModelError:
         raise
     except ValueError as error:
@@ -50,7 +53,7 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
         FileError, ResultError, CsvError: the file cannot be read, there is no schedule in it, or it is none.
     """
     source = source_of(path)
-    model, rows = _read(path, source)
+    model, rows, recorded = _read(path, source)
     try:
         own = model().pipeline
     except FileError as error:
@@ -60,11 +63,32 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
         order = Order.of(placed, rows)
     except ValueError as error:
         return Row(source, own.placement, own.chunks, None, f"{source}: {error}")
-    return of_order(placed, order, source)
+    row = of_order(placed, order, source)
+    return row if row.schedule is None else replace(row, schedule=_timed(placed, order, recorded))
 
 
-def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows]:
-    """The rows of operations in a file, and what gives the model that they are for as far as the file says it."""
+def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Schedule:
+    """The earliest times; the transfers in the order in which the file has them, if it has those of this pipeline."""
+    schedule = time_order(pipeline, order)
+    lines = [] if recorded is None else [line for line in recorded.transfers if line.order]
+    if recorded is None or not lines or not pipeline.lines:
+        return schedule
+    index = pipeline.index
+    times = np.full(index.size, np.nan)
+    for row, starts in zip(order.rows, recorded.start, strict=True):
+        for half in halves(index, row):
+            times[half[half >= 0]] = np.array(starts, dtype=np.float64)[half >= 0]
+    ops = [(parse_transfer(op), start) for line in lines for op, start in zip(line.order, line.start, strict=True)]
+    if any(op.stage >= index.stages or op.microbatch >= index.microbatches for op, _ in ops):
+        return schedule
+    for op, start in ops:
+        times[index.number(op)] = start
+    needed = np.concatenate(schedule.transfers.rows)
+    return in_turn(pipeline, order, times) if len(needed) == len(ops) and not np.isnan(times[needed]).any() else schedule
+
+
+def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, Recorded | None]:
+    """The rows of operations in a file, what gives the model that they are for as far as the file says it, and the record."""
     try:
         text = read_text(path)
     except FileError as error:
@@ -73,9 +97,9 @@ def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows]:
         result = result_of_text(text, source)
         if result.schedule is None:
             raise ResultError(f"{source}: schedule: there is none")
-        return lambda: result.model, result.schedule.order
+        return lambda: result.model, result.schedule.order, result.schedule
     rows = compute_only(rows_of_text(text, source))
-    return lambda: Model(infer_pipeline(rows)), rows
+    return lambda: Model(infer_pipeline(rows)), rows, None
 
 
 def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:

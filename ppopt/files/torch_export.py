@@ -12,10 +12,11 @@ import numpy as np
 
 from ppopt.constraints import data_of, expand
 from ppopt.files.torch_csv import Action, Comm
-from ppopt.op import Kind, Op, Pair
+from ppopt.op import Kind, Op, OpIndex, Pair, Send
 from ppopt.pipeline import IntArray, Pipeline, Value
 from ppopt.schedule import Order, Schedule, halves
-from ppopt.timing import time_order
+from ppopt.timing import begun, in_turn, time_order
+from ppopt.timing.links import FloatArray
 
 
 class NotForTorch(ValueError):
@@ -44,13 +45,17 @@ def for_torch(schedule: Schedule) -> Runnable:
         if not len(row):
             raise NotForTorch(f"rank {rank} runs nothing; PyTorch needs at least one stage on every rank")
     notes = []
-    order, renumbered = _in_order_on_last_stage(pipeline, schedule.order)
-    if renumbered:
+    number = _numbers_on_last_stage(pipeline, schedule.order)
+    times = begun(schedule)
+    order = schedule.order
+    if (number != np.arange(len(number))).any():
+        order = _renumbered(order, number)
+        times.reshape(-1, len(number))[:, number] = times.reshape(-1, len(number)).copy()
         notes.append("microbatches were renumbered: PyTorch's last stage must run its forwards in the order 0, 1, 2, …")
-    timed = time_order(pipeline, order)
+    timed = _timed(pipeline, order, times)
     order, fused = _fused(timed)
     if fused:
-        timed = time_order(pipeline, order)
+        timed = _timed(pipeline, order, begun(timed))
         notes.append(f"{fused} times I directly followed by its W became B, which nobody waits longer for")
     if _input_gradient_of_first_stage(timed):
         notes.append(
@@ -58,6 +63,16 @@ def for_torch(schedule: Schedule) -> Runnable:
             "plan with --target torch for times that hold"
         )
     return Runnable(timed, tuple(notes))
+
+
+def _timed(pipeline: Pipeline, order: Order, times: FloatArray) -> Schedule:
+    """As early as can be, held links in the order of their ``times`` (by number; a ``B`` has those of its ``I``)."""
+    if not pipeline.lines:
+        return time_order(pipeline, order)
+    slots = pipeline.stages * pipeline.microbatches
+    full, input_ = (times[kind * slots : (kind + 1) * slots] for kind in (Kind.B, Kind.I))
+    full[:] = np.where(np.isnan(full), input_, full)
+    return in_turn(pipeline, order, times)
 
 
 def _one_route(pipeline: Pipeline) -> Pipeline:
@@ -72,16 +87,20 @@ def _one_route(pipeline: Pipeline) -> Pipeline:
     return pipeline if len(pipeline.routes) == 1 else pipeline.changed(routes=(used[0],))
 
 
-def _in_order_on_last_stage(pipeline: Pipeline, order: Order) -> tuple[Order, bool]:
-    """The order with microbatches numbered as the last stage runs their forwards, and whether that changed anything."""
+def _numbers_on_last_stage(pipeline: Pipeline, order: Order) -> IntArray:
+    """By microbatch, which one of the last stage's forwards is of it."""
     index, last = pipeline.index, pipeline.stages - 1
     ops = halves(index, order.rows[pipeline.routes[0][last]])[0]
     base = (Kind.F * index.stages + last) * index.microbatches
     forwards = ops[(base <= ops) & (ops < base + index.microbatches)] - base
     number = np.empty(index.microbatches, dtype=np.int64)
     number[forwards] = np.arange(len(forwards))
-    if (number == np.arange(index.microbatches)).all():
-        return order, False
+    return number
+
+
+def _renumbered(order: Order, number: IntArray) -> Order:
+    """The order with other numbers for its microbatches."""
+    index = order.index
     slots = index.stages * index.microbatches
 
     def renumbered(single: IntArray) -> IntArray:
@@ -94,24 +113,22 @@ def _in_order_on_last_stage(pipeline: Pipeline, order: Order) -> tuple[Order, bo
         first, paired = renumbered(first), second >= 0
         both = index.size + first * slots + renumbered(second) - int(Kind.B) * slots
         rows.append(np.where(paired, both, first))
-    return Order(index, tuple(rows)), True
+    return Order(index, tuple(rows))
 
 
 def _fused(schedule: Schedule) -> tuple[Order, int]:
     """The order with ``B`` for adjacent ``I`` and ``W`` where no operation starts later for it, and how many there are.
 
     Upstream gets its gradient at the end of the ``B`` instead of the ``I``. Where what needs it starts no earlier than that in
-    the plan, and ``B`` takes no longer than ``I`` + ``W``, all start times of the plan stay possible; so none gets later.
+    the plan, and ``B`` takes no longer than ``I`` + ``W``, all start times of the plan stay possible; so none gets later. Where
+    the gradient's transfer holds a link, what needs it is the transfer; and no transfer may have come between ``I`` and ``W``.
     """
     pipeline = schedule.pipeline
     index, ticks = pipeline.index, pipeline.ticks
     slots = index.stages * index.microbatches
     if not pipeline.costs.split:
         return schedule.order, 0
-    start = np.full(index.computations, -1, dtype=np.int64)
-    for row, times in zip(schedule.order.rows, schedule.start, strict=True):
-        for half in halves(index, row):
-            start[half[half >= 0]] = times[half >= 0]
+    start = np.nan_to_num(begun(schedule), nan=-1).astype(np.int64)
     device = pipeline.device_of[0]
     rows, count = [], 0
     for row in schedule.order.rows:
@@ -122,7 +139,13 @@ def _fused(schedule: Schedule) -> tuple[Order, int]:
         cheap = duration[Kind.B] <= duration[Kind.I] + duration[Kind.W]
         upstream = np.maximum(start[input_ - index.microbatches], start[input_ - index.microbatches - slots])
         handed_over = start[input_] + duration[Kind.B] + ticks.lag[device[stage], device[stage - 1]]
-        place = place[cheap & ((stage == 0) | (upstream >= handed_over))]
+        needed, ready = upstream, handed_over
+        if pipeline.lines:
+            sent = start[input_ + (Send.SEND_B - Kind.I) * slots]
+            held = ticks.sending[0, 1, stage] > 0
+            needed, ready = np.where(held, sent, upstream), np.where(held, start[input_] + duration[Kind.B], handed_over)
+            cheap &= start[input_ + slots] == start[input_] + duration[Kind.I]
+        place = place[cheap & ((stage == 0) | (needed >= ready))]
         fused = row.copy()
         fused[place] -= slots
         rows.append(np.delete(fused, place + 1))
@@ -183,7 +206,8 @@ def with_comms(schedule: Schedule) -> list[list[Action]]:
     """The rows with every communication; ``schedule`` is one that :func:`for_torch` gave.
 
     All operations are taken in the order of their ends in the plan. What an operation hands to another rank is sent right after
-    it, and received before the first operation of the other rank that ends later: at its planned time every SEND finds its
+    it (over a link that is held: before whatever ends after the transfer starts in the plan, so that transfers keep their
+    order), and received before the first operation of the other rank that ends later: at its planned time every SEND finds its
     RECV posted, no RECV is posted earlier than that takes, both ranks of a pair list their transfers in one order, and since
     each row is a part of one common sequence, even transfers that block both sides cannot deadlock.
 
@@ -194,7 +218,19 @@ def with_comms(schedule: Schedule) -> list[list[Action]]:
     route, index = pipeline.routes[0], pipeline.index
     rows: list[list[Action]] = [[] for _ in range(pipeline.devices)]
     left = [pipeline.microbatches] * pipeline.stages
+    times = begun(schedule)
+    end = dict(zip(np.concatenate(schedule.order.rows).tolist(), np.concatenate(schedule.end).tolist(), strict=True))
+    waiting: list[tuple[float, int]] = []  # transfers that hold a link, by their starts
+
+    def send(number: int) -> None:
+        stage, kind, microbatch = _single(index, number)
+        to, letter = (stage + 1, "F") if kind == Send.SEND_F else (stage - 1, "B")
+        rows[route[stage]].append(Comm(stage, f"SEND_{letter}", microbatch))
+        rows[route[to]].append(Comm(to, f"RECV_{letter}", microbatch))
+
     for number in by_end(schedule):
+        while waiting and waiting[0][0] < end[number]:
+            send(heappop(waiting)[1])
         action = index.op(number)
         parts = (action.forward, action.backward) if isinstance(action, Pair) else (action,)
         rank = route[parts[0].stage]
@@ -202,15 +238,24 @@ def with_comms(schedule: Schedule) -> list[list[Action]]:
         for stage, kind, microbatch in parts:
             to = stage + (1 if kind == Kind.F else -1)
             if kind != Kind.W and 0 <= to < pipeline.stages and route[to] != rank:
-                letter = "F" if kind == Kind.F else "B"
-                rows[rank].append(Comm(stage, f"SEND_{letter}", microbatch))
-                rows[route[to]].append(Comm(to, f"RECV_{letter}", microbatch))
+                carrier = index.number(Op(stage, Send.SEND_F if kind == Kind.F else Send.SEND_B, microbatch))
+                if np.isnan(times[carrier]):
+                    send(carrier)
+                else:
+                    heappush(waiting, (times[carrier], carrier))
         for stage, kind, _ in parts:
             if kind in (Kind.B, Kind.W):
                 left[stage] -= 1
                 if not left[stage]:
                     rows[rank] += [Comm(stage, "REDUCE_GRAD"), Comm(stage, "RESHARD")]
+    assert not waiting, "what a transfer carries is needed by something that ends later"
     return [_unsharded(row) for row in rows]
+
+
+def _single(index: OpIndex, number: int) -> Op:
+    action = index.op(number)
+    assert isinstance(action, Op)
+    return action
 
 
 def _unsharded(row: Sequence[Action]) -> list[Action]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property, singledispatchmethod
 from itertools import pairwise
@@ -37,6 +39,10 @@ class NoRoom(ValueError):
     """An operation that has to be run takes longer than the horizon."""
 
 
+class OutOfTime(Exception):
+    """The model took too long to build."""
+
+
 class Mode(NamedTuple):
     """A way to run an operation: its size in steps, and the literal that it is run so; ``None``: it always is."""
 
@@ -67,9 +73,12 @@ class Model:
     Variables are a start per operation (the halves of a pair share one), for those that may be left out a literal, and one for
     each two that may run as a pair. An operation that may be half of a pair has a size for each way to run it.
 
+    ``until``: when to give up, by ``time.monotonic``.
+
     Raises:
         TypeError: a word that is not known here.
         ValueError: the words contradict each other.
+        OutOfTime: building took too long.
     """
 
     def __init__(
@@ -83,6 +92,7 @@ class Model:
         upper: int,
         grid: int = 1,
         strict: bool = False,
+        until: float = math.inf,
     ) -> None:
         self.pipeline, self.words, self.grid, self.upper = pipeline, tuple(words), grid, upper
         self.model = cp_model.CpModel()
@@ -136,6 +146,7 @@ class Model:
         self._earlier: dict[tuple[int, ...], tuple[int, ...]] = {}
         """The next or the one before of families that run in order."""
         self._followed: set[int] = set()
+        self._until = until
         for word in self.words:
             self.post(word)
         self._monotone()
@@ -288,6 +299,8 @@ class Model:
         ]
         at: dict[int, tuple[Family, int]] = {op: (hold.claim, j) for hold, claims, _ in columns for j, op in enumerate(claims)}
         for now, (family, j) in at.items():
+            if time.monotonic() > self._until:
+                raise OutOfTime
             held, terms, counts = 0, [], []
             for hold, claims, releases in columns:
                 first, last = self._decided(hold.claim, family, j, len(claims))

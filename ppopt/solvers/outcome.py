@@ -73,7 +73,7 @@ def timed(
     when = dict(zip(numbers.tolist(), (starts // parts).tolist(), strict=True))
     computed = (numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)
     if parts > 1:
-        order = in_sequence(pipeline, numbers[computed][np.argsort(starts[computed], kind="stable")])
+        order = in_sequence(pipeline, numbers[np.argsort(starts, kind="stable")])
     else:
         order = _listed(pipeline, words, numbers[computed], when, grid)
     early = time_order(pipeline, order)

@@ -1,7 +1,7 @@
 """The list scheduler: an order becomes times; constraints, or a priority rule, become an order."""
 
 from ppopt.timing.greedy import Stuck, baselines, list_schedule
-from ppopt.timing.links import left_shifted
+from ppopt.timing.links import begun, in_turn, left_shifted
 from ppopt.timing.merge import order_of
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
 
@@ -10,7 +10,9 @@ __all__ = [
     "OrderError",
     "Stuck",
     "baselines",
+    "begun",
     "exposed_traffic",
+    "in_turn",
     "left_shifted",
     "list_schedule",
     "order_of",

@@ -398,7 +398,7 @@ def run_jobs(
 
 
 def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
-    """The order in which every device runs its operations in the sequence of ``numbers``."""
+    """The order in which every device runs its operations in the sequence of ``numbers``; transfers are left out."""
     numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
     family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
     device = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]

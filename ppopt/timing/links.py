@@ -12,12 +12,16 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ppopt.constraints import data_of, expand, operations, transfers_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 def sent(pipeline: Pipeline) -> tuple[IntArray, ...]:
@@ -37,21 +41,47 @@ def first_come(pipeline: Pipeline, order: Order, position: IntArray) -> Schedule
     return network.schedule(start)
 
 
+def begun(schedule: Schedule) -> FloatArray:
+    """By the number of each single operation, transfers that hold a link included, when it starts; NaN: it is not run."""
+    index = schedule.pipeline.index
+    times = np.full(index.size, np.nan)
+    for row, starts in zip((*schedule.order.rows, *schedule.transfers.rows), _starts(schedule), strict=True):
+        for half in halves(index, row):
+            times[half[half >= 0]] = starts[half >= 0]
+    return times
+
+
+def _starts(schedule: Schedule) -> tuple[IntArray, ...]:
+    return (*schedule.start, *schedule.transfers.start)
+
+
 def left_shifted(schedule: Schedule) -> Schedule:
     """The schedule with everything as early as its own orders allow: of the operations on every device, of the transfers on
     every link, and, where transfers block, of the computations and the transfers of a device."""
-    pipeline = schedule.pipeline
+    return in_turn(schedule.pipeline, schedule.order, begun(schedule))
+
+
+def in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> Schedule:
+    """The earliest times of an order that ends, with transfers in the order of their ``times`` (by number, in any unit; NaN: not
+    run): on every link and, where they block, among the computations of a device.
+
+    Raises:
+        ValueError: there is no such order, or something waits for itself in it.
+    """
     index = pipeline.index
+    numbers = np.concatenate(order.rows)
     position = np.full(index.size, -1, dtype=np.int64)
-    numbers = np.concatenate(schedule.order.rows)
     for half in halves(index, numbers):
         position[half[half >= 0]] = np.flatnonzero(half >= 0)
-    network = _Network(pipeline, schedule.order, position, schedule.transfers.rows)
-    begin = np.concatenate((*schedule.start, *schedule.transfers.start)).tolist()
+    transfers = tuple(row[np.argsort(times[row], kind="stable")] for row in sent(pipeline))
+    nodes = np.concatenate((halves(index, numbers)[0], *transfers))
+    if np.isnan(times[nodes]).any():
+        raise ValueError("not everything that is run has a time")
+    network = _Network(pipeline, order, position, transfers)
     following: list[list[tuple[int, int]]] = [[] for _ in network.duration]
     needs = [0] * len(following)
     edges = list(zip(network.before, network.after, network.lag, strict=True))
-    edges += [(a, b, 0) for row in network.rows(begin) for a, b in pairwise(row)]
+    edges += [(a, b, 0) for row in network.rows(times[nodes].tolist()) for a, b in pairwise(row)]
     for a, b, lag in edges:
         following[a].append((b, lag))
         needs[b] += 1
@@ -65,7 +95,8 @@ def left_shifted(schedule: Schedule) -> Schedule:
             needs[after] -= 1
             if not needs[after]:
                 ready.append(after)
-    assert not any(needs), "the times of a schedule allow no cycle"
+    if any(needs):
+        raise ValueError("transfers and computations wait for each other")
     return network.schedule(start)
 
 
@@ -100,7 +131,7 @@ class _Network:
         gather, devices = self.pipeline.ticks.gather.tolist(), self.pipeline.devices
         return [gather[machine] if machine < devices else 0 for machine in self.machine]
 
-    def rows(self, begin: list[int]) -> list[list[int]]:
+    def rows(self, begin: list[float]) -> list[list[int]]:
         """What runs one after the other: nodes of each device, each link and, where transfers block, of a device and a link."""
         plain = [list(range(a, b)) for a, b in pairwise(self.offsets)]
         devices, links = plain[: self.pipeline.devices], plain[self.pipeline.devices :]

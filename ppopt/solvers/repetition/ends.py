@@ -33,12 +33,17 @@ def reversed_pattern(pattern: Pattern) -> Pattern:
     def turned(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
         return tuple(Edge(last - edge.after, last - edge.before, edge.shift, edge.lag) for edge in edges)
 
+    def mirrored(machines: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(last - o for o in families) for families in machines)
+
     rooms = (Room(room.limit, tuple(Held(last - h.last, last - h.first, h.amount) for h in room.held)) for room in pattern.rooms)
     return replace(
         pattern,
         families=pattern.families[::-1],
         duration=pattern.duration[::-1],
-        devices=tuple(tuple(last - o for o in families) for families in pattern.devices),
+        devices=mirrored(pattern.devices),
+        lines=mirrored(pattern.lines),
+        stopping=mirrored(pattern.stopping),
         edges=turned(pattern.edges),
         arcs=turned(pattern.arcs),
         rooms=tuple(rooms),
@@ -54,7 +59,7 @@ def reversed_periodic(periodic: Periodic, pattern: Pattern) -> Periodic:
 
 
 class End:
-    """What is behind the period: its operations, and when their inputs and their devices are there at the earliest."""
+    """What is behind the period: its operations, and when their inputs and their machines are there at the earliest."""
 
     def __init__(self, periodic: Periodic) -> None:
         self.periodic = periodic
@@ -66,7 +71,7 @@ class End:
         self.own = np.concatenate([np.arange(c) >= b for c, b in zip(self.count, self.begin, strict=True)])
         self.edge = [
             max((int(periodic.start[o][self.begin[o] - 1]) + pattern.duration[o] for o in families), default=0)
-            for families in pattern.devices
+            for families in pattern.machines
         ]
         flat = np.concatenate(periodic.start)
         relation = relations(pattern, self.count, periodic.first, periodic.step)
@@ -120,23 +125,28 @@ def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
             gives[h.last].append((place, h.amount))
     total = [[(place, sum(a for p, a, _ in rows if p == place), limit) for place, _, limit in rows[:1]] for rows in claims]
     late = [pattern.families[o].kind == Kind.W for o in range(len(duration))]
-    free = list(end.edge)
+    free, machines_of = list(end.edge), pattern.machines_of
     family_of = end.family_of
 
     def candidates(device: int) -> list[tuple[int, float, int]]:
         found = []
-        for o in pattern.devices[device]:
+        for o in pattern.machines[device]:
             n = upcoming[o]
             if n < end.count[o]:
                 op = offset[o] + n
                 if not needs[op] and all(held[place] + amount <= limit for place, amount, limit in total[o]):
-                    found.append((max(free[device], ready[op]), key[op], o))
+                    time = ready[op]
+                    for machine in machines_of[o]:
+                        time = max(time, free[machine])
+                    found.append((time, key[op], o))
         return found
 
     heap: list[tuple[int, int]] = []
-    due: list[int | None] = [None] * len(free)
+    owners = len(pattern.devices) + len(pattern.lines)
+    due: list[int | None] = [None] * owners
     left = end.size
     device_of = pattern.device_of
+    sharing = [{device_of[o] for o in families} for families in pattern.machines]
 
     def look(device: int) -> None:
         """Note when the device can go on next; an older note is void."""
@@ -145,7 +155,7 @@ def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
         if found:
             heapq.heappush(heap, (min(found)[0], device))
 
-    for device in range(len(free)):
+    for device in range(owners):
         look(device)
     while heap:
         now, device = heapq.heappop(heap)
@@ -162,13 +172,15 @@ def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
         op = offset[o] + upcoming[o]
         upcoming[o] += 1
         start[op] = now
-        free[device] = now + duration[o]
         left -= 1
         for place, amount, _ in claims[o]:
             held[place] += amount
         for place, amount in gives[o]:
             held[place] -= amount
-        touched = {device}
+        touched = set[int]()
+        for machine in machines_of[o]:
+            free[machine] = now + duration[o]
+            touched |= sharing[machine]
         for after, lag in end.followers[op]:
             needs[after] -= 1
             ready[after] = max(ready[after], now + lag)
@@ -238,11 +250,11 @@ def shortened(periodic: Periodic, budget: Budget, *, reach: int, seconds: float)
         model.add(makespan >= start[until - 1] + time)
     for before, after, lag in zip(*end.inner, strict=True):
         model.add(start[after] >= start[before] + lag)
-    for device, families in enumerate(pattern.devices):
+    for machine, families in enumerate(pattern.machines):
         mine = [(o, x) for o in families for x in rows[o][end.begin[o] :]]
         model.add_no_overlap([model.new_fixed_size_interval_var(x, pattern.duration[o], "") for o, x in mine])
         for _, x in mine:
-            model.add(x >= end.edge[device])
+            model.add(x >= end.edge[machine])
     for room in pattern.rooms:
         intervals, demands = [], []
         for first, last, amount in room.held:

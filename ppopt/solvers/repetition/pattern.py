@@ -86,6 +86,12 @@ class Pattern:
         return tuple(longest)
 
     @cached_property
+    def machines_of(self) -> tuple[tuple[int, ...], ...]:
+        """Per family all of ``machines`` that it needs; its device or link is the first."""
+        machines = list(enumerate(self.machines))
+        return tuple(tuple(m for m, families in machines if o in families) for o in range(len(self.families)))
+
+    @cached_property
     def device_of(self) -> tuple[int, ...]:
         """Per family its device, or the number of devices and its link's."""
         of = [0] * len(self.families)

@@ -1,8 +1,8 @@
 """A period found by placing operations one by one: no model, so that it takes a moment for any number of devices.
 
 Modulo scheduling as compilers do it for loops: operations come in the order of the data and take the first place that is free on
-their device in every turn; weight gradients, which nothing waits for, come last and fill what is left. What that holds in memory
-is then brought below the limits by letting single operations pass over some places, chosen at random.
+their device (or link) in every turn; weight gradients, which nothing waits for, come last and fill what is left. What that holds
+in memory is then brought below the limits by letting single operations pass over some places, chosen at random.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Places:
         """Starts by family and copy, where every operation passes over so many free places; ``None``: one finds no place."""
         period, step, duration = self.period, self.step, self.pattern.duration
         whole = (1 << period) - 1
-        taken = [0] * len(self.pattern.devices)
+        taken = [0] * len(self.pattern.machines)
         start: list[list[int]] = [[] for _ in duration]
         for o, k in self.sequence:
             time = start[o][-1] + duration[o] if k else 0
@@ -55,18 +55,19 @@ class _Places:
                 if copy < len(start[before]):
                     time = max(time, start[before][copy] + turns * period + wait)
             latest = start[o][0] + period - duration[o] if k else time + 2 * period
-            device, left = self.pattern.device_of[o], passed.get((o, k), 0)
+            machines, left = self.pattern.machines_of[o], passed.get((o, k), 0)
             while True:
                 shape = ((1 << duration[o]) - 1) << time % period
                 shape = (shape | shape >> period) & whole
-                if not shape & taken[device]:
+                if not any(shape & taken[machine] for machine in machines):
                     if not left:
                         break
                     left -= 1
                 time += 1
                 if time > latest:
                     return None
-            taken[device] |= shape
+            for machine in machines:
+                taken[machine] |= shape
             start[o].append(time)
         return start
 
@@ -158,7 +159,7 @@ def quickened(rotation: Rotation, pattern: Pattern) -> Rotation | None:
     """
     step, period = rotation.step, rotation.period
     rows: list[tuple[int, int, int, int]] = []
-    for families in rotation.pattern.devices:
+    for families in rotation.pattern.machines:
         ops = [
             (begin % period, pattern.duration[o] > 0, begin // period, o * step + k)
             for o in families

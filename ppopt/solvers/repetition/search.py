@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 from ppopt.pipeline import Pipeline
 from ppopt.solvers.outcome import Limits, Outcome
@@ -31,6 +32,10 @@ from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
 
 _STEPS = 4
 """Most microbatches per period that are tried."""
+_SEEDS = 5
+"""Seeds with which periods are sought by placing operations."""
+_FEW = 8
+"""Variations of the ends by which periods of the same length are compared."""
 _TRIAL = 0.02
 """Deterministic seconds for placing the operations of a period; about what it takes."""
 _LONGEST = 12
@@ -157,6 +162,7 @@ class _OnePattern:
         self.own = start if start is not None and start.pattern == pattern else None
         self.rough: Periodic | None = None
         self.chance, self.turn = random.Random(self.budget.limits.seed), 0
+        self.turned = reversed_pattern(pattern)
         self.stuck, self.rise, self.pace, self.low = 0, 0, 0, search_.lower
 
     @property
@@ -215,9 +221,9 @@ class _OnePattern:
         bound leaves room for is looked for, and not for longer than a third of the time.
         """
         least_time = Fraction(self.all.lower, min(self.all.counts))
-        until, self.until = self.until, self.budget.left - self.left / 3
         steps = range(1, min(_STEPS, *self.all.counts) + 1)
-        best = self.own or self.placed(steps)
+        best = self.placed(steps)
+        until, self.until = self.until, self.budget.left - self.left / 3
         for step, search_ in [(step, self.quickly) for step in steps] + [(step, self.exactly) for step in steps]:
             least = least_period(self.pattern, step)
             if best is not None and (least * best.step >= best.period * step or best.period <= least_time * best.step):
@@ -234,27 +240,32 @@ class _OnePattern:
         return best
 
     def placed(self, steps: Iterable[int]) -> Periodic | None:
-        """The least time per microbatch by placing operations one by one; of several the one with the best ends."""
-        best, value = None, (Fraction(0), 0)
-        for step in steps:
-            fastest = Fraction(least_period(self.pattern, step), step)
-            if self.done or (best is not None and value[0] <= fastest):
+        """The least time per microbatch by placing operations one by one, with several seeds, for half of the time.
+
+        Of several the one with the best ends; where an earlier search has found a period, only shorter ones, with other seeds.
+        """
+        best, until, self.until = self.own, self.until, self.budget.left - self.left / 2
+        value = None if best is None else (Fraction(best.period, best.step), 0)
+        seeds = range(_SEEDS) if best is None else range(_SEEDS, 2 * _SEEDS)
+        for seed, step in product(seeds, steps):
+            if self.done or (value is not None and value[0] <= Fraction(least_period(self.pattern, step), step)):
                 continue
             with self.all.step(f"placing {step} microbatches") as answer:
-                for found in rotations(self.pattern, step, seed=self.budget.limits.seed):
+                for found in rotations(self.pattern, step, seed=self.budget.limits.seed + seed):
                     self.budget.charge(_TRIAL)
                     if self.done:
                         break
                     time = None if found is None else Fraction(found.period, step)
-                    if found is None or time is None or (best is not None and time > value[0]):
+                    if found is None or time is None or (value is not None and time > value[0]):
                         continue
-                    begun = found.begun(self.all.counts)
+                    begun = self.trimmed(found.begun(self.all.counts), _FEW)
                     constant = begun.makespan - begun.microbatches[0] // step * begun.period
-                    if best is None or time < value[0] or (step == best.step and constant < value[1]):
+                    if value is None or best is None or time < value[0] or (step == best.step and constant < value[1]):
                         best, value = begun, (time, constant)
                         answer[:] = [f"{self.all.pipeline.time(found.period)}", self.keep(begun)]
                 if not answer:
                     answer.append("no better one")
+        self.until = until
         return best
 
     def quickly(self, step: int, least: int, below: int | None) -> Periodic | None:
@@ -413,7 +424,7 @@ class _OnePattern:
     def ends(self, seed: Periodic, seconds: float) -> None:
         """Shorten the end and the beginning, each by list scheduling, then by CP-SAT, while one of them gets shorter."""
         until = self.budget.left - seconds
-        turned, turn = reversed_pattern(self.pattern), self.turn
+        turned, turn = self.turned, self.turn
         with self.all.step(f"ends of {_text(seed.microbatches)} microbatches") as answer:
             unchanged = 0
             while unchanged < 2 and self.budget.left > until and not self.done:
@@ -425,6 +436,13 @@ class _OnePattern:
                 unchanged = 0 if seed.makespan < value else unchanged + 1
             self.turn = turn + 1
             answer.append(self.keep(seed))
+
+    def trimmed(self, seed: Periodic, trials: int) -> Periodic:
+        """End and beginning by list scheduling alone."""
+        end = rearranged(seed, trials=trials, chance=self.chance)
+        begin = rearranged(reversed_periodic(end, self.turned), trials=trials, chance=self.chance)
+        self.budget.charge(2 * trials * sum(map(len, seed.start)) * SECONDS)
+        return reversed_periodic(begin, self.pattern)
 
     def end(self, seed: Periodic, seconds: float) -> Periodic:
         """A shorter end, if one is found."""
