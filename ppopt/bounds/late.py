@@ -63,9 +63,10 @@ def beside_span(pipeline: Pipeline) -> int | None:
     ``T - beside_span``; and the search for a span needs no later horizon than ``beside_span`` above it.
 
     The proof is about a flow; it holds for the pipeline where that is the flow itself: every backward is whole, or splitting it
-    is free, no pair saves time, and no transfers wait for each other.
+    is free, no pair saves time, no transfers wait for each other, and nothing precedes or follows a device's operations.
     """
-    if pipeline.lines or pairs_save_time(pipeline) or (pipeline.costs.split and not splitting_is_free(pipeline)):
+    traffic = pipeline.ticks.gather.any() or pipeline.ticks.scatter.any()
+    if pipeline.lines or traffic or pairs_save_time(pipeline) or (pipeline.costs.split and not splitting_is_free(pipeline)):
         return None
     flow = flow_of(pipeline)
     ends = zip(latest_first_starts(flow), latest_first_starts(flow.reversed()), strict=True)
