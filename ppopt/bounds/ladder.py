@@ -37,6 +37,8 @@ def best(
     ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets half of what is left. The
     first three take milliseconds. ``shortest``: windows of less than so many eighths of the filling time are left out.
     """
+    if objective == "span" and pipeline.lines:  # windows are about a schedule in which transfers do not wait for each other
+        pipeline = pipeline.changed(links=pipeline.links.uncontended())
     known = -1
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)
@@ -49,7 +51,7 @@ def best(
         return
     makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline)) is not None)
     begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(flow_of(pipeline, links=objective == "makespan"), objective, shortest):
+    for first, last, grain in _windows(flow_of(pipeline), objective, shortest):
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return

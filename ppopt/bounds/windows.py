@@ -55,7 +55,7 @@ def window(
     that); the work keeps its true ticks. Coarser is faster and weaker.
 
     Valid for every pipeline: all routes, uneven durations, latencies, links, memory, few microbatches (for the device span a
-    transfer is a mere delay). ``None``: with ``pairs``
+    transfer is a mere delay, and ``makespan`` has to be a bound where it is one). ``None``: with ``pairs``
     where these save time; where a window is below ``grain`` or both are more than ``makespan``, or hold more than
     ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
     """
