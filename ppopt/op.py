@@ -53,9 +53,9 @@ class Pair(NamedTuple):
         return f"({self.forward};{self.backward})OVERLAP_F_B"
 
 
-_OP = re.compile(r"(\d+)([FBIW])(\d+)")
-_TRANSFER = re.compile(r"(\d+)(SEND_[FB])(\d+)")
-_PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B")
+_OP = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
+_TRANSFER = re.compile(r"(\d+)(SEND_[FB])(\d+)", re.ASCII)
+_PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B", re.ASCII)
 
 
 def parse(text: str) -> Op | Pair:
@@ -121,13 +121,17 @@ class OpIndex(NamedTuple):
             ValueError: its stage or microbatch is outside the pipeline.
         """
         if isinstance(op, Pair):
-            slots = self.stages * self.microbatches
-            return self.size + self.number(op.forward) * slots + self.number(op.backward) - int(Kind.B) * slots
+            return self.pair(self.number(op.forward), self.number(op.backward))
         if not 0 <= op.stage < self.stages:
             raise ValueError(f"{op}: there is no stage {op.stage}; stages are 0..{self.stages - 1}")
         if not 0 <= op.microbatch < self.microbatches:
             raise ValueError(f"{op}: there is no microbatch {op.microbatch}; microbatches are 0..{self.microbatches - 1}")
         return (op.kind * self.stages + op.stage) * self.microbatches + op.microbatch
+
+    def pair(self, forward: int, backward: int) -> int:
+        """The number of the pair of the operations with these numbers."""
+        slots = self.stages * self.microbatches
+        return self.size + forward * slots + backward - int(Kind.B) * slots
 
     def op(self, number: int) -> Op | Pair:
         """The operation with this number."""

@@ -22,13 +22,12 @@ from ppopt.constraints import (
     Precede,
     Together,
     Word,
-    always_split,
     chain,
     chosen,
     cuts_of,
+    free_choices,
     operations,
     rules_of,
-    splitting_is_free,
 )
 from ppopt.named import Row, compare, find
 from ppopt.op import Kind
@@ -168,7 +167,7 @@ def solve(
     )
     if start is not None:
         known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
-        if known.within_memory and search.takes(known):
+        if known.within_memory and (search.pairs or not known.order.paired):
             search.found(known, "start")
     mine = [row for row in own if row.schedule is None or row.schedule.pipeline.microbatches == pipeline.microbatches]
     if lower_bound:
@@ -228,9 +227,8 @@ def model_text(result: Result, solver: str = "auto") -> str:
 
 
 def _words(pipeline: Pipeline, extra: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The rules, what binds beside them, and what may be added because it keeps the optimum."""
-    split = always_split(pipeline) if not extra and splitting_is_free(pipeline) else ()
-    return (*rules_of(pipeline), *extra, *split, *cuts_of(pipeline, extra))
+    """The rules, what binds beside them or else may be chosen, and what may be added because it keeps the optimum."""
+    return (*rules_of(pipeline), *(extra or free_choices(pipeline)), *cuts_of(pipeline, extra))
 
 
 @dataclass
@@ -296,7 +294,7 @@ class _Search:
             return f"{len(self.named)} compared"
         own = [row for row in self.named if row.schedule is not None and row.schedule.pipeline.routes == self.pipeline.routes]
         for row in own:
-            if row.schedule is not None and row.schedule.within_memory and self.takes(row.schedule):
+            if row.schedule is not None and row.schedule.within_memory:
                 same = row.schedule.pipeline == self.pipeline  # then with its transfers in their order
                 self.found(row.schedule if same else time_order(self.pipeline, row.schedule.order), row.name)
         return f"{len(own)} of {len(self.named)} have this placement; {self.best_text()}"
@@ -586,8 +584,8 @@ class _Search:
 
     @property
     def pairs(self) -> bool:
-        """Whether overlapped pairs are run."""
-        return any(isinstance(word, Together) for word in self.extra)
+        """Whether overlapped pairs may be run."""
+        return not self.extra or any(isinstance(word, Together) for word in self.extra)
 
     @property
     def value(self) -> int:
@@ -606,10 +604,6 @@ class _Search:
     def left(self) -> float:
         """Seconds left."""
         return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
-
-    def takes(self, schedule: Schedule) -> bool:
-        """Whether bounds and solvers speak of such schedules: pairs that save time are run where the words say so only."""
-        return self.pairs or not schedule.order.paired or not bounds.pairs_save_time(self.pipeline)
 
     def found(self, schedule: Schedule, name: str) -> None:
         """Keep a schedule if it is the best so far."""

@@ -4,7 +4,9 @@
 the integer program (CBC) of the same words with the cuts, minimised from the horizon too. A time limit that was reached is
 ``> limit``, with the gap between what was found and what was proved; no schedule at all is ``none``.
 
-    python scripts/proof_times.py --time-limit 60
+    python scripts/proof_times.py --time-limit 60 --into README.md
+
+puts the table into that file, between the lines ``<!-- proof times -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from ppopt.solvers.outcome import Limits, TooLarge
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 """The zero-bubble paper's 1.5B model, in 0.1 ms."""
+MARKS = ("<!-- proof times -->", "<!-- end -->")
 MODELS = Path(__file__).parents[1] / "models"
 
 
@@ -135,10 +138,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for each method and instance (60)")
     parser.add_argument("--workers", type=int, help="threads of the solvers (all cores)")
     parser.add_argument("--quick", action="store_true", help="only the first instance")
+    parser.add_argument("--into", type=Path, help="a Markdown file whose table is replaced")
     options = parser.parse_args(argv)
     chosen = list(instances())[: 1 if options.quick else None]
-    print(f"| instance | optimum | {' | '.join(METHODS)} |")
-    print(f"|---|---|{'---|' * len(METHODS)}", flush=True)
+    lines: list[str] = []
+
+    def show(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    show(f"| instance | optimum | {' | '.join(METHODS)} |")
+    show(f"|---|---|{'---|' * len(METHODS)}")
     for instance in chosen:
         answers = [method(instance, options.time_limit, options.workers) for method in METHODS.values()]
         values = {answer.value for answer in answers if answer.proved}
@@ -146,7 +156,23 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise AssertionError(f"{instance.title}: two optima, {values}")
         best = [f"{instance.pipeline.time(value):g}" for value in values if value is not None]
         cells = [instance.title, best[0] if best else "open", *(answer.shown(options.time_limit) for answer in answers)]
-        print(f"| {' | '.join(cells)} |", flush=True)
+        show(f"| {' | '.join(cells)} |")
+    if options.into is not None:
+        text = options.into.read_text(encoding="utf-8")
+        options.into.write_text(replaced(text, "\n".join(lines)), encoding="utf-8")
+
+
+def replaced(text: str, table: str) -> str:
+    """The text with a table between its two marks.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    before, _, rest = text.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not end:
+        raise ValueError(f"expected the lines {MARKS[0]} and {MARKS[1]} around the table")
+    return f"{before}{MARKS[0]}\n{table}\n{end}{after}"
 
 
 if __name__ == "__main__":

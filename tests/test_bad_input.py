@@ -151,5 +151,11 @@ def test_standard_input_is_named() -> None:
     )
 
 
+def test_a_study_of_too_many_digits_is_refused() -> None:
+    code, stderr = run("sweep", "-", "-o", "all.db", stdin=b"format = " + b"9" * 5000)
+    assert code == 2
+    assert "<stdin>: not a TOML file: Exceeds the limit" in stderr
+
+
 def test_the_corpus_is_large() -> None:
     assert len(BAD) + len(FLAGS) >= 60

@@ -345,6 +345,18 @@ def test_span_certificates():
     assert found == {"work": 0, "memory": 6, "window certificate": 9}
 
 
+@pytest.mark.parametrize("first", range(1, 77, 15))
+def test_a_device_that_is_done_before_a_window_is_has_no_idle_time_behind_that(first):
+    # device 0 can do all its work in 72, the makespan is 77 at least: a window of 76 ends behind its end
+    costs = Costs(forward=2, backward_input=4, backward_weight=2)
+    latency = [[0, 3], [1, 0]]
+    pipeline = Pipeline(2, 9, routes=((0, 1, 1),), costs=costs, links=Links(latency))
+    assert bounds.machine(pipeline).value == 77
+    bound = bounds.window(pipeline, first, 77 - first, "span", makespan=77)
+    assert bound is not None
+    assert bound.value <= 72
+
+
 def test_target_ends_the_ladder_and_the_search():
     pipeline = linear(8, 24, **REAL, limit=8, retained=0.366)
     assert [bound.argument for bound in bounds.best(pipeline, target=12000)] == ["work", "one-machine"]
@@ -366,16 +378,6 @@ def test_microseconds_on_a_coarser_grain():
     pipeline = linear(8, 24, 18522, 18086, 9337, 601, limit=8, retained=0.366)
     bound = bounds.window(pipeline, 301_200, 301_200, makespan=1_236_541, grain=93, time_limit=60)
     assert idle(bound, pipeline) > 200_000
-
-
-def test_pairs_that_save_time_leave_no_bound():
-    routes = {"devices": 2, "microbatches": 4, "placement": "bidirectional"}
-    slow, fast = (Pipeline(**routes, costs=Costs(forward=1, backward=2, overlap=overlap)) for overlap in (3, 2))
-    for of in (bounds.work, bounds.machine):
-        assert of(slow, pairs=True) == of(slow)
-        assert of(fast, pairs=True) is None
-    assert not list(bounds.best(fast, pairs=True))
-    assert bounds.window(fast, 2, 2, makespan=10, pairs=True) is None
 
 
 def test_the_cheaper_way_of_the_backward():

@@ -344,6 +344,8 @@ def test_wrong_figures_are_found(key: str, value: Any) -> None:
         ({"lower_bound": 8.5, "gap": -0.0625}, Rule.BOUND),
         ({"lower_bound": 7, "gap": 0.125}, Rule.BOUND),
         ({"gap": 0.1}, Rule.METRIC),
+        ({"reason": "infeasible"}, Rule.METRIC),
+        ({"value": None}, Rule.METRIC),
     ],
 )
 def test_wrong_outcomes_are_found(change: dict[str, Any], rule: Rule) -> None:

@@ -278,3 +278,10 @@ def test_shifts_add_up_through_families_that_are_run():
     assert Shifts(words, [a, c])(a, c) == 7
     assert Shifts(words, [a, b, c])(c, a) >= NEVER
     assert in_order(Pipeline(1, 2))[0] == chain(Family(0, F))
+
+
+def test_a_model_that_takes_long_to_build_is_given_up() -> None:
+    pipeline = Pipeline(4, 8, placement="wave", chunks=2, memory=Memory(limit=3))
+    words = (*rules_of(pipeline), *cuts_of(pipeline))
+    outcome = cpsat.solve(pipeline, words, objective="makespan", lower=30, upper=30, horizon=30, limits=Limits(1e-9, workers=1))
+    assert (outcome.schedule, outcome.lower_bound) == (None, 30)

@@ -49,7 +49,7 @@ def forbid(model: Model, order: list[list[str]], pipeline: Pipeline) -> None:
         for a, b in pairwise([pipeline.index.op(number) for number in row.tolist()]):
             first, second = (pipeline.index.number(op if isinstance(op, Op) else op.forward) for op in (a, b))
             literal = model.model.new_bool_var("")
-            model.model.add(model.start[second] + model.size[second] <= model.start[first]).only_enforce_if(literal)
+            model.model.add(model.start[second] + model.modes[second][0].size <= model.start[first]).only_enforce_if(literal)
             swapped.append(literal)
     model.model.add_bool_or(swapped)
 

@@ -26,7 +26,6 @@ from ppopt.study.frontier import (
     frontier_dict,
     least_scale,
     limited,
-    pairs_save_time,
     rearranged,
     scale_of,
 )
@@ -55,7 +54,7 @@ def holds(line: Frontier) -> None:
         assert not violations(result.pipeline, result.schedule)
         for row in line.named:
             same = row.schedule is not None and row.schedule.pipeline.routes == line.pipeline.routes
-            if same and line.needed(row.schedule) <= point.scale and not pairs_save_time(line.pipeline):  # type: ignore[arg-type]
+            if same and line.needed(row.schedule) <= point.scale:  # type: ignore[arg-type]
                 assert result.value <= row.schedule.objective(line.objective)  # type: ignore[union-attr]
     for less, more in itertools.pairwise(line.points):
         assert less.scale < more.scale
@@ -186,11 +185,10 @@ def test_a_schedule_is_rearranged_to_fit() -> None:
         assert found.within_memory
 
 
-def test_bounds_know_nothing_of_pairs_that_save_time() -> None:
-    assert not pairs_save_time(Pipeline(2, 4))
-    assert pairs_save_time(Pipeline(2, 4, costs=Costs(overlap=2)))
-    line = frontier(Pipeline(2, 8, "wave", 2, costs=Costs(overlap=1)), limits=[3], time_limit=5)
+def test_pairs_that_save_time_count_at_every_point() -> None:
+    line = frontier(Pipeline(1, 3, costs=Costs(forward=2, backward=3, overlap=4)), limits=[1, 2], time_limit=5)
     holds(line)
+    assert any(point.result.schedule.order.paired for point in line.points)  # type: ignore[union-attr]
 
 
 @settings(max_examples=12, deadline=None)

@@ -15,7 +15,7 @@ def test_reads_the_parts() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "F0", "0F", "0X0", "0f0", "0F0x", " 0F0", "-1F0", "0F0;1B0", "(0F0)OVERLAP_F_B", "(0F0;1F0)OVERLAP_F_B",
+    ["", "F0", "0F", "0X0", "0f0", "0F0x", " 0F0", "-1F0", "0F0;1B0", "０F０", "(0F0)OVERLAP_F_B", "(0F0;1F0)OVERLAP_F_B",
      "(0F0;1I0)OVERLAP_F_B", "(0F0;1B0)", "(0F0;1B0)OVERLAP_F_Bx"],
 )  # fmt: skip
 def test_refuses_anything_else(text: str) -> None:

@@ -213,16 +213,14 @@ def test_an_order_beyond_the_memory_is_shown_but_not_kept(folder: Path) -> None:
     assert tree["metrics"]["peak_memory"] == [1, 1]
 
 
-def test_pairs_that_save_time_are_no_answer_where_the_bounds_know_none() -> None:
+def test_named_pairs_that_save_time_are_a_start() -> None:
     pipeline = Pipeline(4, 8, costs=Costs(overlap=2))
-    result = solve(pipeline, workers=1)
-    assert (result.reason, result.value) == ("optimal", 27)
+    result = solve(pipeline, workers=1, time_limit=2)
     (paired,) = [row for row in result.named if row.name == "1f1b-overlap"]
     assert paired.schedule is not None
-    assert paired.schedule.makespan == 26
-    shown = run("solve", "-d", "4", "-m", "8", "--set", "costs.overlap=2", "--workers", "1").stdout
-    assert "1f1b-overlap (26) is faster, with overlapped pairs" in shown
-    assert solve(pipeline, order="1f1b-overlap", workers=1).value == 26
+    assert result.value is not None
+    assert result.lower_bound <= result.value <= paired.schedule.makespan == 26
+    assert solve(pipeline, order="1f1b-overlap", workers=1).value == 26  # nothing but its own pairs
 
 
 # --- parameters of the model's schedule --------------------------------------------------------------------------

@@ -198,6 +198,12 @@ def test_too_few_microbatches_to_repeat(pipeline: Pipeline) -> None:
     assert found.schedule is None or violations(pipeline, found.schedule) == []
 
 
+def test_what_takes_no_time_has_no_period() -> None:
+    nothing = Pipeline(2, 5, costs=Costs(forward=0, backward_input=0, backward_weight=0), memory=Memory(limit=1))
+    found = solve(nothing, lower_bound=0, limits=Limits(2, workers=1))
+    assert found.schedule is None or found.schedule.makespan == 0
+
+
 def test_deterministic_runs_repeat() -> None:
     pipeline = PIPELINES["wave"]
     first, second = (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.bounds.bound import Bound, Objective, check_objective, pairs_save_time
-from ppopt.bounds.flow import FAR, Flow, flow_of, heads, tails
+from ppopt.bounds.bound import Bound, Objective, check_objective
+from ppopt.bounds.flow import FAR, Flow, Share, flow_of, flows_of, heads, shared, tails
+from ppopt.constraints import pairs_of, pairs_save_time
+from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 
 _THRESHOLDS = 256
@@ -20,13 +23,12 @@ _INSTANCES = 2**22
 def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """The largest work of a device: it runs one operation at a time, every backward the cheaper way.
 
-    ``pairs``: the bound is for schedules with overlapped pairs; ``None`` where these can save time.
+    ``pairs``: the bound is for schedules with overlapped pairs, too: as many as can be.
     """
     check_objective(objective)
-    if pairs and pairs_save_time(pipeline):
-        return None
-    busiest = int(pipeline.work.argmax())
-    return Bound(int(pipeline.work[busiest]), "work", f"device {busiest} computes for that long")
+    by_flow = [flow.work for flow in flows_of(pipeline, pairs, links=False)]
+    value, busiest = max((value, -device) for of in by_flow for device, value in enumerate(of))
+    return Bound(value, "work", f"device {-busiest} computes for that long")
 
 
 def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
@@ -42,13 +44,18 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
     A link is a machine like a device, and so are, where transfers block, a device's computations and its transfers over one link
     together. For the device span a transfer is a mere delay.
 
-    Valid for all routes, uneven durations, latency, fused and split backwards. ``pairs`` as in :func:`work`.
+    Valid for all routes, uneven durations, latency, fused and split backwards.
+
+    ``pairs``: also for schedules with overlapped pairs. They may save time in the value above, as often as there are pairs;
+    but these find room only between the first backward's head and the least tail of a forward, one after the other: with n pairs
+    ``makespan >= value - n * saving`` and ``makespan >= head + n * overlap + tail``. The bound is the least over n of the larger.
+    Durations are in full there, heads and tails those of the flows in which a pair's halves give way (:mod:`ppopt.bounds.flow`).
     """
     return _one_machine(pipeline, objective, pairs, memory=False)
 
 
 def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
-    """What the memory limits alone imply; ``None`` without limits (and as :func:`work` for ``pairs``).
+    """What the memory limits alone imply; ``None`` without limits. ``pairs`` as in :func:`machine`.
 
     The best of three arguments:
 
@@ -61,27 +68,83 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
     head and its least tail: ``makespan >= head + area / limit + tail``.
     """
     check_objective(objective)
-    flow = flow_of(pipeline)
-    if flow.limit is None or (pairs and pairs_save_time(pipeline)):
+    if pipeline.amounts.limit is None:
         return None
-    found = [_one_machine(pipeline, objective, pairs, memory=True), _area(flow, objective), _turns(flow)]
+    found = [_one_machine(pipeline, objective, pairs, memory=True)]
+    for flow in flows_of(pipeline, pairs):
+        found += [_area(flow, objective), _turns(flow)]
     return max((bound for bound in found if bound is not None), key=lambda bound: bound.value, default=None)
 
 
 def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: bool) -> Bound | None:
     check_objective(objective)
-    if pairs and pairs_save_time(pipeline):
-        return None
     own = objective == "span"
-    flow = flow_of(pipeline, links=not own)
+    flows = flows_of(pipeline, pairs, links=not own)
+    ends = [_ends(flow, memory, own) for flow in flows]
+    found = [_busiest(flow, *sides, memory=memory, own=own, room={}) for flow, sides in zip(flows, ends, strict=True)]
+    if pairs and pairs_save_time(pipeline):
+        whole = flow_of(pipeline, Share.NEITHER, links=not own)
+        sides = [_ends(whole, memory, own, work=False), *ends]
+        head, tail = ([np.maximum.reduce(rows) for rows in zip(*of, strict=True)] for of in zip(*sides, strict=True))
+        found.append(_busiest(whole, head, tail, memory=memory, own=own, room=_room(pipeline)))
+    return max(found, key=lambda bound: bound.value)
+
+
+def makespan_of(flow: Flow) -> int:
+    """What every schedule of a flow takes, whatever it is relaxed from: its one-machine bound within memory."""
+    return _busiest(flow, *_ends(flow, memory=True, own=False), memory=True, own=False, room={}).value
+
+
+Heads: TypeAlias = Sequence[IntArray]
+
+
+class Room(NamedTuple):
+    """The shortest pair of a device, and the most that a pair saves there, in ticks."""
+
+    overlap: int
+    saving: int
+
+
+def _room(pipeline: Pipeline) -> dict[int, Room]:
+    """By device where pairs save time."""
+    forward, gradient, rest = shared(pipeline, Share.NEITHER)
+    found = {}
+    for word in pairs_of(pipeline):
+        rows, backs = ([(f.route, f.stage) for f in side] for side in (word.forwards, word.backwards))
+        most = max(int(gradient[at] + rest[at]) for at in backs)
+        overlaps = [int(pipeline.ticks.overlap[at]) for at in rows]
+        saving = max(int(forward[at]) + most - overlap for at, overlap in zip(rows, overlaps, strict=True))
+        found[pipeline.routes[rows[0][0]][rows[0][1]]] = Room(min(overlaps), saving)
+    return found
+
+
+def _least_with_pairs(flow: Flow, families: Sequence[int], rows: Sequence[tuple[IntArray, ...]], value: int, room: Room) -> int:
+    """What is left of a device's ``value`` with as many pairs as lower it most (see :func:`machine`)."""
+    of_kind = {kind: [i for i, family in enumerate(families) if flow.kind[family] == kind] for kind in (Kind.F, Kind.I)}
+    most = min(sum(flow.count[families[i]] for i in of) for of in of_kind.values())
+    begin = max(0, min(int(rows[i][0][0]) for i in of_kind[Kind.I]))
+    end = max(0, min(int(rows[i][1][0]) for i in of_kind[Kind.F]))
+    return min(max(value - n * room.saving, begin + n * room.overlap + end if n else 0) for n in range(most + 1))
+
+
+def _ends(flow: Flow, memory: bool, own: bool, work: bool = True) -> tuple[Heads, Heads]:
+    """Heads and tails of a flow."""
     most = max(1, _INSTANCES // (flow.devices * len(flow.label))) if own else None
-    head, tail = (of(flow, memory=memory, own=own, most=most) for of in (heads, tails))
+    head, tail = (of(flow, memory=memory, own=own, most=most, work=work) for of in (heads, tails))
+    return head, tail
+
+
+def _busiest(flow: Flow, head: Heads, tail: Heads, *, memory: bool, own: bool, room: Mapping[int, Room]) -> Bound:
+    """The bound of the best device; ``room``: by device what its pairs can save, where the durations are those without pairs."""
     best, busiest, whole = 0, 0, ""
     for machine, families in enumerate(flow.machines):
         if not families:
             continue  # of a route that no microbatch takes
         rows = [tuple(array[machine] if own else array for array in (head[o], tail[o])) for o in families]
         value = _subset(rows, [flow.duration[o] for o in families], [flow.count[o] for o in families])
+        computing = [flow.device[o] for o in families if isinstance(flow.kind[o], Kind)]
+        if computing and computing[0] in room:
+            value = _least_with_pairs(flow, families, rows, value, room[computing[0]])
         if value > best:
             best, busiest = value, machine
     if not own:

@@ -10,7 +10,11 @@ end window is a start window of it.
 ``i' = min(i, b)`` and ``w' = min(i + w, b) - i'``. In any schedule put ``I'`` at the start of ``B`` and ``W'`` behind it, or
 ``I'`` at the start of ``I`` and ``W'`` at the start of ``W``: nothing overlaps, gradients arrive no later, memory is released
 no later. A fused backward is an ``I'`` alone (labelled ``B``), and so is one with ``w' = 0``. An overlapped pair that takes at
-least as long as its forward and its full backward together is covered the same way (forward at its start, backward at its end).
+least as long as its forward and ``i' + w'`` is covered the same way: ``F'`` at its start, ``I'`` and ``W'`` at its end.
+
+*Pairs that save time* (:func:`shared`) are covered so once the durations are made smaller until ``f' + i' + w'`` is at most the
+overlap, for every forward and every backward of the device: each operation then counts with a share that it has in any pair.
+There are two ways to do that (the forward, or the backward, ``W`` first, gives way), and both are flows.
 
 *Links.* A link is a machine like a device: its transfers run one at a time, each after what it carries, and ``latency`` before
 what waits for it. Where transfers block, the computations of a device and its transfers over one link are a machine too: no two
@@ -27,11 +31,13 @@ objective of device intervals alone (makespan and device span are).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ppopt.constraints import pairs_of, pairs_save_time
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 
@@ -154,13 +160,48 @@ class Flow:
         return reach[last] if reach[last] > -FAR // 2 else -FAR
 
 
-def flow_of(pipeline: Pipeline, *, links: bool = True) -> Flow:
-    """The relaxed pipeline (see above). Valid for schedules without pairs that are shorter than their two halves."""
+def flows_of(pipeline: Pipeline, pairs: bool, *, links: bool = True) -> tuple[Flow, ...]:
+    """Relaxed pipelines (see above), each valid by itself; with ``pairs`` for schedules with overlapped pairs, too."""
+    if pairs and pairs_save_time(pipeline):
+        return flow_of(pipeline, Share.BACKWARD, links=links), flow_of(pipeline, Share.FORWARD, links=links)
+    return (flow_of(pipeline, links=links),)
+
+
+class Share(Enum):
+    """What of a forward and a backward counts where they may run as a pair."""
+
+    BACKWARD = "the backward counts with what the pair takes longer than the forward"
+    FORWARD = "the forward counts with what the pair takes longer than the backward"
+    NEITHER = "no more than a pair takes counts of either alone; together they may take longer, so this is no flow of its own"
+
+
+def shared(pipeline: Pipeline, share: Share | None) -> tuple[IntArray, IntArray, IntArray]:
+    """Ticks ``[route, stage]`` of ``F'``, ``I'`` and ``W'``; ``share``: of schedules that run pairs."""
+    forward, full, input_, weight = (pipeline.ticks.duration[:, kind].copy() for kind in Kind)
+    split = input_ >= 0
+    gradient = np.where(split, np.minimum(input_, full), full)
+    rest = np.where(split, np.minimum(input_ + weight, full) - gradient, 0)
+    for word in pairs_of(pipeline) if share is not None else ():
+        rows, backs = (tuple(zip(*((f.route, f.stage) for f in side), strict=True)) for side in (word.forwards, word.backwards))
+        overlap = pipeline.ticks.overlap[rows]
+        backward = np.minimum(gradient[backs] + rest[backs], overlap.min())
+        forward[rows] = np.minimum(forward[rows], overlap)
+        if share is Share.FORWARD:
+            forward[rows] = np.minimum(forward[rows], overlap - backward.max())
+        elif share is Share.BACKWARD:
+            backward = np.minimum(backward, (overlap - forward[rows]).min())
+        gradient[backs] = np.minimum(gradient[backs], backward)
+        rest[backs] = np.minimum(rest[backs], backward - gradient[backs])
+    return forward, gradient, rest
+
+
+def flow_of(pipeline: Pipeline, share: Share | None = None, *, links: bool = True) -> Flow:
+    """The relaxed pipeline (see above); without a ``share`` for schedules without pairs that save time."""
     limit = None
     if pipeline.amounts.limit is not None:
         limit = tuple((pipeline.amounts.limit - pipeline.amounts.static).tolist())
     lines = pipeline.lines if links else ()
-    builder = _Builder(pipeline, limit, lines)
+    builder = _Builder(pipeline, limit, lines, shared(pipeline, share))
     for route, microbatches in enumerate(pipeline.microbatches_of):
         if len(microbatches):
             builder.add_route(route, len(microbatches))
@@ -196,9 +237,16 @@ def _line(line: Line) -> str:
 class _Builder:
     """Collects the families of all routes."""
 
-    def __init__(self, pipeline: Pipeline, limit: tuple[int, ...] | None, lines: tuple[Line, ...]) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        limit: tuple[int, ...] | None,
+        lines: tuple[Line, ...],
+        durations: tuple[IntArray, IntArray, IntArray],
+    ) -> None:
         self.pipeline = pipeline
         self.limit = limit
+        self.durations = durations
         self.link = {pair: pipeline.devices + number for number, line in enumerate(lines) for pair in line}
         self.ends: dict[int, tuple[int, int]] = {}
         """Of the transfers, from which device to which."""
@@ -239,7 +287,9 @@ class _Builder:
         """The families of a route that ``count`` microbatches take."""
         devices = self.pipeline.routes[route]
         suffix = f"@{route}" if route else ""
-        forward, full, input_, weight = self.pipeline.ticks.duration[route].tolist()
+        forward, gradient, rest = (durations[route].tolist() for durations in self.durations)
+        split = self.pipeline.costs.split
+        weights = shared(self.pipeline, None)[2][route].tolist()
         before, lag = None, 0
         first: list[int] = []
         for stage, device in enumerate(devices):
@@ -250,14 +300,12 @@ class _Builder:
         lag = 0
         last: dict[int, tuple[int, int | None]] = {}
         for stage in reversed(range(len(devices))):
-            split = input_[stage] >= 0
-            least = min(full[stage], input_[stage]) if split else full[stage]
-            rest = min(input_[stage] + weight[stage], full[stage]) - least if split else 0
+            device = devices[stage]
             if last:
                 assert before is not None
                 before, lag = self.send(stage + 1, route, Send.SEND_B, before)
-            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", Kind.I, least, devices[stage], count, before, lag)
-            after = self.add(f"{stage}W{suffix}", Kind.W, rest, devices[stage], count, before) if rest else None
+            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", Kind.I, gradient[stage], device, count, before, lag)
+            after = self.add(f"{stage}W{suffix}", Kind.W, rest[stage], device, count, before) if weights[stage] else None
             last[stage] = (before, after)
         if self.limit is not None:
             below = [0] * len(self.limit)
@@ -285,12 +333,13 @@ class _Builder:
             self.arcs.append(Arc(weight, first, 1 + (limit - below) // retained))
 
 
-def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = None) -> list[IntArray]:
+def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = None, work: bool = True) -> list[IntArray]:
     """Earliest starts: one array per family, ``[instance]``; not decreasing.
 
     They follow from the data edges, the order within a family, the work that its device must have done before an instance,
     and, with ``memory``, the arcs. With ``own`` (of a flow without links) the arrays are ``[device, instance]``: starts counted
-    from that device's own first start (below ``-FAR / 2``: nothing is known). ``most`` keeps the first instances only.
+    from that device's own first start (below ``-FAR / 2``: nothing is known). ``most`` keeps the first instances only. Without
+    ``work`` nothing follows from what different families take together.
 
     *Arcs.* ``after(n)`` waits for ``before(n - shift)``, which ends at least ``chain`` after ``after(n - shift)`` starts; so
     the head of ``after`` rises by ``chain`` every ``shift`` instances.
@@ -307,16 +356,16 @@ def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = Non
             start = np.zeros((1, len(index)), dtype=np.int64)
         for edge in flow.edges_into[family]:
             start = np.maximum(start, result[edge.before] + (flow.duration[edge.before] + edge.lag))
-        for families in flow.machines:
+        for families in flow.machines if work else ():
             if family not in families:
                 continue
             ancestors = [o for o in families if flow.ancestors[family] >> o & 1]
             earliest = np.full(len(start), FAR)
-            work = 0
+            taken = 0
             for ancestor in reversed(ancestors):
                 earliest = np.minimum(earliest, result[ancestor][:, 0])
-                work += flow.duration[ancestor]
-                start = np.maximum(start, earliest[:, None] + (index + 1) * work + index * time)
+                taken += flow.duration[ancestor]
+                start = np.maximum(start, earliest[:, None] + (index + 1) * taken + index * time)
         start = np.maximum.accumulate(start - index * time, axis=1) + index * time
         if memory:
             for arc in flow.arcs:
@@ -335,6 +384,6 @@ def _lifted(start: IntArray, shift: int, rise: int) -> IntArray:
     return np.maximum.accumulate(lifted.reshape(len(start), -1)[:, : start.shape[1]], axis=1)
 
 
-def tails(flow: Flow, *, memory: bool, own: bool = False, most: int | None = None) -> list[IntArray]:
+def tails(flow: Flow, *, memory: bool, own: bool = False, most: int | None = None, work: bool = True) -> list[IntArray]:
     """Least times from an instance's end to the end of all (``own``: of the device): per family, from its last instance on."""
-    return heads(flow.reversed(), memory=memory, own=own, most=most)[::-1]
+    return heads(flow.reversed(), memory=memory, own=own, most=most, work=work)[::-1]

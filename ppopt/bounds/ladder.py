@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ppopt.bounds.bound import Bound, Objective
 from ppopt.bounds.closed_form import machine, memory, work
-from ppopt.bounds.flow import Flow, flow_of
+from ppopt.bounds.flow import Flow, flows_of
 from ppopt.bounds.late import latest_first_starts
-from ppopt.bounds.windows import window
+from ppopt.bounds.windows import of_flow, window
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -37,8 +37,6 @@ def best(
     ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets half of what is left. The
     first three take milliseconds. ``shortest``: windows of less than so many eighths of the filling time are left out.
     """
-    if objective == "span" and pipeline.lines:  # windows are about a schedule in which transfers do not wait for each other
-        pipeline = pipeline.changed(links=pipeline.links.uncontended())
     known = -1
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)
@@ -49,9 +47,11 @@ def best(
             return
     if known < 0 or time_limit <= 0:
         return
-    makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline)) is not None)
+    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
+    makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
+    makespan = of_flow(makespan, flow, pipeline, objective, pairs)
     begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(flow_of(pipeline), objective, shortest):
+    for first, last, grain in _windows(flow, objective, shortest):
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
         if left < time_limit / 20:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ppopt.bounds.flow import Flow, flow_of
-from ppopt.constraints import splitting_is_free
+from ppopt.constraints import pairs_save_time, splitting_is_free
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -63,9 +63,9 @@ def beside_span(pipeline: Pipeline) -> int | None:
     ``T - beside_span``; and the search for a span needs no later horizon than ``beside_span`` above it.
 
     The proof is about a flow; it holds for the pipeline where that is the flow itself: every backward is whole, or splitting it
-    is free, and no transfers wait for each other.
+    is free, no pair saves time, and no transfers wait for each other.
     """
-    if pipeline.lines or (pipeline.costs.split and not splitting_is_free(pipeline)):
+    if pipeline.lines or pairs_save_time(pipeline) or (pipeline.costs.split and not splitting_is_free(pipeline)):
         return None
     flow = flow_of(pipeline)
     ends = zip(latest_first_starts(flow), latest_first_starts(flow.reversed()), strict=True)

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.bounds.bound import Bound, Objective, check_objective, pairs_save_time
+from ppopt.bounds.bound import Bound, Objective, check_objective
 from ppopt.bounds.events import Graph, graph_of
-from ppopt.bounds.flow import Flow, flow_of
-from ppopt.constraints import Family, operations, splitting_is_free
+from ppopt.bounds.flow import Flow, flows_of
+from ppopt.constraints import Family, operations, pairs_save_time, splitting_is_free
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule
@@ -227,16 +227,16 @@ def throughput(
     (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
     """
     check_objective(objective)
-    if pairs and pairs_save_time(pipeline):
-        return None
     begin = time.monotonic()
-    flows = [flow_of(pipeline, links=links) for links in ([True, False] if pipeline.lines else [True])]
+    flows = [flow for links in ([True, False] if pipeline.lines else [True]) for flow in flows_of(pipeline, pairs, links=links)]
     best: Bound | None = None
     for place, flow in enumerate(flows if objective == "makespan" else flows[-1:], 1):
         left = (begin + seconds - time.monotonic()) / (len(flows) - place + 1)
         bound = _of_flow(pipeline, flow, objective, most, left, [Fraction(1)] if exact else _grids(flow))
         if bound is not None and (best is None or bound.value > best.value):
             best = bound
+    if best is not None and pairs and pairs_save_time(pipeline):
+        return replace(best, schedule=None)  # it is one of shorter operations
     return best
 
 

@@ -8,9 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ppopt.bounds.bound import Bound, Objective, check_objective, pairs_save_time
-from ppopt.bounds.flow import Flow, flow_of, heads
+from ppopt.bounds.bound import Bound, Objective, check_objective
+from ppopt.bounds.closed_form import makespan_of
+from ppopt.bounds.flow import Flow, flows_of, heads
 from ppopt.bounds.late import latest_first_starts
+from ppopt.constraints import pairs_save_time
 from ppopt.pipeline import IntArray, Pipeline
 
 MAX_OPERATIONS = 20_000
@@ -40,13 +42,15 @@ def window(
     released by operations of the window is held to its end. ``i_d`` is the idle time of device d in it; an operation
     that straddles the edge counts with its part. The end window is the same on the reversed pipeline, with idle time
     ``j_d``. Minimise ``X = max over d of (work_d + i_d + j_d)``. For the device span, idle time counts from the device's own
-    first start and to its own last end, which are no later (earlier) than :mod:`ppopt.bounds.late` proves to be enough.
+    first start and to its own last end, which are no later (earlier) than :mod:`ppopt.bounds.late` proves to be enough; a device
+    that does all it does in one of the windows is left out.
 
     *Claim.* The objective is at least X if ``first + last <= makespan``, where ``makespan`` is a proved lower bound of the
     makespan (whatever the objective). For then the windows are disjoint in every schedule, its operations are a feasible
     point of both with its own idle times, and what a device takes is its work plus its idle time. For the makespan, links and,
     where transfers block, a device with a link count as devices. Without that condition the claim is false, and so is
     ``makespan >= min(first + last, X)``: with one microbatch and windows as long as the schedule, idle time counts twice.
+    For the device span the schedules are those of the flow, shifted, so no more than its own makespan counts (:func:`of_flow`).
 
     The value is the solver's proved bound of X, so it holds when the time runs out too; ``known`` is a proved bound of the
     objective to start from, and the least that comes back. ``target``: no more is asked for; the solver looks for windows
@@ -55,17 +59,18 @@ def window(
     that); the work keeps its true ticks. Coarser is faster and weaker.
 
     Valid for every pipeline: all routes, uneven durations, latencies, links, memory, few microbatches (for the device span a
-    transfer is a mere delay, and ``makespan`` has to be a bound where it is one). ``None``: with ``pairs``
-    where these save time; where a window is below ``grain`` or both are more than ``makespan``, or hold more than
+    transfer is a mere delay). ``pairs``: also for schedules with overlapped pairs. ``None``: where a window is below ``grain`` or
+    both are more than ``makespan``, or hold more than
     ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time with ``deterministic``.
     """
     check_objective(objective)
-    if (pairs and pairs_save_time(pipeline)) or min(first, last) < grain or first + last > makespan:
+    begun = time.monotonic()
+    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
+    makespan = of_flow(makespan, flow, pipeline, objective, pairs)
+    if min(first, last) < grain or first + last > makespan:
         return None
     from ortools.sat.python import cp_model
 
-    begun = time.monotonic()
-    flow = flow_of(pipeline, links=objective == "makespan")
     windows = [(of, length // grain, heads(of, memory=True)) for of, length in ((flow, first), (flow.reversed(), last))]
     if sum(int((head < units * grain).sum()) for _, units, earliest in windows for head in earliest) > MAX_OPERATIONS:
         return None
@@ -76,8 +81,9 @@ def window(
         target = known + first + last + 1  # more than any X
     idle = model.new_int_var(known - base, target - 1 - base, "X")
     sides = [_side(model, of, earliest, units, grain, own=objective == "span") for of, units, earliest in windows]
-    for work, begin, end in zip(flow.work, *sides, strict=True):
-        model.add(idle >= work - base + begin + end)
+    for work, *both in zip(flow.work, *sides, strict=True):
+        within = [done for _, done in both if done is not None]
+        model.add(idle >= work - base + sum(left for left, _ in both)).only_enforce_if([~done for done in within])
     model.minimize(idle)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = workers
@@ -91,6 +97,16 @@ def window(
     proved = target if status == "INFEASIBLE" else max(known, base + round(solver.best_objective_bound))
     proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
     return Bound(proved, "window certificate", proof)
+
+
+def of_flow(makespan: int, flow: Flow, pipeline: Pipeline, objective: Objective, pairs: bool) -> int:
+    """What of a bound of the pipeline's makespan is one of the schedules that a window speaks of.
+
+    Where these are the flow's own (device span), and other flows or links gave the bound, it may be too much for them.
+    """
+    if objective == "span" and (pipeline.lines or (pairs and pairs_save_time(pipeline))):
+        return min(makespan, makespan_of(flow))
+    return makespan
 
 
 def run(solver: Any, model: Any) -> str:
@@ -126,10 +142,12 @@ def run(solver: Any, model: Any) -> str:
     return names[0]
 
 
-def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[Any]:
+def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[tuple[Any, Any]]:
     """Post the start window [0, units) of ``flow``, in units of ``grain`` ticks; per device its idle ticks, as an expression.
 
-    ``head`` are the earliest starts. With ``own`` idle ticks count from the device's own first start.
+    ``head`` are the earliest starts. With ``own`` idle ticks count from the device's own first start, and a literal comes with
+    them that is true where all its operations start in the window (``None``: they cannot): then it may end in it too, and what
+    is behind its end is not idle time.
     """
     edge = units * grain
     start: list[list[Any]] = []
@@ -177,7 +195,13 @@ def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: i
             left -= grain * begin + grain - 1  # no more than the ticks before it
         else:
             model.add(left >= 0)
-        idle.append(left)
+        done = None
+        if own and all(len(present[family]) == flow.count[family] for family in families):
+            done = model.new_bool_var(f"all of {device} start")
+            model.add_bool_or([done, *(~present[family][-1] for family in families)])
+            for family in families:
+                model.add_implication(done, present[family][-1])
+        idle.append((left, done))
         if device < flow.devices:
             _memory(model, flow, device, start, present, units, grain)
     return idle

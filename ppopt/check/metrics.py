@@ -113,7 +113,11 @@ def _metric_mismatches(derived: Metrics, recorded: Mapping[str, Any], slack: Fra
 
 
 def _outcome_mismatches(derived: Metrics, outcome: Mapping[str, Any], slack: Fraction) -> Iterator[Violation]:
-    objective, value, bound = (outcome.get(key) for key in ("objective", "value", "lower_bound"))
+    objective, value, bound, reason = (outcome.get(key) for key in ("objective", "value", "lower_bound", "reason"))
+    if reason in ("infeasible", "no-solution"):
+        yield Violation(Rule.METRIC, None, "", None, f"result.reason is {reason}, but there is a schedule")
+    elif reason is not None and value is None:
+        yield Violation(Rule.METRIC, None, "", None, f"result.reason is {reason}, but there is no value")
     if objective is not None and value is not None:
         expected = derived.makespan if objective == "makespan" else derived.device_span
         if not _close("makespan", value, expected, slack):
@@ -124,7 +128,7 @@ def _outcome_mismatches(derived: Metrics, outcome: Mapping[str, Any], slack: Fra
     if bound > value + slack:
         message = f"result.lower_bound is {plain(bound)}, more than the value {plain(value)} that a schedule reaches"
         yield Violation(Rule.BOUND, None, "", None, message)
-    elif outcome.get("reason") == "optimal" and bound < value - slack:
+    elif reason == "optimal" and bound < value - slack:
         message = f"result.reason is optimal, but the lower bound {plain(bound)} is less than the value {plain(value)}"
         yield Violation(Rule.BOUND, None, "", None, message)
     if outcome.get("gap") is not None:

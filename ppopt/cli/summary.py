@@ -90,8 +90,6 @@ def remarks(model: Model, result: Result) -> list[str]:
                 f"{row.label} ({number(time)}) is faster, on another placement: {row.placement}{chunks}; "
                 f"the answer and its bound are for {placed(result.pipeline)}."
             )
-        elif time < value and not result.binding and row.schedule is not None and row.schedule.order.paired:
-            lines.append(f"{row.label} ({number(time)}) is faster, with overlapped pairs; the answer and its bound are without.")
     return lines
 
 

@@ -6,8 +6,9 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 :mod:`~ppopt.constraints.expansion` is the one place where they become relations between single operations.
 """
 
-from ppopt.constraints.cuts import alike, always_split, cuts_of, in_order, room_in_order, splitting_is_free
+from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
 from ppopt.constraints.expansion import chosen, expand, instances, operations, shifted
+from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import Hop, backward_kinds, data_of, links_of, memory_of, rules_of, transfers_of, without_links
 from ppopt.constraints.words import (
     Capacity,
@@ -17,6 +18,7 @@ from ppopt.constraints.words import (
     Hold,
     Listed,
     OneOf,
+    Pairable,
     Precede,
     Stream,
     Together,
@@ -35,6 +37,7 @@ __all__ = [
     "Hop",
     "Listed",
     "OneOf",
+    "Pairable",
     "Precede",
     "Stream",
     "Together",
@@ -47,11 +50,14 @@ __all__ = [
     "cuts_of",
     "data_of",
     "expand",
+    "free_choices",
     "in_order",
     "instances",
     "links_of",
     "memory_of",
     "operations",
+    "pairs_of",
+    "pairs_save_time",
     "room_in_order",
     "rules_of",
     "run",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from ppopt.constraints.pairs import pairs_of
 from ppopt.constraints.rules import backward_kinds
-from ppopt.constraints.words import Family, OneOf, Precede, Word, chain
+from ppopt.constraints.words import Family, OneOf, Pairable, Precede, Word, chain
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -22,7 +23,8 @@ def cuts_of(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ..
 def alike(extra: Sequence[Word]) -> bool:
     """Whether these words, beside the rules, treat all microbatches of a route alike: only choices over whole families do."""
     return all(
-        isinstance(word, OneOf) and all(isinstance(stream, Family) for streams in word.alternatives for stream in streams)
+        isinstance(word, Pairable)
+        or (isinstance(word, OneOf) and all(isinstance(stream, Family) for streams in word.alternatives for stream in streams))
         for word in extra
     )
 
@@ -35,6 +37,7 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     the (n+1)-th of these did; and memory depends on counts alone. Where a backward may be run either way, ``B`` and ``I``
     are one sequence: the n-th of them, whichever it is, hands on the n-th gradient. The transfers from a stage in one direction
     are alike too, on the same link for the same time, and are renumbered with the rest: what holds the link, and when, stays.
+    So does what is an overlapped pair: how long it takes depends on the forward's stage, not on its microbatch.
     """
     backward = backward_kinds(pipeline)
     orders = [(Kind.F, Kind.F), *((a, b) for a in backward for b in backward)]
@@ -95,8 +98,19 @@ def room_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     return tuple(cut for cut in cuts if cut.shift < len(pipeline.microbatches_of[cut.after.route]))  # type: ignore[union-attr]
 
 
-def always_split(pipeline: Pipeline) -> tuple[OneOf, ...]:
-    """Every backward is run as ``I`` and ``W``.
+def free_choices(pipeline: Pipeline) -> tuple[OneOf | Pairable, ...]:
+    """What a schedule may choose beside the rules, without choices that gain nothing.
+
+    Forwards and backwards may run as overlapped pairs (:func:`~ppopt.constraints.pairs.pairs_of`). Where splitting is free
+    (:func:`splitting_is_free`) a backward that is in no pair is split.
+    """
+    free = splitting_is_free(pipeline)
+    pairs = pairs_of(pipeline, alone=not free)
+    return (*pairs, *always_split(pipeline, but={family for word in pairs for family in word.backwards})) if free else pairs
+
+
+def always_split(pipeline: Pipeline, but: Collection[Family] = ()) -> tuple[OneOf, ...]:
+    """Every backward is run as ``I`` and ``W``; but the full backwards ``but`` stay a choice.
 
     Valid, as a restriction that keeps the optimum, where ``I`` + ``W`` takes no longer than ``B`` on every stage: a ``B``
     can then be replaced by its ``I`` followed by its ``W``, and everybody has its gradient no later.
@@ -105,6 +119,7 @@ def always_split(pipeline: Pipeline) -> tuple[OneOf, ...]:
         OneOf(((Family(stage, Kind.I, route), Family(stage, Kind.W, route)),))
         for route in range(len(pipeline.routes))
         for stage in range(pipeline.stages)
+        if Family(stage, Kind.B, route) not in but
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, OneOf, Precede, Stream, Together, Word, sends
+from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, OneOf, Pairable, Precede, Stream, Together, Word, sends
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -120,6 +120,8 @@ def _streams(word: Word) -> Iterable[Stream]:
         return word.first, word.second
     if isinstance(word, Exclusive):
         return word.streams
+    if isinstance(word, Pairable):
+        return (*word.forwards, *word.backwards)
     if isinstance(word, OneOf):
         return tuple(stream for streams in word.alternatives for stream in streams)
     return ()

@@ -121,6 +121,19 @@ class Together:
 
 
 @dataclass(frozen=True)
+class Pairable:
+    """Any operation of ``forwards`` may run with any of ``backwards`` as one overlapped pair, or not; each in at most one pair.
+
+    A pair takes the overlap that the costs give its forward. Both halves start at its start and end at its end, in whatever
+    other words say of them. ``alone``: whether a backward of these may also be run without a forward.
+    """
+
+    forwards: tuple[Family, ...]
+    backwards: tuple[Family, ...]
+    alone: bool = True
+
+
+@dataclass(frozen=True)
 class OneOf:
     """For every k exactly one alternative is run: all of its streams' operations ``X(k)``, and none of the others'.
 
@@ -130,7 +143,7 @@ class OneOf:
     alternatives: tuple[tuple[Stream, ...], ...]
 
 
-Word: TypeAlias = Precede | Exclusive | Capacity | Together | OneOf
+Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf
 
 
 def chain(stream: Stream) -> Precede:

@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.cpsat_model import Model, NoRoom
+from ppopt.solvers.cpsat_model import Model, NoRoom, OutOfTime
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
@@ -62,9 +62,21 @@ def solve(
     if highest < lowest:
         return none
     try:
-        model = Model(pipeline, words, objective=objective, horizon=until, lower=lowest, upper=highest, grid=grid, strict=strict)
+        model = Model(
+            pipeline,
+            words,
+            objective=objective,
+            horizon=until,
+            lower=lowest,
+            upper=highest,
+            grid=grid,
+            strict=strict,
+            until=math.inf if limits.deterministic else begun + limits.seconds,
+        )
     except NoRoom:
         return none
+    except OutOfTime:
+        return Outcome(None, lower, time.monotonic() - begun)
     if hint is not None:
         model.hint(hint)
     solver = _solver(limits, time.monotonic() - begun)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property, singledispatchmethod
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from ppopt.constraints import Capacity, Exclusive, Family, OneOf, Precede, Together, Word, chosen, instances, operations
+from ppopt.constraints import (
+    Capacity,
+    Exclusive,
+    Family,
+    OneOf,
+    Pairable,
+    Precede,
+    Stream,
+    Together,
+    Word,
+    chosen,
+    instances,
+    operations,
+)
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves
+from ppopt.solvers.couples import Couple, couples
 from ppopt.solvers.shifts import Shifts
 
 Literal = cp_model.IntVar
@@ -20,6 +37,25 @@ Literal = cp_model.IntVar
 
 class NoRoom(ValueError):
     """An operation that has to be run takes longer than the horizon."""
+
+
+class OutOfTime(Exception):
+    """The model took too long to build."""
+
+
+class Mode(NamedTuple):
+    """A way to run an operation: its size in steps, and the literal that it is run so; ``None``: it always is."""
+
+    size: int
+    literal: Literal | None
+
+
+class Paired(NamedTuple):
+    """How an operation may be half of a pair; ``alone``: or of none; ``leads``: its intervals stand for the pair's."""
+
+    modes: list[Mode]
+    alone: bool
+    leads: bool
 
 
 class Model:
@@ -34,11 +70,15 @@ class Model:
     part, so that all that is before something else starts earlier; there are more parts in a step than such operations, so that
     rounded down to steps it is a schedule with the same objective.
 
-    Variables are a start per operation (the halves of a pair share one), and for those that may be left out a literal.
+    Variables are a start per operation (the halves of a pair share one), for those that may be left out a literal, and one for
+    each two that may run as a pair. An operation that may be half of a pair has a size for each way to run it.
+
+    ``until``: when to give up, by ``time.monotonic``.
 
     Raises:
         TypeError: a word that is not known here.
         ValueError: the words contradict each other.
+        OutOfTime: building took too long.
     """
 
     def __init__(
@@ -52,6 +92,7 @@ class Model:
         upper: int,
         grid: int = 1,
         strict: bool = False,
+        until: float = math.inf,
     ) -> None:
         self.pipeline, self.words, self.grid, self.upper = pipeline, tuple(words), grid, upper
         self.model = cp_model.CpModel()
@@ -62,21 +103,31 @@ class Model:
         self.present: dict[int, Literal | None] = dict.fromkeys(forced.tolist())
         self.present |= {op: self.model.new_bool_var(f"run {pipeline.index.op(op)}") for op in free.tolist()}
         """By operation: the literal that it is run; ``None`` = it always is; those never run are missing."""
-        size, slots = pipeline.index.size, pipeline.index.stages * pipeline.index.microbatches
         self.start: dict[int, cp_model.IntVar] = {}
-        self.size: dict[int, int] = {}
-        self.interval: dict[int, cp_model.IntervalVar] = {}
+        self.modes: dict[int, list[Mode]] = {}
+        """By operation, the ways to run it; one of them is taken where it is run."""
+        self.intervals: dict[int, list[cp_model.IntervalVar]] = {}
         numbers = np.array(list(self.present), dtype=np.int64)
         steps = durations(pipeline, numbers) // grid
-        pairs = np.array([size + a * slots + b - int(Kind.B) * slots for a, b in self._partner.items()], dtype=np.int64)
+        pairs = np.array([pipeline.index.pair(*pair) for pair in self._partner.items()], dtype=np.int64)
         together = durations(pipeline, pairs) // grid
-        self._most = int((steps == 0).sum() + (together == 0).sum()) if strict else 0
+        free_pairs = couples(pipeline, self.words, set(self.present).difference(halves_of_pairs))
+        at_once = {forward for forward, _, overlap in free_pairs if overlap < grid}
+        self._most = int((steps == 0).sum() + (together == 0).sum()) + len(at_once) if strict else 0
         """Parts that operations without duration may take in all."""
         self.parts = self._most + 1
         self.horizon = horizon * self.parts + self._most
+        self.couple: dict[tuple[int, int], Literal] = {}
+        """By forward and backward that may run as a pair, the literal that they do."""
+        self._never_alone: set[int] = set()
+        self._alone: dict[int, Literal] = {}
+        self._one_of_pairs: dict[tuple[int, int], Literal] = {}  # by operation and size, where there are several such pairs
+        pairable = self._pair_up(free_pairs)
         for op, duration in zip(numbers.tolist(), steps.tolist(), strict=True):
             if op not in halves_of_pairs:
-                self._add(op, str(pipeline.index.op(op)), duration, self.present[op])
+                self._add(op, str(pipeline.index.op(op)), self._size(duration), self.present[op], pairable.get(op))
+        for (forward, backward), literal in self.couple.items():
+            self.model.add(self.start[forward] == self.start[backward]).only_enforce_if(literal)
         for (forward, backward), number, duration in zip(self._partner.items(), pairs.tolist(), together.tolist(), strict=True):
             for op in (forward, backward):
                 if op not in self.present:
@@ -84,9 +135,9 @@ class Model:
                 if self.present[op] is not None:
                     self.model.add(self.present[op] == 1)
                     self.present[op] = None
-            self._add(forward, str(pipeline.index.op(number)), duration, None)
-            for column in (self.start, self.size, self.interval):
-                column[backward] = column[forward]  # type: ignore[assignment]
+            self._add(forward, str(pipeline.index.op(number)), self._size(duration), None)
+            self.start[backward], self.modes[backward] = self.start[forward], self.modes[forward]
+            self.intervals[backward] = self.intervals[forward]
         self._holds: list[tuple[cp_model.IntVar, int, Sequence[int]]] = []
         self._untils: list[tuple[cp_model.IntVar, Sequence[int]]] = []
         self._befores: dict[tuple[tuple[int, ...], int], Literal] = {}
@@ -94,6 +145,7 @@ class Model:
         self._earlier: dict[tuple[int, ...], tuple[int, ...]] = {}
         """The next or the one before of families that run in order."""
         self._followed: set[int] = set()
+        self._until = until
         for word in self.words:
             self.post(word)
         self._monotone()
@@ -106,18 +158,75 @@ class Model:
         elif lower < upper:
             self._makespan(lower, upper)
 
-    def _add(self, op: int, name: str, steps: int, present: Literal | None) -> None:
-        size = steps * self.parts if steps or self.parts == 1 else 1
-        if size > self.horizon:
-            if present is None:
-                raise NoRoom(f"{name} takes {steps} of {self.horizon // self.parts} steps")
-            self.model.add(present == 0)
-        start = self.model.new_int_var(0, max(0, self.horizon - size), name)
-        if present is None:
-            interval = self.model.new_fixed_size_interval_var(start, size, name)
+    def _add(self, op: int, name: str, size: int, present: Literal | None, paired: Paired | None = None) -> None:
+        """An operation of that size, or run in a pair."""
+        if paired is None:
+            modes = [Mode(size, present)]
         else:
-            interval = self.model.new_optional_fixed_size_interval_var(start, size, present, name)
-        self.start[op], self.size[op], self.interval[op] = start, size, interval
+            modes = list(paired.modes)
+            if paired.alone:
+                self._alone[op] = self.model.new_bool_var(f"{name} alone")
+                modes.insert(0, Mode(size, self._alone[op]))
+            ways = [literal for _, literal in modes if literal is not None]
+            self.model.add_exactly_one(ways if present is None else [*ways, ~present])
+        for way, literal in modes:
+            if way > self.horizon and literal is None:
+                raise NoRoom(f"{name} takes {way // self.parts} of {self.horizon // self.parts} steps")
+            if way > self.horizon:
+                self.model.add(literal == 0)
+        modes = [Mode(min(way, self.horizon), literal) for way, literal in modes] or [Mode(0, present)]
+        start = self.model.new_int_var(0, self.horizon - min(way for way, _ in modes), name)
+        self.start[op], self.modes[op] = start, modes
+        self.intervals[op] = [
+            self.model.new_fixed_size_interval_var(start, way, name)
+            if literal is None
+            else self.model.new_optional_fixed_size_interval_var(start, way, literal, name)
+            for way, literal in modes[: None if paired is None or paired.leads else len(modes) - len(paired.modes)]
+        ]
+
+    def _size(self, steps: int) -> int:
+        """In parts of a step."""
+        return steps * self.parts if steps or self.parts == 1 else 1
+
+    def _pair_up(self, free: Iterable[Couple]) -> dict[int, Paired]:
+        """Make the literals of all couples; by operation how it may be run in a pair."""
+        alone: dict[int, bool] = {}
+        for word in self.words:
+            if isinstance(word, Pairable):
+                alone |= dict.fromkeys((op for family in word.forwards for op in self._ops(family)), True)
+                alone |= dict.fromkeys((op for family in word.backwards for op in self._ops(family)), word.alone)
+        ways: dict[int, dict[int, list[Literal]]] = {op: {} for op in alone}
+        for forward, backward, overlap in free:
+            name = str(self.pipeline.index.op(self.pipeline.index.pair(forward, backward)))
+            literal = self.couple[forward, backward] = self.model.new_bool_var(name)
+            for op in (forward, backward):
+                ways[op].setdefault(self._size(overlap // self.grid), []).append(literal)
+        self._never_alone.update(op for op in alone if not alone[op])
+        for op, of in ways.items():
+            for size, literals in of.items():
+                if len(literals) > 1:
+                    one = self._one_of_pairs[op, size] = self.model.new_bool_var(f"{self.pipeline.index.op(op)} in a pair")
+                    self.model.add(cp_model.LinearExpr.sum(literals) == one)
+                    of[size] = [one]
+        leading = {forward for forward, _ in self.couple}
+        return {
+            op: Paired([Mode(size, literal) for size, (literal,) in of.items()], alone[op], op in leading)
+            for op, of in ways.items()
+            if of or not alone[op]
+        }
+
+    def _ops(self, stream: Stream) -> list[int]:
+        return [op for op in operations(self.pipeline, stream).tolist() if op in self.present]
+
+    def _ends_before(self, a: int, b: int, lag: int, given: Sequence[cp_model.LiteralT]) -> None:
+        """Operation b starts ``lag`` or more after the end of a, where all literals ``given`` hold and a is run."""
+        least = min(size for size, _ in self.modes[a])
+        run = self.present[a]
+        constraint = self.model.add(self.start[b] >= self.start[a] + (least + lag))
+        constraint.only_enforce_if(given if run is None else [*given, run])
+        for size, literal in self.modes[a]:
+            if size > least and literal is not None:
+                self.model.add(self.start[b] >= self.start[a] + (size + lag)).only_enforce_if([*given, literal])
 
     # --- the words ---
 
@@ -133,21 +242,22 @@ class Model:
         for a, b in zip(before.tolist(), after.tolist(), strict=True):
             if a not in self.present or b not in self.present:
                 continue
-            constraint = self.model.add(self.start[b] >= self.start[a] + (self.size[a] + lag))
-            enforced = [literal for literal in (self.present[a], self.present[b]) if literal is not None]
-            if enforced:
-                constraint.only_enforce_if(enforced)
-            if self.present[b] is None:
+            literal = self.present[b]
+            self._ends_before(a, b, lag, [] if literal is None else [literal])
+            if literal is None:
                 self._followed.add(a)
+            for couple in ((a, b), (b, a)):
+                if couple in self.couple:
+                    self.model.add(self.couple[couple] == 0)
 
     @post.register
     def _(self, word: Exclusive) -> None:
         self.model.add_no_overlap(self._intervals(word))
 
     def _intervals(self, word: Exclusive) -> list[cp_model.IntervalVar]:
-        ops = (op for stream in word.streams for op in operations(self.pipeline, stream).tolist())
+        ops = (op for stream in word.streams for op in self._ops(stream))
         seconds = set(self._partner.values())  # a pair is one interval: its first half's
-        return [self.interval[op] for op in dict.fromkeys(ops) if op in self.interval and op not in seconds]
+        return [interval for op in dict.fromkeys(ops) if op not in seconds for interval in self.intervals[op]]
 
     @post.register
     def _(self, word: Capacity) -> None:
@@ -177,6 +287,8 @@ class Model:
         ]
         at: dict[int, tuple[Family, int]] = {op: (hold.claim, j) for hold, claims, _ in columns for j, op in enumerate(claims)}
         for now, (family, j) in at.items():
+            if time.monotonic() > self._until:
+                raise OutOfTime
             held, terms, counts = 0, [], []
             for hold, claims, releases in columns:
                 first, last = self._decided(hold.claim, family, j, len(claims))
@@ -224,11 +336,13 @@ class Model:
             name = " or ".join(str(self.pipeline.index.op(op)) for op in ops)
             literal = self._befores[key] = self.model.new_bool_var(f"{name} before {self.pipeline.index.op(now)}")
             for op in ops:
-                run = [] if self.present[op] is None else [self.present[op]]
-                earlier = self.model.add(self.start[op] + self.size[op] <= self.start[now])
-                earlier.only_enforce_if([literal, *run])
-                later = self.model.add(self.start[now] + self.size[now] <= self.start[op])
-                later.only_enforce_if([literal.negated(), *run])
+                self._ends_before(op, now, 0, [literal])
+                couple = self.couple.get((now, op))
+                apart = [] if couple is None else [~couple]
+                run = self.present[op]
+                self._ends_before(now, op, 0, [~literal, *apart, *([] if run is None else [run])])
+                if couple is not None:
+                    self.model.add_implication(couple, ~literal)
         return self._befores[key]
 
     def _cumulated(self, word: Capacity) -> None:
@@ -247,13 +361,14 @@ class Model:
         name = f"hold {self.pipeline.index.op(claim)}"
         size = self.model.new_int_var(0, self.horizon, name)
         end: cp_model.LinearExprT
-        if len(releases) == 1:
-            end = self.start[releases[0]] + self.size[releases[0]]
+        modes = [(op, mode) for op in releases for mode in self.modes[op]]
+        if len(modes) == 1:
+            end = self.start[releases[0]] + self.modes[releases[0]][0].size
         else:
             end = self.model.new_int_var(0, self.horizon, name)
-            for op in releases:
-                same = self.model.add(end == self.start[op] + self.size[op])
-                if (literal := self.present[op]) is not None:
+            for op, (way, literal) in modes:
+                same = self.model.add(end == self.start[op] + way)
+                if literal is not None:
                     same.only_enforce_if(literal)
             self._untils.append((end, releases))
         self._holds.append((size, claim, releases))
@@ -262,6 +377,10 @@ class Model:
     @post.register
     def _(self, word: Together) -> None:
         """The halves share their variables already; each is run."""
+
+    @post.register
+    def _(self, word: Pairable) -> None:
+        """The operations have their sizes and their literals already."""
 
     @post.register
     def _(self, word: OneOf) -> None:
@@ -291,9 +410,10 @@ class Model:
         self.objective = self.model.new_int_var(lower, upper, "makespan")
         for op, start in self.start.items():
             if op not in self._followed:
-                end_by = self.model.add(self.objective * self.parts + self._most >= start + self.size[op])
-                if (literal := self.present[op]) is not None:
-                    end_by.only_enforce_if(literal)
+                for way, literal in self.modes[op]:
+                    end_by = self.model.add(self.objective * self.parts + self._most >= start + way)
+                    if literal is not None:
+                        end_by.only_enforce_if(literal)
         self.model.minimize(self.objective)
 
     def _span(self, lower: int, upper: int) -> None:
@@ -308,7 +428,8 @@ class Model:
             for op in ops.tolist():
                 enforced = [] if self.present[op] is None else [self.present[op]]
                 self.model.add(first <= self.start[op]).only_enforce_if(enforced)
-                self.model.add(last >= self.start[op] + self.size[op]).only_enforce_if(enforced)
+                for way, literal in self.modes[op]:
+                    self.model.add(last >= self.start[op] + way).only_enforce_if([] if literal is None else [literal])
             if self.parts > 1:
                 self.model.add_modulo_equality(0, first, self.parts)
             self.model.add(self.objective * self.parts + self._most >= last - first)
@@ -322,26 +443,39 @@ class Model:
         """Suggest ``schedule``: a value for every variable. A ``B`` that the words split is taken as ``I``, then ``W``."""
         index, hint = self.pipeline.index, self.model.add_hint
         begin: dict[int, int] = {}
+        pairs: set[tuple[int, int]] = set()
         transfers = schedule.transfers
         for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
             first, second = halves(index, row)
+            pairs |= self.couple.keys() & set(zip(first.tolist(), second.tolist(), strict=True))
             for half in (first, second):
                 chosen_ = half >= 0
                 begin |= zip(half[chosen_].tolist(), (starts[chosen_] // self.grid).tolist(), strict=True)
         earliest = min(begin.values())
         begin = {op: time - earliest for op, time in begin.items()}
+        together = {op for pair in pairs for op in pair}
         slots = index.stages * index.microbatches
-        for op in [op for op in begin if op not in self.present]:
+        for op in [op for op in begin if op not in self.present or (op in self._never_alone and op not in together)]:
             input_, weight = op + (Kind.I - Kind.B) * slots, op + (Kind.W - Kind.B) * slots
             begin[input_] = begin.pop(op)
-            begin[weight] = begin[input_] + self.size[input_]
-        end = {op: time + self.size[op] for op, time in begin.items()}
+            begin[weight] = begin[input_] + self.modes[input_][0].size
+        for couple, literal in self.couple.items():
+            hint(literal, couple in pairs)
+        size_of = {op: modes[0].size for op, modes in self.modes.items()}
+        for forward, backward in pairs:
+            overlap = int(durations(self.pipeline, np.array([index.pair(forward, backward)]))[0])
+            size_of[forward] = size_of[backward] = self._size(overlap // self.grid)
+        end = {op: time + size_of[op] for op, time in begin.items()}
+        for op, literal in self._alone.items():
+            hint(literal, op in begin and op not in together)
+        for (op, way), literal in self._one_of_pairs.items():
+            hint(literal, op in together and size_of[op] == way)
         seconds = set(self._partner.values())
         for op, variable in self.start.items():
             if op not in seconds:
                 hint(variable, min(begin.get(op, 0), self.horizon))
-            if (literal := self.present[op]) is not None:
-                hint(literal, op in begin)
+            if (present := self.present[op]) is not None:
+                hint(present, op in begin)
         for size, claim, releases in self._holds:
             hint(size, max(end[op] for op in releases if op in end) - begin[claim])
         for until, releases in self._untils:
@@ -360,15 +494,15 @@ class Model:
 
     def found(self, solver: cp_model.CpSolver) -> tuple[IntArray, IntArray]:
         """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in parts of steps."""
-        seconds = set(self._partner.values())
-        slots = self.pipeline.index.stages * self.pipeline.index.microbatches
+        index, partner = self.pipeline.index, dict(self._partner)
+        partner |= dict(couple for couple, literal in self.couple.items() if solver.boolean_value(literal))
+        seconds = set(partner.values())
         numbers, starts = [], []
         for op, variable in self.start.items():
             literal = self.present[op]
             if op in seconds or (literal is not None and not solver.boolean_value(literal)):
                 continue
-            pair = op in self._partner
-            numbers.append(self.pipeline.index.size + op * slots + self._partner[op] - int(Kind.B) * slots if pair else op)
+            numbers.append(index.pair(op, partner[op]) if op in partner else op)
             starts.append(solver.value(variable))
         return np.array(numbers, dtype=np.int64), np.array(starts, dtype=np.int64)
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pulp
 
-from ppopt.constraints import Capacity, Exclusive, OneOf, Precede, Together, Word, chosen, expand, instances, operations
-from ppopt.op import Kind
+from ppopt.constraints import Capacity, Exclusive, OneOf, Pairable, Precede, Together, Word, chosen, expand, instances, operations
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves
+from ppopt.solvers.couples import couples
 from ppopt.solvers.outcome import TooLarge
 
 
@@ -34,7 +34,8 @@ MOST_PAIRS = 100_000
 class Program:
     """An integer program of ``words``: starts in ticks, every end by ``horizon``, the objective in ``lower..upper``.
 
-    A job is a single operation or a pair. Jobs that may be left out take no time where they are.
+    A job is a single operation or a pair that the words demand. Jobs that may be left out take no time where they are. For each
+    two jobs that may run as a pair a binary says that they do; then their order is of no account, and both take what a pair does.
 
     Raises:
         TypeError: a word that is not known here.
@@ -56,14 +57,14 @@ class Program:
         before, after, lag = self._edges()
         self.earliest, self.latest = self._windows(before, after, lag)
         self._first = self._reach(before, after)
-        names = [str(pipeline.index.op(number)).translate(_NAME) for number in self.numbers.tolist()]
+        self._names = names = [str(pipeline.index.op(number)).translate(_NAME) for number in self.numbers.tolist()]
         self.start = [
             self.problem.add_variable(f"start_{name}", low, high)
             for name, low, high in zip(names, self.earliest.tolist(), self.latest.tolist(), strict=True)
         ]
-        self._names = names
         self._open: dict[tuple[int, int], pulp.LpVariable] = {}
         self._posted: set[tuple[int, int]] = set()
+        self._pair_up()
         for word in self.words:
             self.post(word)
         self.objective = self.problem.add_variable("objective", lower, upper)
@@ -84,8 +85,7 @@ class Program:
         if missing:
             raise ValueError(f"{index.op(missing[0])} is one half of a pair, and left out by another word")
         single = run[~np.isin(run, [*partner, *partner.values()])]
-        slots = index.stages * index.microbatches
-        paired = [index.size + first * slots + second - int(Kind.B) * slots for first, second in partner.items()]
+        paired = [index.pair(first, second) for first, second in partner.items()]
         self.numbers: IntArray = np.concatenate((single, np.array(paired, dtype=np.int64)))
         """By job, the number of its operation (:class:`~ppopt.op.OpIndex`)."""
         self.size: IntArray = durations(self.pipeline, self.numbers)
@@ -98,6 +98,15 @@ class Program:
             int(j): self.problem.add_variable(f"run_{index.op(int(self.numbers[j]))}", cat=pulp.LpBinary) for j in optional
         }
         """By job, whether it is run; jobs without an entry always are."""
+        self.least: IntArray = self.size.copy()
+        """By job, its size where it is smallest: alone or in a pair."""
+        self._couples = [
+            (int(self._job[forward]), int(self._job[backward]), overlap)
+            for forward, backward, overlap in couples(self.pipeline, self.words, set(single.tolist()))
+        ]
+        for forward, backward, overlap in self._couples:
+            for job in (forward, backward):
+                self.least[job] = min(int(self.least[job]), overlap)
 
     def _edges(self) -> tuple[IntArray, IntArray, IntArray]:
         """All instances of ``Precede`` between jobs: before, after, lag."""
@@ -115,9 +124,9 @@ class Program:
         always = np.array([j not in self.run for j in range(count)])
         sure = always[before] & always[after]
         edges = list(zip(*(column[sure].tolist() for column in (before, after, lag)), strict=True))
-        earliest = _longest(count, [(a, b, int(self.size[a]) + gap) for a, b, gap in edges])
-        tail = _longest(count, [(b, a, int(self.size[b]) + gap) for a, b, gap in edges])
-        latest = self.horizon - self.size - tail
+        earliest = _longest(count, [(a, b, int(self.least[a]) + gap) for a, b, gap in edges])
+        self._tail = tail = _longest(count, [(b, a, int(self.least[b]) + gap) for a, b, gap in edges])
+        latest = self.horizon - self.least - tail
         too_long = latest < earliest
         if (too_long & always).any():
             raise Impossible("a chain of operations is longer than the horizon")
@@ -136,7 +145,9 @@ class Program:
         for word in self.words:
             if isinstance(word, Exclusive):
                 together[np.ix_(self._jobs(word), self._jobs(word))] = True
-        never = (self.earliest[None, :] + self.size[None, :] > self.latest[:, None]) & (self.size[None, :] > 0)
+        never = (self.earliest[None, :] + self.least[None, :] > self.latest[:, None]) & (self.least[None, :] > 0)
+        for forward, backward, _ in self._couples:
+            together[forward, backward] = together[backward, forward] = False  # neither first, as a pair
         reach |= never & together
         reach &= always[:, None] & always[None, :]
         np.fill_diagonal(reach, False)
@@ -146,8 +157,31 @@ class Program:
             raise Impossible("operations wait for each other")
         return reach
 
+    def _pair_up(self) -> None:
+        """A binary for each two jobs that may run as a pair; they start together, and the forward counts as the first."""
+        self.pair: dict[tuple[int, int], pulp.LpVariable] = {}
+        self._overlap: dict[tuple[int, int], int] = {}
+        self._pairs_of: dict[int, list[tuple[int, pulp.LpVariable]]] = {}
+        """By job, how much longer than alone each of its pairs is, and the binary."""
+        for forward, backward, overlap in self._couples:
+            if self._first[forward, backward] or self._first[backward, forward]:
+                continue
+            name = f"pair_{self._names[forward]}_{self._names[backward]}"
+            binary = self.pair[forward, backward] = self.problem.add_variable(name, cat=pulp.LpBinary)
+            self._overlap[forward, backward] = overlap
+            for job in (forward, backward):
+                self._pairs_of.setdefault(job, []).append((overlap - int(self.size[job]), binary))
+            apart = int(max(self.latest[forward] - self.earliest[backward], self.latest[backward] - self.earliest[forward]))
+            self.problem += self.start[forward] - self.start[backward] <= apart * (1 - binary)
+            self.problem += self.start[backward] - self.start[forward] <= apart * (1 - binary)
+            self.problem += self.before(forward, backward) >= binary
+        for job, pairs in self._pairs_of.items():
+            self.problem += pulp.lpSum(binary for _, binary in pairs) <= self.run.get(job, 1)
+
     def _length(self, job: int) -> pulp.LpAffineExpression | int:
-        return int(self.size[job]) * self.run[job] if job in self.run else int(self.size[job])
+        size = int(self.size[job])
+        alone = size * self.run[job] if job in self.run else size
+        return alone + pulp.lpSum(more * binary for more, binary in self._pairs_of[job]) if job in self._pairs_of else alone
 
     def _end(self, job: int) -> pulp.LpAffineExpression:
         return self.start[job] + self._length(job)
@@ -165,7 +199,8 @@ class Program:
 
     def _after(self, a: int, b: int, lag: int, unless: pulp.LpAffineExpression | int) -> None:
         """Job b starts ``lag`` after job a ends, unless ``unless`` >= 1."""
-        slack = int(self.latest[a] + self.size[a] + lag - self.earliest[b])
+        longest = max([0, *(more for more, _ in self._pairs_of.get(a, ()))])
+        slack = int(self.latest[a] + self.size[a] + longest + lag - self.earliest[b])
         if slack > 0:
             self.problem += self.start[b] >= self._end(a) + lag - slack * unless
 
@@ -181,6 +216,9 @@ class Program:
         before, after = instances(self.pipeline, word)
         for a, b in zip(self._job[before].tolist(), self._job[after].tolist(), strict=True):
             if a >= 0 and b >= 0:
+                for couple in ((a, b), (b, a)):
+                    if couple in self.pair:
+                        self.problem += self.pair[couple] == 0
                 absent = [1 - self.run[job] for job in (a, b) if job in self.run]
                 self._after(a, b, word.lag, pulp.lpSum(absent) if absent else 0)
 
@@ -197,8 +235,9 @@ class Program:
             self._posted.add((a, b))
             first = self.before(a, b)
             if not isinstance(first, int):
-                self._after(a, b, 0, 1 - first)
-                self._after(b, a, 0, first)
+                paired = self.pair.get((a, b), self.pair.get((b, a), 0))
+                self._after(a, b, 0, 1 - first + paired)
+                self._after(b, a, 0, first + paired)
             else:
                 self._after(*((a, b) if first else (b, a)), 0, 0)
 
@@ -233,6 +272,15 @@ class Program:
         """The two halves are one job."""
 
     @post.register
+    def _(self, word: Pairable) -> None:
+        """The pairs have their binaries already; some operations are run in one only."""
+        for family in () if word.alone else word.backwards:
+            for job in self._job[operations(self.pipeline, family)].tolist():
+                if job >= 0:
+                    binaries = [binary for _, binary in self._pairs_of.get(job, ())]
+                    self.problem += pulp.lpSum(binaries) >= self.run.get(job, 1)
+
+    @post.register
     def _(self, word: OneOf) -> None:
         columns = [[self._job[operations(self.pipeline, stream)].tolist() for stream in streams] for streams in word.alternatives]
         for alternatives in zip(*(zip(*column, strict=True) for column in columns), strict=True):
@@ -255,41 +303,72 @@ class Program:
             end, head, tail = self.objective + begin, begin, 0
         else:
             end, head = self.objective, int(self.earliest[jobs].min())
-            tail = max(0, int((self.horizon - self.size[jobs] - self.latest[jobs]).min()))
+            tail = int(self._tail[jobs].min())
         for j in jobs:
             absent = self.horizon * (1 - self.run[j]) if j in self.run else 0
             earlier = pulp.lpSum(int(self.size[i]) * self.before(i, j) for i in always if i != j)
             later = pulp.lpSum(int(self.size[i]) * self.before(j, i) for i in always if i != j)
-            self.problem += self.start[j] + absent >= head + earlier
-            self.problem += end >= self._end(j) + later + tail - absent
+            before, after = self._saved(j, always)
+            self.problem += self.start[j] + absent >= head + earlier - before
+            self.problem += end >= self._end(j) + later + tail - absent - after
+
+    def _saved(self, job: int, counted: Sequence[int]) -> tuple[pulp.LpAffineExpression, pulp.LpAffineExpression]:
+        """At least what pairs take less than the sizes counted before ``job`` and after it.
+
+        Other pairs save no more than their two sizes exceed the overlap. In a pair of ``job``, its partner counts as before it
+        or after it, and takes no time there.
+        """
+        before, after = [], []
+        for (forward, backward), binary in self.pair.items():
+            sizes = [int(self.size[half]) * (half in counted) for half in (forward, backward)]
+            if job == backward:
+                before.append(sizes[0] * binary)
+            elif job == forward:
+                after.append(sizes[1] * binary)
+            else:
+                saved = max(0, sum(sizes) - self._overlap[forward, backward])
+                before.append(saved * binary)
+                after.append(saved * binary)
+        return pulp.lpSum(before), pulp.lpSum(after)
 
     # --- schedules in and out ---
 
     def hint(self, schedule: Schedule) -> None:
         """Set every variable that is a decision to its value in ``schedule``, as a first solution."""
         when: dict[int, int] = {}
-        place: dict[int, tuple[int, int]] = {}
+        place: dict[int, tuple[int, int, int]] = {}
+        pairs: set[tuple[int, int]] = set()
         begin = min(int(starts[0]) for starts in schedule.start if len(starts))
         transfers = schedule.transfers
         for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
-            for i, (number, time) in enumerate(zip(halves(self.pipeline.index, row)[0].tolist(), starts.tolist(), strict=True)):
-                job = int(self._job[number])
-                when[job] = time - begin
+            numbers = halves(self.pipeline.index, row)
+            jobs = [np.where(half >= 0, self._job[half], -1).tolist() for half in numbers]
+            for i, (forward, backward, number, time) in enumerate(zip(*jobs, numbers[0].tolist(), starts.tolist(), strict=True)):
                 sent = number >= self.pipeline.index.computations
-                place[job] = time, len(self.numbers) if sent else i  # what starts with a transfer takes no time, and goes first
+                turn = len(self.numbers) if sent else i  # what starts with a transfer takes no time, and goes first
+                pairs.add((forward, backward))
+                for half, job in enumerate((forward, backward)):
+                    if job >= 0:
+                        when[job], place[job] = time - begin, (time, turn, half)
         for job, variable in enumerate(self.start):
             variable.setInitialValue(when.get(job, int(self.earliest[job])))
         for job, literal in self.run.items():
             literal.setInitialValue(int(job in when))
+        for couple, binary in self.pair.items():
+            binary.setInitialValue(int(couple in pairs))
         for (a, b), binary in self._open.items():
             if a in place and b in place:
                 binary.setInitialValue(int(place[a] < place[b]))
         self.objective.setInitialValue(schedule.objective(self.measure))
 
     def found(self) -> tuple[IntArray, IntArray]:
-        """The numbers of the jobs that are run, and their starts rounded to ticks."""
-        run = [j for j in range(len(self.numbers)) if j not in self.run or self.run[j].value() > 0.5]
-        return self.numbers[run], np.array([round(self.start[j].value()) for j in run], dtype=np.int64)
+        """The numbers of the operations that are run (pairs as one), and their starts rounded to ticks."""
+        partner = dict(couple for couple, binary in self.pair.items() if binary.value() > 0.5)
+        seconds = set(partner.values())
+        run = [j for j in range(len(self.numbers)) if j not in seconds and (j not in self.run or self.run[j].value() > 0.5)]
+        pair, number = self.pipeline.index.pair, self.numbers.tolist()
+        numbers = [pair(number[j], number[partner[j]]) if j in partner else number[j] for j in run]
+        return np.array(numbers, dtype=np.int64), np.array([round(self.start[j].value()) for j in run], dtype=np.int64)
 
 
 _NAME = str.maketrans({"(": "", ")": "", ";": "_"})

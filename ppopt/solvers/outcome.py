@@ -94,7 +94,7 @@ def timed(
 def _listed(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, when: Mapping[int, int], grid: int) -> Order:
     """The order in which the list scheduler runs these operations if it starts them at these times, in steps."""
     first, second = halves(pipeline.index, numbers)
-    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))))
+    jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))), pairs=numbers[second >= 0])
     jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
     release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)
     microbatch = halves(pipeline.index, jobs.numbers)[0] % pipeline.microbatches

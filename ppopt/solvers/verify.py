@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.check import violations
-from ppopt.constraints import Together, Word, always_split, cuts_of, rules_of, splitting_is_free
+from ppopt.constraints import Together, Word, cuts_of, free_choices, pairs_of, rules_of
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Limits, Outcome, TooLarge
@@ -111,7 +111,7 @@ def _by_bounds(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
         claim.pipeline,
         claim.objective,
         target=claim.bound,
-        pairs=any(isinstance(word, Together) for word in claim.extra),
+        pairs=not claim.extra or any(isinstance(word, Together) for word in claim.extra),
         time_limit=limits.seconds,
         workers=limits.workers or 1,
         seed=limits.seed,
@@ -147,10 +147,10 @@ def _by_ilp(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
 def _decided(claim: _Claim, solve: Callable[..., Outcome], limits: Limits, *, cuts: bool) -> tuple[Schedule | bool, str]:
     """The answer to whether there is a schedule one tick better."""
     pipeline, better = claim.pipeline, claim.bound - 1
-    words = [*rules_of(pipeline), *claim.extra]
+    choices = free_choices(pipeline) if cuts else pairs_of(pipeline)
+    words = [*rules_of(pipeline), *(claim.extra or choices)]
     if cuts:
         words += cuts_of(pipeline, claim.extra)
-        words += always_split(pipeline) if not claim.extra and splitting_is_free(pipeline) else ()
     outcome = solve(pipeline, words, objective=claim.objective, lower=better, upper=better, horizon=claim.horizon, limits=limits)
     if outcome.interrupted:
         raise KeyboardInterrupt

@@ -20,7 +20,6 @@ from ppopt.constraints import rules_of
 from ppopt.files import Model, result_dict
 from ppopt.files.result import row_dict
 from ppopt.named import Row, compare
-from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
 from ppopt.solve import Result, solve
@@ -126,7 +125,7 @@ class _Search:
         """What Ctrl-C left of a search; the points after it get what is known already."""
         for row in self.named:
             same = row.schedule is not None and row.schedule.pipeline.routes == self._free.routes
-            if same and not pairs_save_time(self._free):
+            if same:
                 self._learn(row.schedule)  # type: ignore[arg-type]
 
     def _learn(self, schedule: Schedule) -> None:
@@ -275,13 +274,6 @@ def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
         if need and share:
             needs.append(need / share)
     return max(needs, default=Fraction(0))
-
-
-def pairs_save_time(pipeline: Pipeline) -> bool:
-    """Whether an overlapped pair is anywhere shorter than its halves: such schedules are another problem than the solver's."""
-    ticks = pipeline.ticks
-    halves_ = ticks.duration[:, Kind.F] + ticks.duration[:, Kind.B]
-    return bool(((ticks.overlap >= 0) & (ticks.overlap < halves_)).any())
 
 
 def rearranged(pipeline: Pipeline, schedule: Schedule) -> Schedule | None:

@@ -109,7 +109,7 @@ def _solved(pipeline: Pipeline, before: Result | None, reached: Fraction | float
 
 def _least(pipeline: Pipeline, objective: Objective) -> Fraction:
     """A quick lower bound, in the user's unit."""
-    found = [of(pipeline, objective) for of in (bounds.work, bounds.machine, bounds.memory)]
+    found = [of(pipeline, objective, pairs=True) for of in (bounds.work, bounds.machine, bounds.memory)]
     ticks = max((bound.value for bound in found if bound is not None), default=0)
     return Fraction(ticks, pipeline.ticks.per_unit)
 

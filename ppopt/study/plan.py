@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import ppopt
 from ppopt.files import Change, FileError, ModelError, model_of, read_text
 from ppopt.files.model import rooted
+from ppopt.files.text import source_of
 from ppopt.named import NAMED, Restriction, UnknownSchedule, find
 from ppopt.pipeline import Pipeline
 
@@ -145,10 +146,13 @@ def read_study(path: str) -> Study:
 
 
 def _read_toml(path: str) -> Tree:
+    source = source_of(path)
     try:
         return tomllib.loads(read_text(path), parse_float=Decimal)
-    except (FileError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise StudyError(f"{path}: {error}") from None
+    except FileError as error:
+        raise StudyError(f"{source}: {error}") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits, brackets nested too deeply
+        raise StudyError(f"{source}: not a TOML file: {error}") from None
 
 
 def study_of(tree: Mapping[str, Any], source: str, folder: str = "") -> Study:

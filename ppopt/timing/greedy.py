@@ -21,6 +21,7 @@ from ppopt.constraints import (
     Exclusive,
     Family,
     OneOf,
+    Pairable,
     Precede,
     Together,
     Word,
@@ -70,15 +71,24 @@ class Jobs:
     With ``links`` the transfers that hold a link are jobs of that link; without, they are lags.
 
     ``run``: the numbers of the single operations that are run; by default those that the words leave, and where a backward
-    may be run either way the cheaper one of the stage, split where they tie. ``duration`` and ``lag`` may be replaced before
-    :func:`run_jobs` (a coarser grid).
+    may be run either way the cheaper one of the stage, split where they tie. ``pairs``: the numbers of the overlapped pairs among
+    them; by default those that the words demand. ``duration`` and ``lag`` may be replaced before :func:`run_jobs` (a coarser
+    grid).
 
     Raises:
         ValueError: the words contradict each other, or choose between other things than the ways to run a backward.
         TypeError: a word that is not known here.
     """
 
-    def __init__(self, pipeline: Pipeline, words: Iterable[Word], run: IntArray | None = None, *, links: bool = False) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        words: Iterable[Word],
+        run: IntArray | None = None,
+        pairs: IntArray | None = None,
+        *,
+        links: bool = False,
+    ) -> None:
         self.pipeline = pipeline
         words = _tightest(words if links else without_links(pipeline, words))
         run = _run(pipeline, words) if run is None else run
@@ -93,7 +103,7 @@ class Jobs:
                 precedes.append(word)
             else:
                 self._take(word)
-        self.numbers = self._numbered(run)
+        self.numbers = self._numbered(run, self._demanded() if pairs is None else pairs)
         """The operations' numbers (:class:`~ppopt.op.OpIndex`), pairs included, one per job."""
         self.duration = durations(pipeline, self.numbers)
         """Ticks, per job."""
@@ -121,6 +131,10 @@ class Jobs:
         self._pairs.append(instances(self.pipeline, word))
 
     @_take.register
+    def _(self, word: Pairable) -> None:
+        """A choice that is made elsewhere: each may be run by itself."""
+
+    @_take.register
     def _(self, word: Exclusive) -> None:
         if not word.computes and not all(map(sends, word.streams)):
             return  # transfers that block: told by their ends
@@ -145,16 +159,16 @@ class Jobs:
             [Claims(f.route, f.stage, a, len(self.pipeline.microbatches_of[f.route])) for f, a in totals.items()]
         )
 
-    def _numbered(self, run: IntArray) -> IntArray:
-        if not self._pairs:
+    def _demanded(self) -> IntArray:
+        """The pairs of the ``Together`` words."""
+        pair = self.pipeline.index.pair
+        columns = (zip(first.tolist(), second.tolist(), strict=True) for first, second in self._pairs)
+        return np.array([pair(*halves_) for column in columns for halves_ in column], dtype=np.int64)
+
+    def _numbered(self, run: IntArray, pairs: IntArray) -> IntArray:
+        if not len(pairs):
             return run
-        index = self.pipeline.index
-        first, second = (np.concatenate(column) for column in zip(*self._pairs, strict=True))
-        single = np.zeros(index.size, dtype=bool)
-        single[run] = True
-        single[first] = single[second] = False
-        slots = index.stages * index.microbatches
-        return np.concatenate((np.flatnonzero(single), index.size + first * slots + second - int(Kind.B) * slots))
+        return np.concatenate((np.setdiff1d(run, np.concatenate(halves(self.pipeline.index, pairs))), pairs))
 
     @cached_property
     def memory(self) -> tuple[list[int], list[int], list[int], list[int], list[int]]:

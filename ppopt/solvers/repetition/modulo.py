@@ -145,7 +145,7 @@ def rotation(
 
     Every way to another device takes ``slack`` longer than it must.
     """
-    if period < step * max(pattern.work):
+    if period < max(1, step * max(pattern.work)):
         return None, True
     whole = sum(pattern.duration) + sum(edge.lag + slack for edge in pattern.edges)
     model = _Modulo(pattern, period, step, 2 + 2 * whole // period, slack)
