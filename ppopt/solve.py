@@ -34,7 +34,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
 from ppopt.solvers.interrupt import check, noting, uninterrupted
-from ppopt.timing import Stuck, baselines, list_schedule, order_of, time_order
+from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
 
 if TYPE_CHECKING:
@@ -270,10 +270,10 @@ class _Search:
             done(self._named())
         if self.extra and self._pinned():
             return
-        if not self.large:
+        self._bounds()
+        if self.open and not self.large:
             with self.step("list scheduling") as done:
                 done(self._greedy())
-        self._bounds()
         if self.open and solver == "ilp":
             self._program()
         elif self.open:
@@ -320,8 +320,10 @@ class _Search:
     def _greedy(self) -> str:
         before = self.best
         if not self.extra:
-            for name, schedule in baselines(self.pipeline):
+            for name, schedule in each_baseline(self.pipeline):
                 self.found(schedule, name)
+                if not self.open or (not self.deterministic and self.left < 0.75 * self.time_limit):
+                    break
         else:
             for name in PRIORITIES:
                 for patient in (False, True):

@@ -345,6 +345,18 @@ def test_span_certificates():
     assert found == {"work": 0, "memory": 6, "window certificate": 9}
 
 
+@pytest.mark.parametrize("first", range(1, 77, 15))
+def test_a_device_that_is_done_before_a_window_is_has_no_idle_time_behind_that(first):
+    # device 0 can do all its work in 72, the makespan is 77 at least: a window of 76 ends behind its end
+    costs = Costs(forward=2, backward_input=4, backward_weight=2)
+    latency = [[0, 3], [1, 0]]
+    pipeline = Pipeline(2, 9, routes=((0, 1, 1),), costs=costs, links=Links(latency))
+    assert bounds.machine(pipeline).value == 77
+    bound = bounds.window(pipeline, first, 77 - first, "span", makespan=77)
+    assert bound is not None
+    assert bound.value <= 72
+
+
 def test_target_ends_the_ladder_and_the_search():
     pipeline = linear(8, 24, **REAL, limit=8, retained=0.366)
     assert [bound.argument for bound in bounds.best(pipeline, target=12000)] == ["work", "one-machine"]

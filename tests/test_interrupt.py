@@ -59,17 +59,17 @@ def test_noting_and_waiting_go_together() -> None:
 def test_a_solve_interrupted_where_it_is_swallowed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes in the list scheduling and nobody there lets it through."""
     from ppopt import solve as module
-    from ppopt.pipeline import Pipeline
+    from ppopt.pipeline import Memory, Pipeline
 
-    baselines = module.baselines
+    each_baseline = module.each_baseline
 
     def interrupted(pipeline: Pipeline) -> object:
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-        return baselines(pipeline)
+        return each_baseline(pipeline)
 
-    monkeypatch.setattr(module, "baselines", interrupted)
-    result = module.solve(Pipeline(4, 8))
+    monkeypatch.setattr(module, "each_baseline", interrupted)
+    result = module.solve(Pipeline(4, 8, memory=Memory(limit=3)))
     assert result.limit == "interrupted"
     assert result.schedule is not None
-    assert [step.name for step in result.steps] == ["bound: work", "named schedules", "list scheduling"]
+    assert result.steps[-1].name == "list scheduling"

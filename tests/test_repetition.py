@@ -86,6 +86,9 @@ SMALL = [
     Pipeline(2, 7, placement="loop", chunks=2, memory=Memory(activation=2, limit=4)),
     Pipeline(2, 6, costs=Costs(forward=(3, 2), backward_input=(2, 3)), links=Links(latency=1), memory=Memory(limit=3)),
     Pipeline(3, 7, costs=Costs(backward=2), memory=Memory(limit=3)),
+    Pipeline(3, 7, costs=Costs(forward=(3, 2, 4)), links=Links(latency=1), memory=Memory(limit=(3, 2, 1), retained=0.5)),
+    Pipeline(2, 6, placement="wave", chunks=2, costs=Costs(forward=4), links=Links(latency=1), memory=Memory(limit=2)),
+    Pipeline(2, 8, placement="bidirectional", memory=Memory(limit=3)),
 ]  # fmt: skip
 
 

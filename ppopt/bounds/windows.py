@@ -42,7 +42,8 @@ def window(
     released by operations of the window is held to its end. ``i_d`` is the idle time of device d in it; an operation
     that straddles the edge counts with its part. The end window is the same on the reversed pipeline, with idle time
     ``j_d``. Minimise ``X = max over d of (work_d + i_d + j_d)``. For the device span, idle time counts from the device's own
-    first start and to its own last end, which are no later (earlier) than :mod:`ppopt.bounds.late` proves to be enough.
+    first start and to its own last end, which are no later (earlier) than :mod:`ppopt.bounds.late` proves to be enough; a device
+    that does all it does in one of the windows is left out.
 
     *Claim.* The objective is at least X if ``first + last <= makespan``, where ``makespan`` is a proved lower bound of the
     makespan (whatever the objective). For then the windows are disjoint in every schedule, its operations are a feasible
@@ -81,8 +82,9 @@ def window(
         target = known + first + last + 1  # more than any X
     idle = model.new_int_var(known - base, target - 1 - base, "X")
     sides = [_side(model, of, earliest, units, grain, own=objective == "span") for of, units, earliest in windows]
-    for work, begin, end in zip(flow.work, *sides, strict=True):
-        model.add(idle >= work - base + begin + end)
+    for work, *both in zip(flow.work, *sides, strict=True):
+        within = [done for _, done in both if done is not None]
+        model.add(idle >= work - base + sum(left for left, _ in both)).only_enforce_if([~done for done in within])
     model.minimize(idle)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = workers
@@ -142,10 +144,12 @@ def run(solver: Any, model: Any) -> str:
     return names[0]
 
 
-def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[Any]:
+def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[tuple[Any, Any]]:
     """Post the start window [0, units) of ``flow``, in units of ``grain`` ticks; per device its idle ticks, as an expression.
 
-    ``head`` are the earliest starts. With ``own`` idle ticks count from the device's own first start.
+    ``head`` are the earliest starts. With ``own`` idle ticks count from the device's own first start, and a literal comes with
+    them that is true where all its operations start in the window (``None``: they cannot): then it may end in it too, and what
+    is behind its end is not idle time.
     """
     edge = units * grain
     start: list[list[Any]] = []
@@ -193,7 +197,13 @@ def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: i
             left -= grain * begin + grain - 1  # no more than the ticks before it
         else:
             model.add(left >= 0)
-        idle.append(left)
+        done = None
+        if own and all(len(present[family]) == flow.count[family] for family in families):
+            done = model.new_bool_var(f"all of {device} start")
+            model.add_bool_or([done, *(~present[family][-1] for family in families)])
+            for family in families:
+                model.add_implication(done, present[family][-1])
+        idle.append((left, done))
         if device < flow.devices:
             _memory(model, flow, device, start, present, units, grain)
     return idle

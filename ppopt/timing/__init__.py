@@ -1,6 +1,6 @@
 """The list scheduler: an order becomes times; constraints, or a priority rule, become an order."""
 
-from ppopt.timing.greedy import Stuck, baselines, list_schedule
+from ppopt.timing.greedy import Stuck, baselines, each_baseline, list_schedule
 from ppopt.timing.links import begun, in_turn, left_shifted
 from ppopt.timing.merge import order_of
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
@@ -11,6 +11,7 @@ __all__ = [
     "Stuck",
     "baselines",
     "begun",
+    "each_baseline",
     "exposed_traffic",
     "in_turn",
     "left_shifted",

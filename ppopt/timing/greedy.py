@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatchmethod
 
@@ -658,6 +658,11 @@ class _Machines:
 
 
 def baselines(pipeline: Pipeline) -> list[tuple[str, Schedule]]:
+    """All schedules of :func:`each_baseline`."""
+    return list(each_baseline(pipeline))
+
+
+def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     """A schedule of every rule, patient and not, within the memory limit.
 
     Where ``B`` or ``I``, ``W`` is a free choice, also with every backward split. Where a device holds several stages and
@@ -669,7 +674,6 @@ def baselines(pipeline: Pipeline) -> list[tuple[str, Schedule]]:
     if pipeline.costs.split and not splitting_is_free(pipeline):
         variants.append(("split", always_split(pipeline)))
     variants += [(f"{most} in flight", _in_flight(pipeline, most)) for most in _crowds(pipeline)]
-    found = []
     for variant, words in variants:
         jobs = Jobs(pipeline, (*rules, *words), links=True)
         names = PRIORITIES if not variant.endswith("flight") else ("backward-first", "oldest-backward-first")
@@ -677,8 +681,7 @@ def baselines(pipeline: Pipeline) -> list[tuple[str, Schedule]]:
             keys = PRIORITIES[name](jobs)
             for patient in (False, True):
                 label = ", ".join(part for part in (f"greedy {name}", "patient" if patient else "", variant) if part)
-                found.append((label, time_order(pipeline, run_jobs(jobs, keys, patient=patient))))
-    return found
+                yield label, time_order(pipeline, run_jobs(jobs, keys, patient=patient))
 
 
 def _in_flight(pipeline: Pipeline, most: int) -> tuple[Word, ...]:

@@ -32,8 +32,8 @@ from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
 
 _STEPS = 4
 """Most microbatches per period that are tried."""
-_SEEDS = 5
-"""Seeds with which periods are sought by placing operations."""
+_SEEDS = 8
+"""Seeds with which periods are sought by placing operations: the first one, and the others where a search goes on."""
 _FEW = 8
 """Variations of the ends by which periods of the same length are compared."""
 _TRIAL = 0.02
@@ -240,13 +240,13 @@ class _OnePattern:
         return best
 
     def placed(self, steps: Iterable[int]) -> Periodic | None:
-        """The least time per microbatch by placing operations one by one, with several seeds, for half of the time.
+        """The least time per microbatch by placing operations one by one, for half of the time; of several the one with the best ends.
 
-        Of several the one with the best ends; where an earlier search has found a period, only shorter ones, with other seeds.
+        Where an earlier search has found a period, only shorter ones, with other seeds.
         """
         best, until, self.until = self.own, self.until, self.budget.left - self.left / 2
         value = None if best is None else (Fraction(best.period, best.step), 0)
-        seeds = range(_SEEDS) if best is None else range(_SEEDS, 2 * _SEEDS)
+        seeds = range(1) if best is None else range(1, _SEEDS)
         for seed, step in product(seeds, steps):
             if self.done or (value is not None and value[0] <= Fraction(least_period(self.pattern, step), step)):
                 continue
