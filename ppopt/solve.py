@@ -115,6 +115,9 @@ def solve(
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
+    Starts are whole ticks, in what is found and in what is proved; that matters for the device span alone, which might
+    otherwise be less than one tick smaller where routes cross.
+
     ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some
     kinds free again (:func:`ppopt.solvers.binding.binding`). ``solver``: ``"ilp"`` leaves what baselines and bounds in closed
     form do not settle to the integer program. ``gap``: stop once ``(value - lower bound) / value`` is at most this.
