@@ -268,12 +268,18 @@ class _Search:
     def run(self, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         """Take one step after the other until the gap is closed or the time is up."""
         self._closed_form("work", bounds.work)  # takes no time, so that even an early interrupt has a bound
+        early = self.large and solver != "ilp"
+        if early:  # timing all named schedules may take longer than finding a better one
+            self._bounds()
+            if self.open:
+                self._repetition(self.time_limit / 10)
         with self.step("named schedules") as done:
             self.named = tuple(rows())
             done(self._named())
         if self.extra and self._pinned():
             return
-        self._bounds()
+        if not early:
+            self._bounds()
         if self.open and not self.large:
             with self.step("list scheduling") as done:
                 done(self._greedy())
