@@ -115,6 +115,9 @@ def solve(
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found in ``time_limit`` seconds, and what is proved about it.
 
+    Starts are whole ticks, in what is found and in what is proved; that matters for the device span alone, which might
+    otherwise be less than one tick smaller where routes cross.
+
     ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some
     kinds free again (:func:`ppopt.solvers.binding.binding`). ``solver``: ``"ilp"`` leaves what baselines and bounds in closed
     form do not settle to the integer program. ``gap``: stop once ``(value - lower bound) / value`` is at most this.
@@ -265,12 +268,18 @@ class _Search:
     def run(self, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         """Take one step after the other until the gap is closed or the time is up."""
         self._closed_form("work", bounds.work)  # takes no time, so that even an early interrupt has a bound
+        early = self.large and solver != "ilp"
+        if early:  # timing all named schedules may take longer than finding a better one
+            self._bounds()
+            if self.open:
+                self._repetition(self.time_limit / 10)
         with self.step("named schedules") as done:
             self.named = tuple(rows())
             done(self._named())
         if self.extra and self._pinned():
             return
-        self._bounds()
+        if not early:
+            self._bounds()
         if self.open and not self.large:
             with self.step("list scheduling") as done:
                 done(self._greedy())

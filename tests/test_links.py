@@ -321,6 +321,21 @@ def test_a_link_is_a_machine_of_the_bounds(pipeline: Pipeline, least: int) -> No
     assert delays.value < least <= bound.value <= solved(cpsat.solve, pipeline, rules_of(pipeline), "makespan", 60).lower_bound
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_of_any_length_are_valid_with_links(seed: int) -> None:
+    rng = random.Random(seed)
+    pipeline = contended(rng, 60)
+    pipeline = pipeline.changed(microbatches=len(pipeline.routes) * rng.choice([1, 3, 5]))
+    makespan = max(bound.value for of in (bounds.machine, bounds.memory) if (bound := of(pipeline)) is not None)
+    for objective in ("makespan", "span"):
+        best = min(s.objective(objective) for _, s in baselines(pipeline) if s.within_memory)
+        for _ in range(3):
+            first = rng.randint(1, max(1, makespan - 1))
+            last = rng.randint(1, max(1, makespan - first))
+            bound = bounds.window(pipeline, first, last, objective, makespan=makespan, grain=rng.choice([1, 2]), time_limit=1)
+            assert bound is None or bound.value <= best
+
+
 def test_bounds_of_links_within_memory() -> None:
     for links, better in (
         (Links(0, 2, True), (bounds.machine, bounds.memory)),

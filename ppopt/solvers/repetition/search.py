@@ -240,7 +240,7 @@ class _OnePattern:
         return best
 
     def placed(self, steps: Iterable[int]) -> Periodic | None:
-        """The least time per microbatch by placing operations one by one, for half of the time; of several the one with the best ends.
+        """The least time per microbatch by placing operations singly, for half of the time; of several that with the best end.
 
         Where an earlier search has found a period, only shorter ones, with other seeds.
         """
