@@ -329,9 +329,11 @@ class _Search:
     def _greedy(self) -> str:
         before = self.best
         if not self.extra:
+            begun = time.monotonic()
             for name, schedule in each_baseline(self.pipeline):
                 self.found(schedule, name)
-                if not self.open or (not self.deterministic and self.left < 0.75 * self.time_limit):
+                late = not self.deterministic and self.left <= 0 and time.monotonic() - begun > 1  # a second is always worth it
+                if late or not self.open:
                     break
         else:
             for name in PRIORITIES:
