@@ -118,6 +118,12 @@ def test_real_units_and_static_memory() -> None:
     assert least_scale(line.pipeline, line.shares) == Fraction(45, 4)
 
 
+def test_a_route_that_nothing_takes_needs_no_memory() -> None:
+    pipeline = Pipeline(2, 1, routes=((0, 1, 1), (1, 0, 0)), costs=Costs(per="stage"))  # the only microbatch is on the first
+    assert least_scale(pipeline, (Fraction(1), Fraction(2))) == 1
+    assert limited(pipeline, (Fraction(1), Fraction(2))).amounts.limit is not None
+
+
 def test_limits_at_which_nothing_exists_are_left_out() -> None:
     line = frontier(Pipeline(2, 4), limits=[Fraction(1, 2), 1, 2], time_limit=20)
     assert [point.scale for point in line.points] == [1, 2]

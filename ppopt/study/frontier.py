@@ -269,6 +269,7 @@ def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
         held = [
             sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
             for r, route in enumerate(pipeline.routes)
+            if len(pipeline.microbatches_of[r])
         ]
         need = Fraction(max(held) + int(amounts.static[device]), amounts.per_unit)
         if need and share:
