@@ -361,7 +361,7 @@ class _Search:
         if self.open and self.objective == "span" and not self.extra:
             self._makespan_first(self.left * (0.8 if self.large else 0.3))
         if not self.large and self.open:
-            self._decisions(max(1.0, self.time_limit / 30), grids[0])
+            self._decisions(max(1.0, self.time_limit / 30), grids[0], lambda: self._windows(min(self.left, self.time_limit / 20)))
         if self.open and self.left > 0:
             self._windows(min(self.left, self.time_limit / 10))
         if self.open and self.left > 0 and self.repeats:
@@ -470,16 +470,19 @@ class _Search:
         if outcome.interrupted:
             raise KeyboardInterrupt
 
-    def _decisions(self, seconds: float, grid: int) -> None:
+    def _decisions(self, seconds: float, grid: int, otherwise: Callable[[], None] | None = None) -> None:
         """Ask at the bound, then whether the best can be beaten at all, then by bisection.
 
+        Where it stays open whether the best can be beaten, what there is ``otherwise`` to prove that it cannot comes before bisection.
         Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
         decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side.
         """
         if self.open and self.best is not None:
             self._ask(self.lower, seconds, grid)
         if self.open and self.best is not None and self.lower < self.value - 1:
-            self._ask(self.value - 1, seconds, grid)
+            decided = self._ask(self.value - 1, seconds, grid)
+            if otherwise is not None and not decided and self.left > 0:
+                otherwise()
         undecided: list[int] = []
         while self.open and self.best is not None and self.left > 0:
             low, high = self.lower, self.value
