@@ -360,10 +360,13 @@ class _Search:
         self._events(SMALL_GRAPH, min(self.left / 4, max(1.0, self.time_limit / 30)), exact=True)
         if self.open and self.objective == "span" and not self.extra:
             self._makespan_first(self.left * (0.8 if self.large else 0.3))
+        seconds = max(1.0, self.time_limit / 30)
         if not self.large and self.open:
-            self._decisions(max(1.0, self.time_limit / 30), grids[0], lambda: self._windows(min(self.left, self.time_limit / 20)))
+            self._decisions(seconds, grids[0], lambda: self._windows(min(self.left, self.time_limit / 20)))
         if self.open and self.left > 0:
             self._windows(min(self.left, self.time_limit / 10))
+        if not self.large and self.open:
+            self._decisions(3 * seconds, grids[0])
         if self.open and self.left > 0 and self.repeats:
             self._repetition(self.left / (6 if self.large else 4))
         if self.open and self.left > 0 and not self.keeps_pace:
@@ -473,7 +476,7 @@ class _Search:
     def _decisions(self, seconds: float, grid: int, otherwise: Callable[[], None] | None = None) -> None:
         """Ask at the bound, then whether the best can be beaten at all, then by bisection.
 
-        Where it stays open whether the best can be beaten, what there is ``otherwise`` to prove that it cannot comes before bisection.
+        Where it stays open whether the best can be beaten, what there is ``otherwise`` to prove it comes before bisection.
         Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
         decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side.
         """
