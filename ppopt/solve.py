@@ -280,7 +280,7 @@ class _Search:
             return
         if not early:
             self._bounds()
-        if self.open and not self.large:
+        if self.apart and not self.large:
             with self.step("list scheduling") as done:
                 done(self._greedy())
         if self.open and solver == "ilp":
@@ -615,10 +615,13 @@ class _Search:
 
     @property
     def open(self) -> bool:
+        """Whether the gap is larger than asked for, what lies in it is of interest, and something can be done about it."""
+        return self.apart and (self.enough is None or self.lower < self.enough)
+
+    @property
+    def apart(self) -> bool:
         """Whether the gap is larger than asked for, and something can be done about it."""
-        if self.infeasible or (self.enough is not None and self.lower >= self.enough):
-            return False
-        return self.best is None or self.value - self.lower > self.gap * self.value
+        return not self.infeasible and (self.best is None or self.value - self.lower > self.gap * self.value)
 
     @property
     def left(self) -> float:
