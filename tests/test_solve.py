@@ -205,7 +205,7 @@ def test_ctrl_c_keeps_the_best():
         if value is not None and timer.ident is None:
             timer.start()
 
-    result = solve(HARD, time_limit=3000, workers=1, progress=found)
+    result = solve(HARD, time_limit=60, workers=1, progress=found)
     timer.join()
     assert (result.reason, result.limit) == ("feasible", "interrupted")
     assert violations(HARD, result.schedule) == []
