@@ -1,6 +1,11 @@
-"""Random tests draw the same examples in every run, so that a run can be repeated."""
+"""Random tests draw the same examples in every run, so that a run can be repeated; Ctrl-C is heard in every run."""
+
+import signal
 
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells set it for what they start in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
