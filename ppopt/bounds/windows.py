@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from ppopt.bounds.bound import Bound, Objective, check_objective
 from ppopt.bounds.closed_form import makespan_of
 from ppopt.bounds.flow import Flow, flows_of, heads
 from ppopt.bounds.late import latest_first_starts
+from ppopt.bounds.searching import search
 from ppopt.constraints import pairs_save_time
 from ppopt.pipeline import IntArray, Pipeline
 
@@ -114,34 +114,16 @@ def of_flow(makespan: int, flow: Flow, pipeline: Pipeline, objective: Objective,
 def run(solver: Any, model: Any) -> str:
     """Solve and name the status; a Ctrl-C stops the search and is raised again.
 
-    CP-SAT swallows the signal, so it runs in another thread.
-
     Raises:
         RuntimeError: the solver refused the model.
     """
-    names: list[str] = []
-    done = threading.Event()
-
-    def work() -> None:
-        try:
-            names.append(solver.status_name(solver.solve(model)))
-        finally:
-            done.set()
-
-    threading.Thread(target=work, daemon=True).start()
-    interrupted = False
-    while not done.is_set():
-        try:
-            done.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
-        except KeyboardInterrupt:
-            interrupted = True
-        if interrupted:
-            solver.stop_search()  # without effect before the search has begun, so again and again
+    status, interrupted = search(solver, model)
     if interrupted:
         raise KeyboardInterrupt
-    if not names or names[0] == "MODEL_INVALID":
+    name: str = solver.status_name(status)
+    if name == "MODEL_INVALID":
         raise RuntimeError("CP-SAT refused the model of a bound")
-    return names[0]
+    return name
 
 
 def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[tuple[Any, Any]]:

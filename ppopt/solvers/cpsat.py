@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from importlib.metadata import version
 
 from ortools.sat.python import cp_model
 
+from ppopt.bounds.searching import search
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -126,7 +126,6 @@ def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.random_seed = limits.seed
-    parameters.catch_sigint_signal = False  # its own handler would swallow Ctrl-C, or abort the process
     parameters.relative_gap_limit = limits.gap
     if limits.deterministic:
         parameters.num_workers = 1
@@ -138,36 +137,13 @@ def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:
 
 
 def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> tuple[cp_model.CpSolverStatus, bool]:
-    """The status, and whether Ctrl-C stopped the search. CP-SAT swallows the signal, so it runs in another thread."""
+    """The status, and whether Ctrl-C stopped the search."""
     watch = None
     if progress is not None and not model.decision:
         watch = _Watch(progress, model.grid)
         solver.best_bound_callback = watch.bounded
-    result: list[cp_model.CpSolverStatus | BaseException] = []
-    done = threading.Event()
-
-    def work() -> None:
-        try:
-            result.append(solver.solve(model.model, watch))
-        except BaseException as error:  # handed on to the caller's thread
-            result.append(error)
-        finally:
-            done.set()
-
     check()
-    threading.Thread(target=work, daemon=True).start()
-    interrupted = False
-    while not done.is_set():
-        try:
-            done.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
-        except KeyboardInterrupt:
-            interrupted = True
-        if interrupted:
-            solver.stop_search()  # without effect before the search has begun, so again and again
-    (status,) = result
-    if isinstance(status, BaseException):
-        raise status
-    return status, interrupted
+    return search(solver, model.model, watch)
 
 
 class _Watch(cp_model.CpSolverSolutionCallback):

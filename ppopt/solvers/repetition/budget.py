@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 
 from ortools.sat.python import cp_model
 
+from ppopt.bounds.searching import search
 from ppopt.solvers.outcome import Limits
 
 WAYS = ((False, 0), (True, 1), (False, 1))
@@ -68,34 +68,9 @@ class Budget:
         else:
             parameters.num_workers = self.limits.workers or os.cpu_count() or 1
             parameters.max_time_in_seconds = seconds
-        status = self._run(solver, model)
+        status, interrupted = search(solver, model)
+        self.interrupted |= interrupted
         self._counted += solver.response_proto.deterministic_time + _BUILD * len(model.proto.constraints)
         if status == cp_model.MODEL_INVALID:
             raise AssertionError(f"CP-SAT refuses the model: {model.validate()}")
         return (solver if status in _FOUND else None), status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-
-    def _run(self, solver: cp_model.CpSolver, model: cp_model.CpModel) -> cp_model.CpSolverStatus:
-        """CP-SAT swallows Ctrl-C, so it searches in another thread."""
-        result: list[cp_model.CpSolverStatus | BaseException] = []
-        done = threading.Event()
-
-        def work() -> None:
-            try:
-                result.append(solver.solve(model))
-            except BaseException as error:  # handed on to the caller's thread
-                result.append(error)
-            finally:
-                done.set()
-
-        threading.Thread(target=work, daemon=True).start()
-        while not done.is_set():
-            try:
-                done.wait(0.1 if self.interrupted else None)
-            except KeyboardInterrupt:
-                self.interrupted = True
-            if self.interrupted:
-                solver.stop_search()  # without effect before the search has begun, so again and again
-        (status,) = result
-        if isinstance(status, BaseException):
-            raise status
-        return status
