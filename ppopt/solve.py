@@ -333,7 +333,7 @@ class _Search:
             for name, schedule in each_baseline(self.pipeline):
                 self.found(schedule, name)
                 late = not self.deterministic and self.left <= 0 and time.monotonic() - begun > 1  # a second is always worth it
-                if late or not self.open:
+                if late or not self.apart:
                     break
         else:
             for name in PRIORITIES:
@@ -354,37 +354,51 @@ class _Search:
         return f"{self.pipeline.time(bound.value)}: {bound.proof}"
 
     def _solver(self) -> None:
-        """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
-        longest = int(self.pipeline.ticks.duration.max())
-        grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
+        """The event graph; for spans the makespan first; then what suits the number of operations."""
         self._events(SMALL_GRAPH, min(self.left / 4, max(1.0, self.time_limit / 30)), exact=True)
         if self.open and self.objective == "span" and not self.extra:
             self._makespan_first(self.left * (0.8 if self.large else 0.3))
-        seconds = max(1.0, self.time_limit / 30)
-        if not self.large and self.open:
-            self._decisions(seconds, grids[0], lambda: self._windows(min(self.left, self.time_limit / 20)))
-        if self.open and self.left > 0:
-            self._windows(min(self.left, self.time_limit / 10))
-        if not self.large and self.open:
-            self._decisions(3 * seconds, grids[0])
-        if self.open and self.left > 0 and self.repeats:
-            self._repetition(self.left / (6 if self.large else 4))
-        if self.open and self.left > 0 and not self.keeps_pace:
-            self._events(LARGE_GRAPH, self.left / 6, exact=False)
         if self.large:
-            if self.open and self.left > 0:
-                self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
-            if self.open and self.left > 0 and self.repeats:
-                self._repetition(self.left)
-            if self.best is None:
-                with self.step("list scheduling") as done:
-                    done(self._greedy())
-            return
+            self._many_operations()
+        else:
+            self._few_operations()
+
+    def _many_operations(self) -> None:
+        """Windows and repetition in turns, for longer."""
+        if self.goes_on:
+            self._windows(min(self.left, self.time_limit / 10))
+        if self.goes_on and self.repeats:
+            self._repetition(self.left / 6)
+        if self.goes_on and not self.keeps_pace:
+            self._events(LARGE_GRAPH, self.left / 6, exact=False)
+        if self.goes_on:
+            self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
+        if self.goes_on and self.repeats:
+            self._repetition(self.left)
+        if self.best is None:
+            with self.step("list scheduling") as done:
+                done(self._greedy())
+
+    def _few_operations(self) -> None:
+        """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
+        longest = int(self.pipeline.ticks.duration.max())
+        grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
+        seconds = max(1.0, self.time_limit / 30)
+        if self.open:
+            self._decisions(seconds, grids[0], lambda: self._windows(min(self.left, self.time_limit / 20)))
+        if self.goes_on:
+            self._windows(min(self.left, self.time_limit / 10))
+        if self.open:
+            self._decisions(3 * seconds, grids[0])
+        if self.goes_on and self.repeats:
+            self._repetition(self.left / 4)
+        if self.goes_on and not self.keeps_pace:
+            self._events(LARGE_GRAPH, self.left / 6, exact=False)
         seconds = max(2.0, self.time_limit / 10)
-        while self.open and self.left > 0:
+        while self.goes_on:
             for grid in grids:
                 self._decisions(seconds, grid)
-                if self.open and self.left > 0:
+                if self.goes_on:
                     self._minimise(2 * seconds, grid)
             seconds *= 2
 
@@ -622,6 +636,11 @@ class _Search:
     def apart(self) -> bool:
         """Whether the gap is larger than asked for, and something can be done about it."""
         return not self.infeasible and (self.best is None or self.value - self.lower > self.gap * self.value)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is something left to do, and time to do it."""
+        return self.open and self.left > 0
 
     @property
     def left(self) -> float:
