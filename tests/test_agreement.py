@@ -5,19 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 from random_pipelines import random_pipeline
+from unaided import optimum, solved
 
 from ppopt import bounds
 from ppopt.bounds import Bound, Objective
-from ppopt.check import violations
-from ppopt.constraints import Word, always_split, cuts_of, in_order, rules_of, splitting_is_free
+from ppopt.constraints import Word, always_split, cuts_of, in_order, splitting_is_free
 from ppopt.pipeline import Memory, Pipeline
 from ppopt.solve import horizon
 from ppopt.solvers import cpsat, ilp
-from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.outcome import Limits
 from ppopt.solvers.verify import second_opinion
 from ppopt.timing import baselines
 
@@ -49,29 +48,9 @@ def restricted(pipeline: Pipeline) -> tuple[Word, ...]:
     return always_split(pipeline) if splitting_is_free(pipeline) else ()
 
 
-def solved(solver: Any, pipeline: Pipeline, objective: Objective, words: Sequence[Word], seconds: float = 60) -> Outcome:
-    """What a solver says of the rules and ``words``, without any bound or start; its schedule checked."""
-    until = horizon(pipeline)
-    outcome = solver.solve(
-        pipeline,
-        (*rules_of(pipeline), *words),
-        objective=objective,
-        lower=0,
-        upper=until,
-        horizon=until * (pipeline.devices if objective == "span" else 1),
-        limits=Limits(seconds=seconds, workers=1),
-    )
-    if outcome.schedule is not None:
-        assert violations(pipeline, outcome.schedule) == []
-        assert outcome.lower_bound <= outcome.schedule.objective(objective)
-    return outcome
-
-
-def optimum(pipeline: Pipeline, objective: Objective) -> int | None:
-    """By CP-SAT; ``None`` where it is not done in time, or lets operations without duration pass each other."""
-    outcome = solved(cpsat, pipeline, objective, (*restricted(pipeline), *cuts_of(pipeline)))
-    proved = outcome.schedule is not None and outcome.lower_bound == outcome.schedule.objective(objective)
-    return outcome.lower_bound if proved else None
+def best_of(pipeline: Pipeline, objective: Objective) -> int | None:
+    """The optimum by CP-SAT; ``None`` where it is not done in time, or lets operations without duration pass each other."""
+    return optimum(cpsat, pipeline, objective, (*restricted(pipeline), *cuts_of(pipeline)))
 
 
 def windows(pipeline: Pipeline, objective: Objective) -> Bound | None:
@@ -99,7 +78,7 @@ def agree(drawn: Sequence[Case]) -> Counter[str]:
     """
     count: Counter[str] = Counter()
     for seed, pipeline, objective in drawn:
-        best = optimum(pipeline, objective)
+        best = best_of(pipeline, objective)
         if best is None:
             continue
         count["cp-sat"] += 1
@@ -155,7 +134,7 @@ def test_every_cut_can_be_left_out(left_out: str) -> None:
     """``room_in_order`` holds with ``in_order`` only, so that one is never left out alone."""
     compared = 0
     for seed, pipeline, objective in cases(range(200, 212), most_ops=15, settled=False):
-        best = optimum(pipeline, objective)
+        best = best_of(pipeline, objective)
         words: tuple[Word, ...] = {
             "all": (),
             "always_split": cuts_of(pipeline),
@@ -176,7 +155,7 @@ FIRST = ("work", "CP-SAT", "ILP")
 def test_a_second_opinion_confirms_what_is_true_and_refutes_what_is_not(first: str) -> None:
     confirmed = 0
     for seed, pipeline, objective in cases(range(300, 310), most_ops=18, settled=False):
-        best = optimum(pipeline, objective)
+        best = best_of(pipeline, objective)
         if not best:
             continue
         for bound in (best, best + 1):

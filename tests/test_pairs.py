@@ -11,31 +11,28 @@ from typing import Any
 import numpy as np
 import pytest
 from random_pipelines import random_pipeline
+from unaided import optimum, solved
 
 from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
-from ppopt.check import violations
 from ppopt.constraints import (
     Family,
     Pairable,
     Precede,
-    Word,
     always_split,
     cuts_of,
     free_choices,
     in_order,
     pairs_of,
     pairs_save_time,
-    rules_of,
     splitting_is_free,
 )
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
-from ppopt.solve import Result, horizon, solve, verify
+from ppopt.solve import Result, solve, verify
 from ppopt.solvers import cpsat, ilp
-from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.timing import CyclicOrder, time_order
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
@@ -52,31 +49,6 @@ def with_pairs(rng: random.Random, most_ops: int, links: bool = False) -> Pipeli
         pipeline = plain.changed(**changes, route_of_microbatch=plain.route_of_microbatch)
         if pairs_save_time(pipeline):
             return pipeline
-
-
-def solved(solver: Any, pipeline: Pipeline, objective: Objective, words: Sequence[Word], seconds: float = 30) -> Outcome:
-    """What a solver says of the rules and ``words``, without any bound or start; its schedule checked."""
-    until = horizon(pipeline)
-    outcome: Outcome = solver.solve(
-        pipeline,
-        (*rules_of(pipeline), *words),
-        objective=objective,
-        lower=0,
-        upper=until,
-        horizon=until * (pipeline.devices if objective == "span" else 1),
-        limits=Limits(seconds=seconds, workers=1),
-    )
-    if outcome.schedule is not None:
-        assert violations(pipeline, outcome.schedule) == []
-        assert outcome.lower_bound <= outcome.schedule.objective(objective)
-    return outcome
-
-
-def optimum(solver: Any, pipeline: Pipeline, objective: Objective, words: Sequence[Word], seconds: float = 30) -> int | None:
-    """``None``: not in time, or operations without duration pass each other."""
-    outcome = solved(solver, pipeline, objective, words, seconds)
-    proved = outcome.schedule is not None and outcome.lower_bound == outcome.schedule.objective(objective)
-    return outcome.lower_bound if proved else None
 
 
 # --- all orders there are ------------------------------------------------------------------------------------------
