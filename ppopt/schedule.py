@@ -127,7 +127,7 @@ class Schedule:
     @cached_property
     def device_spans(self) -> tuple[int, ...]:
         """Per device, ticks from its first start to its last end, and its own traffic before and after."""
-        traffic = (self.pipeline.ticks.gather + self.pipeline.ticks.scatter).tolist()
+        traffic = self.pipeline.ticks.traffic.tolist()
         rows = zip(self.start, self.end, traffic, strict=True)
         return tuple(int(e.max() - s.min()) + own if len(s) else 0 for s, e, own in rows)
 

@@ -26,7 +26,7 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     ``pairs``: the bound is for schedules with overlapped pairs, too: as many as can be.
     """
     check_objective(objective)
-    traffic = pipeline.ticks.gather + pipeline.ticks.scatter
+    traffic = pipeline.ticks.traffic
     by_flow = [flow.work + traffic for flow in flows_of(pipeline, pairs, links=False)]
     value, busiest = max((int(value), -device) for of in by_flow for device, value in enumerate(of))
     return Bound(value, "work", f"device {-busiest} computes for that long")

@@ -65,6 +65,11 @@ class Ticks(NamedTuple):
         """``[from, to]``: from the producer's end to the consumer's earliest start where nobody else needs the link."""
         return self.latency + self.occupancy
 
+    @property
+    def traffic(self) -> IntArray:
+        """``[device]``: its all-gather and its reduce-scatter."""
+        return self.gather + self.scatter
+
 
 class Amounts(NamedTuple):
     """All amounts of memory of a pipeline as integers: ``amount = memory * per_unit``."""

@@ -309,7 +309,7 @@ class Program:
         always = [j for j in jobs if j not in self.run]
         if objective == "span":
             begin = self.problem.add_variable(f"first_start_{machine}", 0, self.horizon)
-            traffic = self._of_device(self.pipeline.ticks.gather + self.pipeline.ticks.scatter)[jobs]
+            traffic = self._of_device(self.pipeline.ticks.traffic)[jobs]
             end, head, tail = self.objective + begin - int(traffic.max()), begin, 0
         else:
             end, head = self.objective, int(self.earliest[jobs].min())

@@ -71,7 +71,7 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
 def exposed_traffic(schedule: Schedule) -> int:
     """By how many ticks the devices' all-gathers and reduce-scatters lengthen the makespan of a schedule's order."""
     pipeline = schedule.pipeline
-    if not (pipeline.ticks.gather.any() or pipeline.ticks.scatter.any()):
+    if not pipeline.ticks.traffic.any():
         return 0
     without = pipeline.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
     alone = Fraction(time_order(without, schedule.order).makespan, without.ticks.per_unit)
