@@ -82,6 +82,17 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     return result
 
 
+def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArray:
+    """What of a table ``[route, stage]`` each of these operations has; a pair the larger of its halves', transfers nothing."""
+    index, route = pipeline.index, pipeline.route_by_microbatch
+    result = np.zeros(len(numbers), dtype=np.int64)
+    for half in halves(index, numbers):
+        family, microbatch = np.divmod(half, index.microbatches)
+        own = table[route[microbatch], family % index.stages]
+        result = np.where((half >= 0) & (half < index.computations), np.maximum(result, own), result)
+    return result
+
+
 class Transfers(NamedTuple):
     """The transfers that hold a link: per link (:attr:`~ppopt.pipeline.Pipeline.lines`) their numbers in their order, and starts
     in ticks."""
@@ -115,21 +126,29 @@ class Schedule:
     @cached_property
     def makespan(self) -> int:
         """Ticks from the first start to the last end, over all devices, with their traffic before and after."""
-        scatter: list[int] = self.pipeline.ticks.scatter.tolist()
-        return max(int(e.max()) + after for e, after in zip(self.end, scatter, strict=True) if len(e)) - self.begin
+        return max(span[1] for span in self._spans if span) - self.begin
 
     @cached_property
     def begin(self) -> int:
-        """The tick of the first start, or of the begin of an all-gather that ends with a device's first start."""
-        gather: list[int] = self.pipeline.ticks.gather.tolist()
-        return min(int(s.min()) - before for s, before in zip(self.start, gather, strict=True) if len(s))
+        """The tick of the first start, or of the begin of an all-gather that ends when it has to."""
+        return min(span[0] for span in self._spans if span)
+
+    @cached_property
+    def _spans(self) -> list[tuple[int, int] | None]:
+        """Per device when it, or its own traffic, begins and ends, in ticks; ``None``: it runs nothing."""
+        starts, ends, ticks = self.start, self.end, self.pipeline.ticks
+        if ticks.traffic:
+            before, after = (
+                [of_stages(self.pipeline, row, table) for row in self.order.rows] for table in (ticks.gather, ticks.scatter)
+            )
+            starts = tuple(s - b for s, b in zip(starts, before, strict=True))
+            ends = tuple(e + a for e, a in zip(ends, after, strict=True))
+        return [(int(s.min()), int(e.max())) if len(s) else None for s, e in zip(starts, ends, strict=True)]
 
     @cached_property
     def device_spans(self) -> tuple[int, ...]:
         """Per device, ticks from its first start to its last end, and its own traffic before and after."""
-        traffic = self.pipeline.ticks.traffic.tolist()
-        rows = zip(self.start, self.end, traffic, strict=True)
-        return tuple(int(e.max() - s.min()) + own if len(s) else 0 for s, e, own in rows)
+        return tuple(span[1] - span[0] if span else 0 for span in self._spans)
 
     @property
     def device_span(self) -> int:

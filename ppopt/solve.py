@@ -602,8 +602,7 @@ class _Search:
     @property
     def repeats(self) -> bool:
         """Whether a schedule with a period is worth looking for: nothing tells the microbatches apart."""
-        traffic = self.pipeline.ticks.traffic.any()
-        return self.objective == "makespan" and not self.extra and not traffic
+        return self.objective == "makespan" and not self.extra and not self.pipeline.ticks.traffic
 
     @property
     def large(self) -> bool:

@@ -1,14 +1,16 @@
 """All-gathers before and reduce-scatters after a device's operations: timing, checker, bounds, both solvers, files."""
 
 import dataclasses
+import itertools
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from random_pipelines import random_pipeline
-from unaided import optimum
+from unaided import optimum, solved
 
 from ppopt import bounds
 from ppopt.bounds import Objective
@@ -17,9 +19,10 @@ from ppopt.constraints import cuts_of, free_choices, pairs_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
 from ppopt.pipeline import Costs, DataParallel, Links, Pipeline
-from ppopt.schedule import Order, Schedule
+from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.solve import solve
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat, ilp, ilp_model
+from ppopt.solvers.cpsat_model import Model
 from ppopt.timing import baselines, exposed_traffic, time_order
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -55,6 +58,144 @@ def test_a_device_that_starts_before_its_all_gather_has_ended() -> None:
     assert {violation.rule for violation in violations(schedule.pipeline, early)} == {Rule.NEGATIVE}
 
 
+# --- traffic that overlaps computing -------------------------------------------------------------------------------
+
+
+def wave(microbatches: int, gather: Any, scatter: Any, **more: Any) -> Pipeline:
+    """Device 0 holds stages 0 and 3, device 1 stages 1 and 2; every operation takes 1."""
+    traffic = DataParallel(gather, scatter, **{"overlap": True, "per": "stage", **more})
+    return Pipeline(2, microbatches, "wave", 2, costs=Costs("stage", backward=1), data_parallel=traffic)
+
+
+def test_traffic_stage_by_stage() -> None:
+    # 0F0 waits for stage 0 (2), 3F0 for stages 0 and 3 (2 + 5); 1F0 for its input (3), 2F0 for stages 1 and 2 (1 + 4).
+    # 3B0 ends at 9, then stage 3 is scattered for 4, until 13. 0B0 ends at 12, and stage 0 waits for the network, 13 to 14.
+    # 2B0 ends at 10, 1B0 at 11; their traffic ends at 10 + 3 and 13 + 3.
+    pipeline = wave(1, (2, 1, 4, 5), (1, 3, 3, 4))
+    schedule = time_order(pipeline, Order.of(pipeline, [["0F0", "3F0", "3B0", "0B0"], ["1F0", "2F0", "2B0", "1B0"]]))
+    assert [row.tolist() for row in schedule.start] == [[2, 7, 8, 11], [3, 5, 9, 10]]
+    assert schedule.device_spans == (14, 16)
+    assert schedule.makespan == 16
+    assert exposed_traffic(schedule) == 16 - 8
+    assert violations(pipeline, schedule, earliest=True) == []
+    assert (metrics(pipeline, schedule).makespan, metrics(pipeline, schedule).device_span) == (16, 16)
+
+
+def test_a_device_may_start_before_all_of_its_stages_are_gathered() -> None:
+    rows = [["0F0", "3F0", "3B0", "0B0"], ["1F0", "2F0", "2B0", "1B0"]]
+    starts = []
+    for overlap in (False, True):
+        pipeline = wave(1, 4, 0, overlap=overlap, per="device")  # 2 per stage
+        schedule = time_order(pipeline, Order.of(pipeline, rows))
+        starts.append([int(row[0]) for row in schedule.start])
+        early = dataclasses.replace(schedule, start=tuple(row - 1 for row in schedule.start))
+        assert {violation.rule for violation in violations(pipeline, early)} == {Rule.NEGATIVE}
+    assert starts == [[4, 5], [2, 3]]
+
+
+def test_one_stage_per_device_has_nothing_to_overlap_with() -> None:
+    for placement, same in (("linear", True), ("bidirectional", False)):
+        times = []
+        for overlap in (False, True):
+            pipeline = Pipeline(2, 2, placement, data_parallel=DataParallel(3, 2, overlap))
+            times.append(sorted(pipeline.time(schedule.makespan) for _, schedule in baselines(pipeline)))
+        assert (times[0] == times[1]) is same
+        assert times[0] >= times[1]
+
+
+def test_the_same_traffic_on_another_placement() -> None:
+    pipeline = wave(2, (2, 1, 4, 5), 3)
+    assert pipeline.placed("linear").data_parallel == DataParallel((7, 5), (6, 6), True)
+    assert pipeline.placed("loop", 2).ticks.gather.tolist() == [[7, 5, 14, 10]]  # halves, per stage: 3.5, 2.5
+    assert pipeline.placed("loop", 2).ticks.per_unit == 2
+
+
+def orders(pipeline: Pipeline) -> Iterator[list[list[str]]]:
+    """All orders of a fused wave of two devices: any interleaving of the microbatches."""
+    ways = []
+    for first, second in ((0, 3), (1, 2)):
+        chains = [[f"{first}F{m}", f"{second}F{m}", f"{second}B{m}", f"{first}B{m}"] for m in range(pipeline.microbatches)]
+        turns = sorted(set(itertools.permutations([m for m in range(len(chains)) for _ in range(4)])))
+        ways.append([[chains[m][turn[:i].count(m)] for i, m in enumerate(turn)] for turn in turns])
+    return map(list, itertools.product(*ways))
+
+
+def played(rows: list[list[str]], gather: list[int], scatter: list[int]) -> int | None:
+    """The makespan of an order of unit operations by playing it, networks and all; ``None``: it gets stuck."""
+    ready = {}  # by stage, when its device has gathered it
+    for stages in ((0, 3), (1, 2)):
+        time = 0
+        for stage in stages:
+            time = ready[stage] = time + gather[stage]
+    ends: dict[str, int] = {}
+    queues, free = [list(row) for row in rows], [0, 0]
+    while any(queues):
+        for device, queue in enumerate(queues):
+            op = queue[0] if queue else ""
+            stage, kind, m = int(op[0]) if op else 0, op[1:2], op[2:]
+            need = {"F": f"{stage - 1}F{m}", "B": f"{stage + 1}B{m}", "": ""}[kind]
+            need = f"3F{m}" if need.startswith("4") else need
+            if op and (need in ends or need.startswith("-")):
+                free[device] = ends[op] = max(free[device], ends.get(need, 0), ready[stage]) + 1
+                queue.pop(0)
+                break
+        else:
+            return None
+    last = []
+    for stages in ((3, 0), (2, 1)):
+        time = 0
+        for stage in stages:
+            time = max(time, *(end for op, end in ends.items() if op.startswith(f"{stage}B"))) + scatter[stage]
+        last.append(time)
+    return max(last)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_orders(seed: int) -> None:
+    rng = random.Random(seed)
+    gather, scatter = ([rng.randint(0, 3) for _ in range(4)] for _ in range(2))
+    pipeline = wave(2, gather, scatter)
+    values = {}
+    for rows in orders(pipeline):
+        value = played(rows, gather, scatter)
+        if value is not None:
+            values[str(rows)] = value
+            if len(values) % 20 == 0:
+                assert time_order(pipeline, Order.of(pipeline, rows)).makespan == value
+    least = min(values.values())
+    cut = (*free_choices(pipeline), *cuts_of(pipeline))
+    assert optimum(cpsat, pipeline, "makespan", cut) == optimum(ilp, pipeline, "makespan", cut) == least
+    assert solve(pipeline, workers=1).value == least
+
+
+@pytest.mark.parametrize("table", ["gather", "scatter"])
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("back_end", ["cp-sat", "ilp"])
+def test_a_back_end_without_the_traffic_finds_too_little(
+    back_end: str, objective: Objective, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = wave(1, (3, 0, 1, 6), (4, 2, 1, 5))
+    solver = {"cp-sat": cpsat, "ilp": ilp}[back_end]
+    whole = optimum(solver, pipeline, objective, cuts_of(pipeline))
+    if back_end == "cp-sat":
+        side = ["gather", "scatter"].index(table)
+        traffic = Model._traffic
+
+        def half(model: Model, op: int) -> tuple[int, int]:
+            return tuple(0 if i == side else x for i, x in enumerate(traffic(model, op)))  # type: ignore[return-value]
+
+        monkeypatch.setattr(Model, "_traffic", half)
+    else:
+        left_out = getattr(pipeline.ticks, table)
+        monkeypatch.setattr(
+            ilp_model, "of_stages", lambda p, numbers, of: of_stages(p, numbers, 0 * of if of is left_out else of)
+        )
+    less = solved(solver, pipeline, objective, cuts_of(pipeline))
+    assert whole is not None
+    assert less.lower_bound < whole
+    assert less.schedule is None or less.schedule.objective(objective) >= whole
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_methods_agree(seed: int) -> None:
     rng = random.Random(seed)
@@ -64,7 +205,10 @@ def test_methods_agree(seed: int) -> None:
     links = Links(plain.links.latency, rng.choice([0, 0, 1]))
     costs = dataclasses.replace(plain.costs, overlap=rng.choice([None, 2]))
     pipeline = plain.changed(
-        data_parallel=DataParallel(*values), links=links, costs=costs, route_of_microbatch=plain.route_of_microbatch
+        data_parallel=DataParallel(*values, overlap=seed % 2 == 1),
+        links=links,
+        costs=costs,
+        route_of_microbatch=plain.route_of_microbatch,
     )
     cut = (*free_choices(pipeline), *cuts_of(pipeline))
     tried = ((cpsat, cut), (cpsat, pairs_of(pipeline)), (ilp, cut))
@@ -96,13 +240,20 @@ def test_files() -> None:
     pipeline = read_model(str(MODELS / "zero-1.toml")).pipeline
     assert pipeline.data_parallel == DataParallel(54, 54)
     text = json.dumps(model_dict(read_model(str(MODELS / "zero-1.toml"))))
-    assert json.loads(text)["data_parallel"] == {"all_gather": 54, "reduce_scatter": 54}
+    expected = {"all_gather": 54, "reduce_scatter": 54, "overlap": False, "per": "device"}
+    assert json.loads(text)["data_parallel"] == expected
     assert "data_parallel" not in model_dict(read_model(str(MODELS / "gpt-6.2b.toml")))
     start = "[pipeline]\ndevices = 2\nmicrobatches = 2\n[data_parallel]\n"
     for line, message in (
         ("all_gather = [1, 2, 3]", r"data_parallel\.all_gather: expected one number or a list of 2"),
         ("all_gathr = 1", r"data_parallel\.all_gathr.*all_gather"),
         ("reduce_scatter = -1", r"data_parallel\.reduce_scatter"),
+        ("overlap = 1", r"data_parallel\.overlap: expected true or false"),
+        ('per = "chunk"', r'data_parallel\.per: expected "device" or "stage"'),
+        (
+            'per = "stage"\nall_gather = [1, 2, 3]',
+            r"data_parallel\.all_gather: expected one number or a list of 2 \(one per stage\)",
+        ),
     ):
         with pytest.raises(ModelError, match=message):
             model_of_text(start + line, "test")

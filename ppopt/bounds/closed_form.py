@@ -26,9 +26,9 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     ``pairs``: the bound is for schedules with overlapped pairs, too: as many as can be.
     """
     check_objective(objective)
-    traffic = pipeline.ticks.traffic
-    by_flow = [flow.work + traffic for flow in flows_of(pipeline, pairs, links=False)]
-    value, busiest = max((int(value), -device) for of in by_flow for device, value in enumerate(of))
+    flows = flows_of(pipeline, pairs, links=False)
+    sums = (map(sum, zip(flow.work, flow.around, strict=True)) for flow in flows)
+    value, busiest = max((value, -device) for of in sums for device, value in enumerate(of))
     return Bound(value, "work", f"device {-busiest} computes for that long")
 
 
@@ -147,7 +147,7 @@ def _busiest(flow: Flow, head: Heads, tail: Heads, *, memory: bool, own: bool, r
         if computing and computing[0] in room:
             value = _least_with_pairs(flow, families, rows, value, room[computing[0]])
         if own:
-            value += flow.before[machine] + flow.after[machine]
+            value += flow.around[machine]
         if value > best:
             best, busiest = value, machine
     if not own:

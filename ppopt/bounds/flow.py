@@ -97,9 +97,9 @@ class Flow:
     limit: tuple[int, ...] | None
     """Per device, static memory taken off; ``None`` is unlimited."""
     before: tuple[int, ...]
-    """Per device, what precedes its first operation: an all-gather."""
+    """Per family, what its device has to do before its first instance: an all-gather."""
     after: tuple[int, ...]
-    """Per device, what follows its last operation: a reduce-scatter."""
+    """Per family, what its device has to do after its last instance: a reduce-scatter."""
 
     def reversed(self) -> Flow:
         """The same flow with time running backwards; family ``o`` becomes family ``len - 1 - o``."""
@@ -115,8 +115,8 @@ class Flow:
             edges=tuple(Edge(last - after, last - before, lag) for before, after, lag in self.edges),
             held=tuple(Held(last - end, last - first, amount) for first, end, amount in self.held),
             arcs=tuple(Arc(last - after, last - before, shift) for before, after, shift in self.arcs),
-            before=self.after,
-            after=self.before,
+            before=self.after[::-1],
+            after=self.before[::-1],
         )
 
     @cached_property
@@ -139,7 +139,13 @@ class Flow:
 
     def computing(self) -> Flow:
         """The same without what precedes and follows the operations of a device: a relaxation."""
-        return replace(self, before=(0,) * self.devices, after=(0,) * self.devices)
+        none = (0,) * len(self.label)
+        return replace(self, before=none, after=none)
+
+    @cached_property
+    def around(self) -> tuple[int, ...]:
+        """Per machine, what there is at least before its first operation and after its last one."""
+        return tuple(sum(min((of[o] for o in own), default=0) for of in (self.before, self.after)) for own in self.machines)
 
     @cached_property
     def edges_into(self) -> tuple[tuple[Edge, ...], ...]:
@@ -237,8 +243,8 @@ def flow_of(pipeline: Pipeline, share: Share | None = None, *, links: bool = Tru
         tuple(builder.held),
         tuple(builder.arcs),
         limit,
-        tuple(pipeline.ticks.gather.tolist()),
-        tuple(pipeline.ticks.scatter.tolist()),
+        tuple(builder.before),
+        tuple(builder.after),
     )
 
 
@@ -267,12 +273,25 @@ class _Builder:
         self.duration: list[int] = []
         self.device: list[int] = []
         self.count: list[int] = []
+        self.before: list[int] = []
+        self.after: list[int] = []
         self.edges: list[Edge] = []
         self.held: list[Held] = []
         self.arcs: list[Arc] = []
 
-    def add(self, label: str, kind: Kind | Send, duration: int, device: int, count: int, before: int | None, lag: int = 0) -> int:
-        """A family that depends on ``before``, ``lag`` after it; its number."""
+    def add(
+        self,
+        label: str,
+        kind: Kind | Send,
+        duration: int,
+        device: int,
+        count: int,
+        before: int | None,
+        lag: int = 0,
+        *,
+        traffic: tuple[int, int] = (0, 0),
+    ) -> int:
+        """A family that depends on ``before``, ``lag`` after it; its number. ``traffic``: before and after it."""
         number = len(self.label)
         if before is not None:
             self.edges.append(Edge(before, number, lag))
@@ -281,6 +300,8 @@ class _Builder:
         self.duration.append(duration)
         self.device.append(device)
         self.count.append(count)
+        self.before.append(traffic[0])
+        self.after.append(traffic[1])
         return number
 
     def send(self, stage: int, route: int, kind: Send, before: int) -> tuple[int, int]:
@@ -302,12 +323,15 @@ class _Builder:
         forward, gradient, rest = (durations[route].tolist() for durations in self.durations)
         split = self.pipeline.costs.split
         weights = shared(self.pipeline, None)[2][route].tolist()
+        ticks = self.pipeline.ticks
+        traffic = list(zip(ticks.gather[route].tolist(), ticks.scatter[route].tolist(), strict=True))
         before, lag = None, 0
         first: list[int] = []
         for stage, device in enumerate(devices):
             if before is not None:
                 before, lag = self.send(stage - 1, route, Send.SEND_F, before)
-            before = self.add(f"{stage}F{suffix}", Kind.F, forward[stage], device, count, before, lag)
+            own = traffic[stage]
+            before = self.add(f"{stage}F{suffix}", Kind.F, forward[stage], device, count, before, lag, traffic=own)
             first.append(before)
         lag = 0
         last: dict[int, tuple[int, int | None]] = {}
@@ -316,8 +340,11 @@ class _Builder:
             if last:
                 assert before is not None
                 before, lag = self.send(stage + 1, route, Send.SEND_B, before)
-            before = self.add(f"{stage}{'I' if split else 'B'}{suffix}", Kind.I, gradient[stage], device, count, before, lag)
-            after = self.add(f"{stage}W{suffix}", Kind.W, rest[stage], device, count, before) if weights[stage] else None
+            label, own = f"{stage}{'I' if split else 'B'}{suffix}", traffic[stage]
+            before = self.add(label, Kind.I, gradient[stage], device, count, before, lag, traffic=own)
+            after = None
+            if weights[stage]:
+                after = self.add(f"{stage}W{suffix}", Kind.W, rest[stage], device, count, before, traffic=own)
             last[stage] = (before, after)
         if self.limit is not None:
             below = [0] * len(self.limit)
@@ -365,7 +392,7 @@ def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = Non
             start = np.full((flow.devices, len(index)), -FAR)
             start[device] = 0
         else:
-            start = np.full((1, len(index)), flow.before[device] if device < flow.devices else 0, dtype=np.int64)
+            start = np.full((1, len(index)), flow.before[family], dtype=np.int64)
         for edge in flow.edges_into[family]:
             start = np.maximum(start, result[edge.before] + (flow.duration[edge.before] + edge.lag))
         for families in flow.machines if work else ():

@@ -65,8 +65,8 @@ def beside_span(pipeline: Pipeline) -> int | None:
     The proof is about a flow; it holds for the pipeline where that is the flow itself: every backward is whole, or splitting it
     is free, no pair saves time, no transfers wait for each other, and nothing precedes or follows a device's operations.
     """
-    traffic = pipeline.ticks.traffic.any()
-    if pipeline.lines or traffic or pairs_save_time(pipeline) or (pipeline.costs.split and not splitting_is_free(pipeline)):
+    whole = not pipeline.costs.split or splitting_is_free(pipeline)
+    if not whole or pipeline.lines or pipeline.ticks.traffic or pairs_save_time(pipeline):
         return None
     flow = flow_of(pipeline)
     ends = zip(latest_first_starts(flow), latest_first_starts(flow.reversed()), strict=True)

@@ -105,8 +105,7 @@ def of_flow(makespan: int, flow: Flow, pipeline: Pipeline, objective: Objective,
 
     Where these are the flow's own (device span), and other flows or links gave the bound, it may be too much for them.
     """
-    traffic = pipeline.ticks.traffic.any()
-    if objective == "span" and (pipeline.lines or traffic or (pairs and pairs_save_time(pipeline))):
+    if objective == "span" and (pipeline.lines or pipeline.ticks.traffic or (pairs and pairs_save_time(pipeline))):
         return min(makespan, makespan_of(flow.computing()))
     return makespan
 

@@ -43,10 +43,12 @@ class Facts(NamedTuple):
     """``[device]``: always held."""
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
-    gather: list[int]
-    """``[device]``: its all-gather, before its first operation."""
-    scatter: list[int]
-    """``[device]``: its reduce-scatter, after its last operation."""
+    gather: list[list[int]]
+    """``[route][stage]``: what its device has gathered when the stage's first operation may start."""
+    scatter: list[list[int]]
+    """``[route][stage]``: what its device still has to scatter when the stage's last operation has ended."""
+    traffic: bool
+    """Whether some device gathers or scatters."""
 
 
 def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
@@ -74,9 +76,9 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     down, down_held = ([[_between(t, b, a) for a, b in pairwise(route)] for route in routes] for t in (latency, occupancy))
 
     traffic = pipeline.data_parallel.all_gather, pipeline.data_parallel.reduce_scatter
-    gather, scatter = ([_entry(value, d) for d in range(pipeline.devices)] for value in traffic)
+    gather, scatter = ([_traffic(pipeline, route, value) for route in routes] for value in traffic)
     finest = _denominator(
-        x for rows in (*kinds, overlap, up, down, up_held, down_held, [gather, scatter]) for row in rows for x in row
+        x for rows in (*kinds, overlap, up, down, up_held, down_held, gather, scatter) for row in rows for x in row
     )
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
 
@@ -111,8 +113,9 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         [amounts(row) for row in retained],
         amounts(static),
         None if limit is None else amounts(limit),
-        times(gather),
-        times(scatter),
+        [times(row) for row in gather],
+        [times(row) for row in scatter],
+        any(map(any, (*gather, *scatter))),
     )
 
 
@@ -131,7 +134,7 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
         hops = (facts.up, facts.down, facts.up_held, facts.down_held)
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
-    total += max(facts.gather) + max(facts.scatter)
+    total += sum(max(map(max, rows)) for rows in (facts.gather, facts.scatter))
     return total
 
 
@@ -171,6 +174,23 @@ def _copies(pipeline: Pipeline, device: int) -> Fraction:
     """
     stages = [{s for s, d in enumerate(route) if d == device} for route in pipeline.routes]
     return Fraction(len(set.union(*stages)), max(len(held) for held in stages))
+
+
+def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[Fraction]:
+    """What a stage's device exchanges on the stage's side of its computations.
+
+    Without overlap that is everything. With it, gathers go up the device's stages and scatters down: the stage's own and
+    those of the stages before it.
+    """
+    result = []
+    for stage, device in enumerate(route):
+        stages = sorted({s for other in pipeline.routes for s, d in enumerate(other) if d == device})
+        counted = [s for s in stages if s <= stage] if pipeline.data_parallel.overlap else stages
+        if pipeline.data_parallel.per == "stage":
+            result.append(sum((_entry(value, s) for s in counted), Fraction(0)))
+        else:
+            result.append(_entry(value, device) * len(counted) / len(stages))
+    return result
 
 
 def _denominator(values: Iterable[Fraction]) -> int:

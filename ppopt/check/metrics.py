@@ -25,7 +25,7 @@ class Metrics:
     """
 
     makespan: Fraction
-    """Last end minus first start, a device's own all-gather and reduce-scatter before and after included."""
+    """Last end minus first start, the devices' all-gathers and reduce-scatters included."""
     device_span: Fraction
     """The largest over the devices of own last end minus own first start, likewise."""
     bubble_ratio: Fraction
@@ -76,9 +76,8 @@ def _metrics(run: Run) -> Metrics:
     devices = run.pipeline.devices
     rows = [*run.rows[:devices], *([] for _ in range(devices - len(run.rows)))]
     per_time, per_amount = run.facts.per_time, run.facts.per_amount
-    before, after = run.facts.gather, run.facts.scatter
-    begins = {d: min(e.start for e in row) - before[d] for d, row in enumerate(rows) if row}
-    ends = {d: max(e.end for e in row) + after[d] for d, row in enumerate(rows) if row}
+    begins = {d: min(e.start - run.traffic(run.facts.gather, e) for e in row) for d, row in enumerate(rows) if row}
+    ends = {d: max(e.end + run.traffic(run.facts.scatter, e) for e in row) for d, row in enumerate(rows) if row}
     spans = [ends[d] - begins[d] if d in ends else 0 for d in range(devices)]
     makespan = max(ends.values(), default=0) - min(begins.values(), default=0)
     work = [sum(max(length_of(run, entry), 0) for entry in row) for row in rows]

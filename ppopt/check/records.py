@@ -76,6 +76,14 @@ class Run:
         """In the model's unit of memory."""
         return plain(Fraction(amount, self.facts.per_amount))
 
+    def traffic(self, table: list[list[int]], entry: Entry) -> int:
+        """What of ``gather`` or ``scatter`` of its facts a record has; a pair the larger of its halves'."""
+        if not self.facts.traffic:
+            return 0
+        keys = (divmod(key, self.pipeline.microbatches) for key in entry.keys)
+        route_of, stages = self.pipeline.route_of_microbatch, self.pipeline.stages
+        return max((table[route_of[microbatch]][family % stages] for family, microbatch in keys), default=0)
+
     def text(self, key: int) -> str:
         """An operation in PyTorch's notation."""
         family, microbatch = divmod(key, self.pipeline.microbatches)

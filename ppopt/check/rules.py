@@ -156,15 +156,14 @@ def _circular(run: Run) -> Found:
 
 
 def _times(run: Run, device: int) -> Found:
-    gather = run.facts.gather[device] if device < run.pipeline.devices else 0
-    for entry in run.rows[device] if gather else ():
+    for entry in run.rows[device]:
+        gather = run.traffic(run.facts.gather, entry)
         if -run.tolerance <= entry.start < gather - run.tolerance:
             op, at = run.shown(entry), run.time(entry.start)
             message = (
                 f"{op} starts at {at} on device {device}, whose all-gather would begin before 0: it takes {run.time(gather)}"
             )
             yield Violation(Rule.NEGATIVE, device, op, at, message)
-    for entry in run.rows[device]:
         if entry.start < -run.tolerance:
             op, at = run.shown(entry), run.time(entry.start)
             yield Violation(Rule.NEGATIVE, device, op, at, f"{op} starts at {at} on device {device}, before 0")
@@ -249,9 +248,9 @@ def _late(run: Run, ran: Ran) -> Found:
     stops = stopped(run)
     yield from late_transfers(run, ran)
     for device, row in enumerate(run.rows):
-        free = run.facts.gather[device] if device < run.pipeline.devices else 0
+        free = 0
         for entry in row:
-            earliest = max([free, *(ready[key] for key in entry.keys)])
+            earliest = max([free, run.traffic(run.facts.gather, entry), *(ready[key] for key in entry.keys)])
             earliest = max([earliest, *(end for begin, end in stops.get(device, ()) if begin <= entry.start + run.tolerance)])
             if entry.start > earliest + run.tolerance:
                 op, at = run.shown(entry), run.time(entry.start)

@@ -56,9 +56,9 @@ class Ticks(NamedTuple):
     """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
     0: there is no transfer that holds a link."""
     gather: IntArray
-    """``[device]``: its all-gather, before its first operation."""
+    """``[route, stage]``: how long after the begin of its device's all-gather the stage's first operation may start."""
     scatter: IntArray
-    """``[device]``: its reduce-scatter, after its last operation."""
+    """``[route, stage]``: how long after the stage's last operation its device's reduce-scatter ends at least."""
 
     @property
     def lag(self) -> IntArray:
@@ -66,9 +66,9 @@ class Ticks(NamedTuple):
         return self.latency + self.occupancy
 
     @property
-    def traffic(self) -> IntArray:
-        """``[device]``: its all-gather and its reduce-scatter."""
-        return self.gather + self.scatter
+    def traffic(self) -> bool:
+        """Whether some device has an all-gather or a reduce-scatter."""
+        return bool(self.gather.any() or self.scatter.any())
 
 
 class Amounts(NamedTuple):
@@ -169,8 +169,10 @@ class Pipeline:
         check_length("memory.recompute_saved", self.memory.recompute_saved, length, per)
         check_length("memory.static", self.memory.static, self.devices, "device")
         check_length("memory.limit", self.memory.limit, self.devices, "device")
-        check_length("data_parallel.all_gather", self.data_parallel.all_gather, self.devices, "device")
-        check_length("data_parallel.reduce_scatter", self.data_parallel.reduce_scatter, self.devices, "device")
+        per = self.data_parallel.per
+        length = self.stages if per == "stage" else self.devices
+        check_length("data_parallel.all_gather", self.data_parallel.all_gather, length, per)
+        check_length("data_parallel.reduce_scatter", self.data_parallel.reduce_scatter, length, per)
 
     def _check_amounts(self) -> None:
         """Raise where a part of the activation is more than the activation."""
@@ -237,13 +239,20 @@ class Pipeline:
 
         Costs and activations given as lists per stage become lists per device: what the device spends on one
         microbatch over all its stages of the first route that visits it. Where some stages recompute, this is
-        part of the costs from then on (:meth:`written_out`).
+        part of the costs from then on (:meth:`written_out`). Data-parallel traffic per stage becomes that of the device, too.
         """
         if self.placement == placement and self.chunks == chunks:
             return self
         changes: dict[str, Any] = {"placement": placement, "chunks": chunks}
         if isinstance(self.recompute, tuple):
             return self.written_out().placed(placement, chunks)
+        if self.data_parallel.per == "stage":
+            gather, scatter = (
+                tuple(sum(part.values(), Fraction(0)) for part in self._exchanged(value)) for value in self._traffic
+            )
+            changes["data_parallel"] = dataclasses.replace(
+                self.data_parallel, all_gather=gather, reduce_scatter=scatter, per="device"
+            )
         if self.costs.per == "stage":
             costs = {name: self._per_device(getattr(self.costs, name)) for name in DURATIONS}
             changes["costs"] = Costs(per="device", **costs)  # type: ignore[arg-type]
@@ -412,9 +421,8 @@ class Pipeline:
         )
         overlap = self._by_stage(costs.overlap)
         latency, occupancy = (self._by_link(table) for table in (self.links.latency, self.links.occupancy))
-        traffic = (self.data_parallel.all_gather, self.data_parallel.reduce_scatter)
-        gather, scatter = ([_at(value, device) for device in range(self.devices)] for value in traffic)
-        tables: Rows = [*forward, *backward, *input_, *weight, *overlap, *latency, *occupancy, gather, scatter]
+        gather, scatter = (self._from_stage_down(value) for value in self._traffic)
+        tables: Rows = [*forward, *backward, *input_, *weight, *overlap, *latency, *occupancy, *gather, *scatter]
         per_unit = _common_denominator(tables)
         if _largest(tables) * per_unit >= 2**61:
             raise PipelineError("costs", "the times have no common tick that is coarse enough; give them with fewer digits")
@@ -431,9 +439,32 @@ class Pipeline:
             np.array([_scaled(row, per_unit) for row in latency], dtype=np.int64),
             held,
             sending,
-            np.array(_scaled(gather, per_unit), dtype=np.int64),
-            np.array(_scaled(scatter, per_unit), dtype=np.int64),
+            np.array([_scaled(row, per_unit) for row in gather], dtype=np.int64),
+            np.array([_scaled(row, per_unit) for row in scatter], dtype=np.int64),
         )
+
+    @property
+    def _traffic(self) -> tuple[Value, Value]:
+        return self.data_parallel.all_gather, self.data_parallel.reduce_scatter
+
+    def _exchanged(self, value: Value) -> list[dict[int, Fraction]]:
+        """By device, and by each stage that it holds for some route, what it exchanges."""
+        held = [{s for route in self.routes for s, device in enumerate(route) if device == d} for d in range(self.devices)]
+        if self.data_parallel.per == "stage":
+            return [{s: _at(value, s) for s in sorted(stages)} for stages in held]
+        return [{s: _at(value, d) / len(stages) for s in sorted(stages)} for d, stages in enumerate(held)]
+
+    def _from_stage_down(self, value: Value) -> list[list[Fraction]]:
+        """``[route][stage]``: what the stage's device exchanges for this and earlier stages; for all of them without overlap."""
+        exchanged = self._exchanged(value)
+        overlap = self.data_parallel.overlap
+        return [
+            [
+                sum((part for other, part in exchanged[device].items() if other <= stage or not overlap), Fraction(0))
+                for stage, device in enumerate(route)
+            ]
+            for route in self.routes
+        ]
 
     @cached_property
     def lines(self) -> tuple[tuple[tuple[int, int], ...], ...]:

@@ -233,16 +233,26 @@ class Memory:
 
 @dataclass(frozen=True)
 class DataParallel:
-    """What a device exchanges with its copies in other pipelines, once per step: one number, or one per device.
+    """What a device exchanges with its copies in other pipelines, once per step.
 
-    ``all_gather`` is over before the device's first operation starts; ``reduce_scatter`` begins when its last one has ended. Both
-    are part of the makespan and of the device's span. The network that they use is no link of the pipeline.
+    With ``per="device"`` a number is what a device exchanges for all its stages, of all routes (each has an equal part); with
+    ``per="stage"`` it is what it exchanges for one. ``all_gather`` is over before the device's first operation starts;
+    ``reduce_scatter`` begins when its last one has ended. With ``overlap`` both are made stage by stage, beside what the device
+    computes: it gathers its stages one after the other in ascending order, and a stage's operations wait for that stage only; it
+    scatters them one after the other in descending order, each once the stage's last operation has ended. Both are part of the
+    makespan and of the device's span. The network that they use is no link of the pipeline.
     """
 
     all_gather: Value = Fraction(0)
     reduce_scatter: Value = Fraction(0)
+    overlap: bool = False
+    per: Literal["device", "stage"] = "device"
 
     def __post_init__(self) -> None:
+        if self.per not in ("device", "stage"):
+            raise PipelineError("data_parallel.per", f'expected "device" or "stage", got {self.per!r}')
+        if not isinstance(self.overlap, bool):
+            raise PipelineError("data_parallel.overlap", f"expected true or false, got {self.overlap!r}")
         for name in ("all_gather", "reduce_scatter"):
             value = _optional_values(f"data_parallel.{name}", getattr(self, name))
             object.__setattr__(self, name, Fraction(0) if value is None else value)

@@ -153,7 +153,7 @@ class Model:
         self.decision = lower == upper
         """Whether nothing is minimised."""
         self.objective: cp_model.IntVar | None = None
-        self._bounds: list[tuple[cp_model.IntVar, cp_model.IntVar, IntArray, int]] = []
+        self._bounds: list[tuple[cp_model.IntVar, cp_model.IntVar, IntArray]] = []
         if objective == "span":
             self._span(lower, upper)
         elif lower < upper:
@@ -170,7 +170,7 @@ class Model:
                 modes.insert(0, Mode(size, self._alone[op]))
             ways = [literal for _, literal in modes if literal is not None]
             self.model.add_exactly_one(ways if present is None else [*ways, ~present])
-        before, after = self._traffic(op)
+        before, after = map(max, *(self._traffic(half) for half in (op, self._partner.get(op, op))))
         room = self.horizon - before - after * self._until_the_end
         for way, literal in modes:
             if way > room and literal is None:
@@ -188,13 +188,13 @@ class Model:
         ]
 
     def _traffic(self, op: int) -> tuple[int, int]:
-        """What the device of an operation has to wait for before its first one, and what follows its last one, in parts."""
+        """What the stage of an operation has to wait for before its first one, and what follows its last one, in parts."""
         index, ticks = self.pipeline.index, self.pipeline.ticks
         if op >= index.computations:
             return 0, 0
         family, microbatch = divmod(op, index.microbatches)
-        device = self.pipeline.routes[self.pipeline.route_of_microbatch[microbatch]][family % index.stages]
-        return tuple(int(of[device]) // self.grid * self.parts for of in (ticks.gather, ticks.scatter))  # type: ignore[return-value]
+        at = self.pipeline.route_of_microbatch[microbatch], family % index.stages
+        return tuple(int(of[at]) // self.grid * self.parts for of in (ticks.gather, ticks.scatter))  # type: ignore[return-value]
 
     def _size(self, steps: int) -> int:
         """In parts of a step."""
@@ -435,18 +435,18 @@ class Model:
                 continue
             ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
             ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
-            own = max((sum(self._traffic(op)) for op in ops.tolist()), default=0)
-            first = self.model.new_int_var(0, self.horizon, "first start")
-            last = self.model.new_int_var(0, self.horizon, "last end")
-            for op in ops.tolist():
+            traffic = {op: self._traffic(op) for op in ops.tolist()}
+            first = self.model.new_int_var(0, self.horizon, "begin")
+            last = self.model.new_int_var(0, self.horizon + max((after for _, after in traffic.values()), default=0), "end")
+            for op, (before, after) in traffic.items():
                 enforced = [] if self.present[op] is None else [self.present[op]]
-                self.model.add(first <= self.start[op]).only_enforce_if(enforced)
+                self.model.add(first <= self.start[op] - before).only_enforce_if(enforced)
                 for way, literal in self.modes[op]:
-                    self.model.add(last >= self.start[op] + way).only_enforce_if([] if literal is None else [literal])
+                    self.model.add(last >= self.start[op] + (way + after)).only_enforce_if([] if literal is None else [literal])
             if self.parts > 1:
                 self.model.add_modulo_equality(0, first, self.parts)
-            self.model.add(self.objective * self.parts + self._most >= last - first + own)
-            self._bounds.append((first, last, ops, own))
+            self.model.add(self.objective * self.parts + self._most >= last - first)
+            self._bounds.append((first, last, ops))
         if lower < upper:
             self.model.minimize(self.objective)
 
@@ -495,15 +495,16 @@ class Model:
             hint(until, max(end[op] for op in releases if op in end))
         for (ops, now), literal in self._befores.items():
             hint(literal, max(end[op] for op in ops if op in end) <= begin[now])
-        for first_start, last_end, of_device, _ in self._bounds:
-            hint(first_start, min(begin[op] for op in of_device.tolist() if op in begin))
-            hint(last_end, max(end[op] for op in of_device.tolist() if op in end))
+        over = {op: time + self._traffic(op)[1] for op, time in end.items()}
+        spans = []
+        for first_start, last_end, of_device in self._bounds:
+            since = min(begin[op] - self._traffic(op)[0] for op in of_device.tolist() if op in begin)
+            latest = max(over[op] for op in of_device.tolist() if op in over)
+            hint(first_start, since)
+            hint(last_end, latest)
+            spans.append(latest - since)
         if self.objective is not None:
-            spans = [
-                max(end[op] for op in ops.tolist() if op in end) - min(begin[op] for op in ops.tolist() if op in begin) + own
-                for _, _, ops, own in self._bounds
-            ]
-            hint(self.objective, max(spans) if spans else max(time + self._traffic(op)[1] for op, time in end.items()))
+            hint(self.objective, max(spans) if spans else max(over.values()))
 
     def found(self, solver: cp_model.CpSolver) -> tuple[IntArray, IntArray]:
         """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in parts of steps."""
@@ -522,5 +523,5 @@ class Model:
     def value(self, solver: cp_model.CpSolver, objective: str) -> int:
         """The found objective in steps."""
         if objective == "span":
-            return max(solver.value(last) - solver.value(first) + own for first, last, _, own in self._bounds) // self.parts
+            return max(solver.value(last) - solver.value(first) for first, last, _ in self._bounds) // self.parts
         return self.upper if self.objective is None else solver.value(self.objective)

@@ -18,7 +18,7 @@ import pulp
 
 from ppopt.constraints import Capacity, Exclusive, OneOf, Pairable, Precede, Together, Word, chosen, expand, instances, operations
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, durations, halves
+from ppopt.schedule import Schedule, durations, halves, of_stages
 from ppopt.solvers.couples import couples
 from ppopt.solvers.outcome import TooLarge
 
@@ -89,6 +89,9 @@ class Program:
         self.numbers: IntArray = np.concatenate((single, np.array(paired, dtype=np.int64)))
         """By job, the number of its operation (:class:`~ppopt.op.OpIndex`)."""
         self.size: IntArray = durations(self.pipeline, self.numbers)
+        ticks = self.pipeline.ticks
+        self._gather, self._scatter = (of_stages(self.pipeline, self.numbers, table) for table in (ticks.gather, ticks.scatter))
+        """By job, what its device has to do before it could be the first, and after it could be the last."""
         self._job: IntArray = np.full(index.size, -1, dtype=np.int64)
         first, second = halves(index, self.numbers)
         for half in (first, second):
@@ -124,9 +127,8 @@ class Program:
         always = np.array([j not in self.run for j in range(count)])
         sure = always[before] & always[after]
         edges = list(zip(*(column[sure].tolist() for column in (before, after, lag)), strict=True))
-        gather, scatter = (self._of_device(ticks) for ticks in (self.pipeline.ticks.gather, self.pipeline.ticks.scatter))
-        earliest = _longest(gather, [(a, b, int(self.least[a]) + gap) for a, b, gap in edges])
-        after = scatter if self.measure == "makespan" else np.zeros_like(scatter)
+        earliest = _longest(self._gather, [(a, b, int(self.least[a]) + gap) for a, b, gap in edges])
+        after = self._scatter if self.measure == "makespan" else np.zeros_like(self._scatter)
         self._tail = tail = _longest(after, [(b, a, int(self.least[b]) + gap) for a, b, gap in edges])
         latest = self.horizon - self.least - tail
         too_long = latest < earliest
@@ -135,13 +137,6 @@ class Program:
         for job in np.flatnonzero(too_long).tolist():
             self.problem += self.run[job] == 0
         return earliest, np.maximum(latest, earliest)
-
-    def _of_device(self, ticks: IntArray) -> IntArray:
-        """By job what its device has of ``ticks``; transfers have none."""
-        index, first = self.pipeline.index, halves(self.pipeline.index, self.numbers)[0]
-        family, microbatch = np.divmod(first, index.microbatches)
-        device = self.pipeline.device_of[self.pipeline.route_by_microbatch[microbatch], family % index.stages]
-        return np.where(first < index.computations, ticks[device], 0)
 
     def _reach(self, before: IntArray, after: IntArray) -> npt.NDArray[np.bool_]:
         """``[a, b]``: job a is before job b in every schedule, by chains or, on one device, by their windows."""
@@ -309,18 +304,21 @@ class Program:
         always = [j for j in jobs if j not in self.run]
         if objective == "span":
             begin = self.problem.add_variable(f"first_start_{machine}", 0, self.horizon)
-            traffic = self._of_device(self.pipeline.ticks.traffic)[jobs]
-            end, head, tail = self.objective + begin - int(traffic.max()), begin, 0
+            end, heads, tails = self.objective + begin, self._gather, self._scatter
         else:
-            end, head = self.objective, int(self.earliest[jobs].min())
-            tail = int(self._tail[jobs].min())
+            begin, end, heads, tails = 0, self.objective, self.earliest, self._tail
+        head, tail = int(heads[jobs].min()), int(tails[jobs].min())
         for j in jobs:
             absent = self.horizon * (1 - self.run[j]) if j in self.run else 0
             earlier = pulp.lpSum(int(self.size[i]) * self.before(i, j) for i in always if i != j)
             later = pulp.lpSum(int(self.size[i]) * self.before(j, i) for i in always if i != j)
             before, after = self._saved(j, always)
-            self.problem += self.start[j] + absent >= head + earlier - before
+            self.problem += self.start[j] + absent >= begin + head + earlier - before
             self.problem += end >= self._end(j) + later + tail - absent - after
+            if self._gather[j] > head:
+                self.problem += self.start[j] + absent >= begin + int(self._gather[j])
+            if self._scatter[j] > tail:
+                self.problem += end >= self._end(j) + int(self._scatter[j]) - absent
 
     def _saved(self, job: int, counted: Sequence[int]) -> tuple[pulp.LpAffineExpression, pulp.LpAffineExpression]:
         """At least what pairs take less than the sizes counted before ``job`` and after it.

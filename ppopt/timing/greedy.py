@@ -38,7 +38,7 @@ from ppopt.constraints import (
 )
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, durations, halves
+from ppopt.schedule import Order, Schedule, durations, halves, of_stages
 from ppopt.timing.timed import time_order
 
 
@@ -436,8 +436,7 @@ class _Machines:
         self.running = [-1] * machines
         self.stride = count + machines  # an event is time * stride + (a job that arrives, or count + a device to look at)
         self.events: list[int] = []
-        gather = jobs.pipeline.ticks.gather.tolist() + [0] * machines
-        self.earliest = [gather[machine] for machine in self.machine]
+        self.earliest: list[int] = of_stages(jobs.pipeline, jobs.numbers[rank], jobs.pipeline.ticks.gather).tolist()
         self.sequence: list[int] = []
         pipeline = jobs.pipeline
         self.devices = pipeline.devices if machines > pipeline.devices else machines

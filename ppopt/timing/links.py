@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ppopt.constraints import data_of, expand, operations, transfers_of
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, Transfers, durations, halves
+from ppopt.schedule import Order, Schedule, Transfers, durations, halves, of_stages
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
@@ -127,9 +127,9 @@ class _Network:
         """By transfer its two devices."""
 
     def begin(self) -> list[int]:
-        """By node the earliest that its device may start anything; transfers wait for what they carry."""
-        gather, devices = self.pipeline.ticks.gather.tolist(), self.pipeline.devices
-        return [gather[machine] if machine < devices else 0 for machine in self.machine]
+        """By node the earliest that its device's all-gather lets it start; transfers wait for what they carry."""
+        earliest: list[int] = of_stages(self.pipeline, np.array(self.number), self.pipeline.ticks.gather).tolist()
+        return earliest
 
     def rows(self, begin: list[float]) -> list[list[int]]:
         """What runs one after the other: nodes of each device, each link and, where transfers block, of a device and a link."""

@@ -15,7 +15,7 @@ import numpy as np
 from ppopt.constraints import data_of, expand
 from ppopt.op import Kind
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, durations, halves
+from ppopt.schedule import Order, Schedule, durations, halves, of_stages
 from ppopt.timing.links import first_come
 
 
@@ -59,7 +59,8 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
         and _are_earliest(np.concatenate(guess), duration, offsets, remote)
     ):
         return Schedule(pipeline, order, tuple(guess))
-    start = _sweep(duration.tolist(), offsets.tolist(), device.tolist(), remote, pipeline.ticks.gather.tolist())
+    earliest = of_stages(pipeline, numbers, pipeline.ticks.gather)
+    start = _sweep(duration.tolist(), offsets.tolist(), device.tolist(), remote, earliest.tolist())
     if isinstance(start, int):
         raise CyclicOrder(_texts(pipeline, numbers, _cycle(start, offsets, device, remote)))
     if pipeline.lines:
@@ -71,7 +72,7 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
 def exposed_traffic(schedule: Schedule) -> int:
     """By how many ticks the devices' all-gathers and reduce-scatters lengthen the makespan of a schedule's order."""
     pipeline = schedule.pipeline
-    if not pipeline.ticks.traffic.any():
+    if not pipeline.ticks.traffic:
         return 0
     without = pipeline.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
     alone = Fraction(time_order(without, schedule.order).makespan, without.ticks.per_unit)
@@ -154,23 +155,25 @@ def _are_earliest(start: IntArray, duration: IntArray, offsets: IntArray, waits:
     return bool((ready == start).all())
 
 
-def _sweep(duration: list[int], offsets: list[int], device: list[int], waits: Waits, begin: list[int]) -> list[int] | int:
+def _sweep(duration: list[int], offsets: list[int], device: list[int], waits: Waits, earliest: list[int]) -> list[int] | int:
     """Start times; or, where nothing can go on, the place of an operation that waits for ever.
 
-    No device starts before its ``begin``. Each runs on until it needs a result that is not there yet, and again once the device
-    that makes it has moved on.
+    No operation starts before its ``earliest``. Each device runs on until it needs a result that is not there yet, and again
+    once the device that makes it has moved on.
     """
     size = len(duration)
     need, lag, extra = _first_waits(size, waits)
-    start, end = [0] * size, [-1] * size
-    at, free = offsets[:-1], begin[:]
+    start, end = earliest[:], [-1] * size
+    at, free = offsets[:-1], [0] * (len(offsets) - 1)
     waiting: list[list[int]] = [[] for _ in free]
     todo = list(range(len(free)))[::-1]
     while todo:
         d = todo.pop()
         place, last, time = at[d], offsets[d + 1], free[d]
         while place < last:
-            ready = time
+            ready = start[place]
+            if ready < time:
+                ready = time
             needed = need[place]
             if needed >= 0:
                 arrival = end[needed]
