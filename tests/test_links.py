@@ -29,7 +29,7 @@ from ppopt.solvers import cpsat, ilp, repetition
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.pattern import counts_of
 from ppopt.solvers.repetition.periodic import schedule_of
-from ppopt.timing import baselines, left_shifted, list_schedule, time_order
+from ppopt.timing import baselines, left_shifted, time_order
 
 ROOT = Path(__file__).parents[1]
 GPIPE = [["0F0", "0F1", "0F2", "0B0", "0B1", "0B2"], ["1F0", "1F1", "1F2", "1B0", "1B1", "1B2"]]
@@ -113,48 +113,6 @@ def test_links_that_are_never_held_change_nothing(seed: int) -> None:
         assert a.order == b.order
         assert [row.tolist() for row in a.start] == [row.tolist() for row in b.start]
         assert b.transfers == Transfers()
-
-
-def thrice(pipeline: Pipeline) -> Pipeline:
-    """All times three times as long, in ticks of the same length."""
-    costs, links = pipeline.costs, pipeline.links
-
-    def longer(value: Any) -> Any:
-        return None if value is None else tuple(map(longer, value)) if isinstance(value, tuple) else 3 * value
-
-    names = ("forward", "backward_input", "backward_weight", "backward", "overlap")
-    return pipeline.changed(
-        costs=replace(costs, **{name: longer(getattr(costs, name)) for name in names}),
-        links=replace(links, latency=longer(links.latency), occupancy=longer(links.occupancy)),
-    )
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_scaling_all_times_scales_all_results(seed: int) -> None:
-    pipeline = contended(random.Random(seed), 40)
-    larger = thrice(pipeline)
-    order = list_schedule(pipeline, rules_of(pipeline)).order
-    once, scaled = time_order(pipeline, order), time_order(larger, order)
-    assert scaled.makespan == 3 * once.makespan
-    assert all((3 * a == b).all() for a, b in zip(once.start, scaled.start, strict=True))
-    assert all((3 * a == b).all() for a, b in zip(once.transfers.start, scaled.transfers.start, strict=True))
-    for of in (bounds.work, bounds.machine, bounds.memory):
-        less, more = of(pipeline), of(larger)
-        assert (less is None) == (more is None)
-        assert less is None or more is None or more.value == 3 * less.value
-
-
-@pytest.mark.parametrize("objective", ["makespan", "span"])
-@pytest.mark.parametrize("seed", range(3))
-def test_scaling_all_times_scales_the_optimum(seed: int, objective: Any) -> None:
-    pipeline = contended(random.Random(seed), 18)
-    values = []
-    for times in (1, 3):
-        result = solve(thrice(pipeline) if times == 3 else pipeline, objective=objective, time_limit=20, workers=1)
-        assert result.reason == "optimal"
-        assert result.value is not None
-        values.append(result.value)
-    assert values[1] == 3 * values[0]
 
 
 # --- the checker -------------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 import random
 from collections import Counter
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import Any
 
 import pytest
 from random_pipelines import random_machine
@@ -11,11 +14,14 @@ from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.check import violations
-from ppopt.constraints import cuts_of, free_choices, pairs_of, pairs_save_time
-from ppopt.pipeline import Pipeline
+from ppopt.constraints import cuts_of, free_choices, pairs_of, pairs_save_time, rules_of
+from ppopt.pipeline import DataParallel, Links, Pipeline
+from ppopt.schedule import Transfers
+from ppopt.solve import solve
 from ppopt.solvers import cpsat, ilp
-from ppopt.timing import baselines
+from ppopt.timing import baselines, exposed_traffic
 
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 FEATURES = {
     "latency": lambda p: p.ticks.latency.any(),
     "occupancy": lambda p: p.lines,
@@ -74,6 +80,77 @@ def hold(pipeline: Pipeline, objective: Objective, best: int, seed: int) -> None
     for _, schedule in baselines(pipeline)[:2]:
         assert violations(pipeline, schedule, earliest=True) == [], f"seed {seed}"
         assert schedule.objective(objective) >= best, f"seed {seed}"
+
+
+def thrice(pipeline: Pipeline) -> Pipeline:
+    """All times three times as long, in ticks of the same length."""
+
+    def longer(value: Any) -> Any:
+        return tuple(map(longer, value)) if isinstance(value, tuple) else 3 * value if isinstance(value, Fraction) else value
+
+    parts = {
+        name: replace(part, **{field.name: longer(getattr(part, field.name)) for field in fields(part)})
+        for name, part in (("costs", pipeline.costs), ("links", pipeline.links), ("data_parallel", pipeline.data_parallel))
+    }
+    return pipeline.changed(**parts, route_of_microbatch=pipeline.route_of_microbatch)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_scaling_all_times_scales_all_results(seed: int) -> None:
+    pipeline = random_machine(random.Random(seed), 40)
+    larger = thrice(pipeline)
+    assert (larger.ticks.duration.max(), larger.ticks.gather.max()) == (
+        3 * pipeline.ticks.duration.max(),
+        3 * pipeline.ticks.gather.max(),
+    )
+    for (_, once), (_, scaled) in zip(baselines(pipeline), baselines(larger), strict=True):
+        assert once.order == scaled.order
+        assert (3 * once.makespan, 3 * once.device_span) == (scaled.makespan, scaled.device_span)
+        assert 3 * exposed_traffic(once) == exposed_traffic(scaled)
+        for a, b in zip((*once.start, *once.transfers.start), (*scaled.start, *scaled.transfers.start), strict=True):
+            assert (3 * a == b).all()
+    for objective in OBJECTIVES:
+        for of in (bounds.work, bounds.machine, bounds.memory):
+            less, more = of(pipeline, objective, pairs=True), of(larger, objective, pairs=True)
+            assert (less is None) == (more is None)
+            assert less is None or more is None or more.value == 3 * less.value
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scaling_all_times_scales_the_optimum(seed: int) -> None:
+    pipeline, objective = random_machine(random.Random(seed), 14), OBJECTIVES[seed % 2]
+    values = [solve(p, objective=objective, time_limit=20, workers=1) for p in (pipeline, thrice(pipeline))]
+    assert {result.reason for result in values} == {"optimal"}
+    assert 3 * values[0].lower_bound == values[1].lower_bound
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_takes_nothing_changes_nothing(seed: int) -> None:
+    """Links that are never held, pairs that save nothing, traffic of no length: the same rules, cuts and schedules as without."""
+    machine = random_machine(random.Random(seed), 40)
+    everyone = [(a, b) for a in range(machine.devices) for b in range(machine.devices) if a != b]
+    plain, same = (
+        machine.changed(
+            costs=replace(machine.costs, overlap=overlap),
+            links=links,
+            data_parallel=traffic,
+            route_of_microbatch=machine.route_of_microbatch,
+        )
+        for overlap, links, traffic in (
+            (None, Links(machine.links.latency), DataParallel()),
+            (1000, Links(machine.links.latency, 0, True, [everyone]), DataParallel(0, 0, True, "stage")),
+        )
+    )
+    assert rules_of(same) == rules_of(plain)
+    assert cuts_of(same) == cuts_of(plain)
+    assert free_choices(same) == free_choices(plain)
+    for (_, a), (_, b) in zip(baselines(plain), baselines(same), strict=True):
+        assert a.order == b.order
+        assert [row.tolist() for row in a.start] == [row.tolist() for row in b.start]
+        assert (a.makespan, a.device_spans, b.transfers) == (b.makespan, b.device_spans, Transfers())
+    for objective in OBJECTIVES:
+        for of in (bounds.work, bounds.machine, bounds.memory):
+            assert of(plain, objective) == of(same, objective, pairs=True)
 
 
 def test_methods_agree() -> None:

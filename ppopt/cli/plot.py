@@ -21,8 +21,8 @@ from ppopt.cli.verified import verified
 def plot(files: tuple[str, ...], given: Given, output: str, memory: bool, width: float | None) -> None:
     """Draw the schedules in FILE…, results (JSON) or orders (CSV in PyTorch's notation), on one time axis.
 
-    A result is drawn with its own model, an order with unit costs; --model or single options change that. A long schedule is
-    shown at its beginning, in its middle and at its end.
+    A result is drawn with its own model, an order with unit costs; --model or single options change that. Transfers that hold a
+    link are on a row per link below the devices. A long schedule is shown at its beginning, in its middle and at its end.
 
     \b
     Examples:

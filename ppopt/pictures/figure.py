@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ppopt.op import Kind
-from ppopt.pictures.gantt import bars_of, gantt, legend_handles
+from ppopt.pictures.gantt import bars_of, gantt, height_of, legend_handles
+from ppopt.pictures.links import names_of
 from ppopt.pictures.memory import memory as draw_memory
 from ppopt.pictures.palette import KINDS, LIMIT, STATIC
 from ppopt.pictures.timeaxis import TimeAxis, time_axis
@@ -27,7 +29,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 LINE = 0.19
 """Height of a line of text, in inches."""
 LEFT, RIGHT, AXIS = 0.75, 0.3, 0.55
-"""Room for the device numbers, the right margin, and the numbers of the time axis, in inches."""
+"""Least room for the device numbers and the links, the right margin, and the numbers of the time axis, in inches."""
 CHARACTER = 0.072
 """Mean width of a character of the titles and the legend, in inches."""
 
@@ -41,30 +43,34 @@ def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, widt
         raise ValueError("a picture needs at least one schedule")
     everything = [schedule for _, schedule in schedules]
     axis = time_axis(everything)
-    right = RIGHT + 0.9 * memory
-    width = width or _width(everything, axis, LEFT + right)
-    room = width - LEFT - right
+    longest = max((len(name) for schedule in everything for name in names_of(schedule.pipeline)), default=0)
+    left, right = max(LEFT, 0.5 + CHARACTER * longest), RIGHT + 0.9 * memory
+    width = width or _width(everything, axis, left + right)
+    room = width - left - right
     handles, labels = _legend(everything, memory)
     columns = legend_columns(labels, width)
     titles = [[name, *_lines(figures_of(schedule), room)] for name, schedule in schedules]
     rows = [_height(schedule) for schedule in everything]
+    held = [
+        row * schedule.pipeline.devices / height_of(schedule.pipeline) for row, schedule in zip(rows, everything, strict=True)
+    ]
     blocks = [
-        (len(title) + 0.6) * LINE + row + AXIS + memory * (1.4 * LINE + row + AXIS)
-        for title, row in zip(titles, rows, strict=True)
+        (len(title) + 0.6) * LINE + row + AXIS + memory * (1.4 * LINE + below + AXIS)
+        for title, row, below in zip(titles, rows, held, strict=True)
     ]
     height = sum(blocks) + LINE * (1.5 - -len(labels) // columns) + 0.1
     picture = Figure(figsize=(width, height), dpi=100)
     top = height - 0.1
-    for (_, schedule), title, row, block in zip(schedules, titles, rows, blocks, strict=True):
+    for (_, schedule), title, row, below, block in zip(schedules, titles, rows, held, blocks, strict=True):
         for k, line in enumerate(title):
             look = {"weight": "bold", "size": 11} if k == 0 else {"size": 9}
-            picture.text(LEFT / width, (top - LINE * (k + 0.5)) / height, line, va="center", **look)
+            picture.text(left / width, (top - LINE * (k + 0.5)) / height, line, va="center", **look)
         at = top - (len(title) + 0.3) * LINE - row
-        gantt(schedule, _axes(picture, at, row, right), axis)
+        gantt(schedule, _axes(picture, at, row, left, right), axis)
         if memory:
-            at -= AXIS + 1.4 * LINE + row
-            picture.text(LEFT / width, (at + row + 0.6 * LINE) / height, "memory", size=9, va="center")
-            draw_memory(schedule, _axes(picture, at, row, right), axis)
+            at -= AXIS + 1.4 * LINE + below
+            picture.text(left / width, (at + below + 0.6 * LINE) / height, "memory", size=9, va="center")
+            draw_memory(schedule, _axes(picture, at, below, left, right), axis)
         top -= block
     shades = {tuple: HandlerTuple(ndivide=None, pad=0)}  # a tuple of handles is drawn side by side; the stubs know artists only
     options: dict[str, Any] = {"loc": "lower center", "ncols": columns, "frameon": False, "fontsize": 9, "handler_map": shades}
@@ -128,23 +134,24 @@ def _lines(text: str, room: float) -> list[str]:
 def legend_columns(labels: Sequence[str], width: float) -> int:
     """The most columns of a legend with these labels that fit into ``width`` inches."""
     for columns in range(len(labels), 1, -1):
-        rows = -(-len(labels) // columns)
-        widest = [max(map(len, labels[at : at + rows])) for at in range(0, len(labels), rows)]
+        rows, more = divmod(len(labels), columns)  # the first columns have one more, where they cannot be equal
+        ends = np.cumsum([0, *(rows + (column < more) for column in range(columns))]).tolist()
+        widest = [max(map(len, labels[at:end])) for at, end in pairwise(ends)]
         if sum(CHARACTER * length + 0.65 for length in widest) <= width:
             return columns
     return 1
 
 
-def _axes(picture: Figure, bottom: float, height: float, right: float) -> Axes:
-    """Axes at ``bottom`` inches from below, ``height`` inches high."""
+def _axes(picture: Figure, bottom: float, height: float, left: float, right: float) -> Axes:
+    """Axes at ``bottom`` inches from below, ``height`` inches high, between two margins."""
     width, full = picture.get_size_inches()
-    return picture.add_axes((LEFT / width, bottom / full, (width - LEFT - right) / width, height / full))
+    return picture.add_axes((left / width, bottom / full, (width - left - right) / width, height / full))
 
 
 def _height(schedule: Schedule) -> float:
     """Inches for the rows: comfortable for a few devices, as little as can be read for many."""
-    devices = schedule.pipeline.devices
-    return min(devices * (0.32 if devices <= 10 else 0.24 if devices <= 20 else 0.19), 16.0)
+    rows = height_of(schedule.pipeline)
+    return min(rows * (0.32 if rows <= 10 else 0.24 if rows <= 20 else 0.19), 16.0)
 
 
 def _width(schedules: Sequence[Schedule], axis: TimeAxis, margins: float) -> float:

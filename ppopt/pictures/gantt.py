@@ -1,8 +1,8 @@
-"""Gantt charts: who computes what when, with the idle time visible."""
+"""Gantt charts: who computes what when, with the idle time visible, and which transfers hold the links."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,17 +10,20 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from ppopt.op import Kind
-from ppopt.pictures.palette import IDLE, MEANING, RGB, ink, rgb, shades
+from ppopt.op import Kind, Send
+from ppopt.pictures.links import names_of
+from ppopt.pictures.palette import CARRIED, IDLE, MEANING, RGB, SENDS, ink, rgb, shades
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, halves
+from ppopt.schedule import Schedule, durations, halves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BAR = 0.86
 """Height of a bar; the rows are 1 apart."""
+APART = 0.5
+"""Room between the devices and the links."""
 MOST_NUMBERS = 4000
 MOST_BARS = 60_000
 """With more bars than this a row is drawn as a band: each of its pixels the mean colour of what runs there."""
@@ -32,9 +35,10 @@ SMALLEST = 4.5
 
 
 class Bars(NamedTuple):
-    """One coloured box each; a pair is two, one above the other. Arrays of equal length, devices ascending."""
+    """One coloured box each; a pair is two, one above the other. Arrays of equal length, rows ascending."""
 
-    device: IntArray
+    row: IntArray
+    """A device, or ``devices`` + a link."""
     start: Floats
     end: Floats
     colour: RGB
@@ -51,24 +55,34 @@ class Bars(NamedTuple):
 def gantt(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
     """Draw a schedule: a row per device, a bar per operation in the colour of its kind and the shade of its stage.
 
-    Microbatch numbers stand in the bars where they fit. ``axis`` is the part of the time to show (several schedules can
-    share one); without it, all of it or, for a long schedule, its beginning, middle and end.
+    Where transfers hold links, a row per link follows, with a bar for the time that each transfer holds it. Microbatch numbers
+    stand in the bars where they fit. ``axis`` is the part of the time to show (several schedules can share one); without it, all
+    of it or, for a long schedule, its beginning, middle and end.
     """
     pipeline = schedule.pipeline
     axis = axis or time_axis([schedule])
     axis.decorate(ax, pipeline.units.time)
-    device_rows(ax, pipeline.devices)
+    links = names_of(pipeline)
+    rows(ax, pipeline.devices, links)
     for (a, b), offset in zip(axis.parts, axis.offsets, strict=True):
         ax.axvspan(a + offset, b + offset, color=IDLE, linewidth=0, zorder=0)
     bars = bars_of(schedule)
     seen, left, right = axis.clipped(bars.start, bars.end)
     if len(seen) > MOST_BARS:
-        _bands(ax, pipeline.devices, bars, axis)
+        _bands(ax, (0, pipeline.devices), bars, axis)
+        if links:
+            _bands(ax, (pipeline.devices, pipeline.devices + len(links)), bars, axis)
         return ax
     width, height = points_of(ax)
-    _boxes(ax, bars, seen, left, right, width / axis.length)
-    _numbers(ax, bars, seen, left, right, (width / axis.length, height / pipeline.devices))
+    middle = bars.row[seen] + APART * (bars.row[seen] >= pipeline.devices)
+    _boxes(ax, bars, middle, seen, left, right, width / axis.length)
+    _numbers(ax, bars, middle, seen, left, right, (width / axis.length, height / height_of(pipeline)))
     return ax
+
+
+def height_of(pipeline: Pipeline) -> float:
+    """Of a chart, in rows."""
+    return pipeline.devices + (APART + len(pipeline.lines) if pipeline.lines else 0)
 
 
 def bars_of(schedule: Schedule) -> Bars:
@@ -76,7 +90,7 @@ def bars_of(schedule: Schedule) -> Bars:
     pipeline = schedule.pipeline
     rank, count = _shade_of(pipeline)
     table = np.array([shades(kind, count) for kind in Kind])
-    columns: list[list[RGB]] = []
+    columns: list[list[IntArray | RGB]] = []
     for device, numbers in enumerate(schedule.order.rows):
         start, end = (times[device] / pipeline.ticks.per_unit for times in (schedule.start, schedule.end))
         first, second = halves(pipeline.index, numbers)
@@ -88,21 +102,32 @@ def bars_of(schedule: Schedule) -> Bars:
             colour = table[kind, rank[pipeline.route_by_microbatch[microbatch], stage]]
             where = np.full(len(kind), device)
             columns.append([where, start[shown], end[shown], colour, kind, microbatch, half[shown]])
+    for link, (numbers, starts) in enumerate(zip(*schedule.transfers, strict=True)):
+        family, microbatch = np.divmod(numbers, pipeline.microbatches)
+        kind = family // pipeline.stages
+        colour = np.stack([rgb(SENDS[send]) for send in Send])[kind - Send.SEND_F]
+        where, whole = np.full(len(kind), pipeline.devices + link), np.zeros(len(kind), dtype=np.int64)
+        start, end = (times / pipeline.ticks.per_unit for times in (starts, starts + durations(pipeline, numbers)))
+        columns.append([where, start, end, colour, kind, microbatch, whole])
     return Bars(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
 def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...]], list[str]]:
-    """Handles and labels of a legend: for each kind that is run its shades, and the idle grey."""
-    kinds, count = set(), 1
+    """Handles and labels of a legend: for each kind that is run its shades, what is on links, and the idle grey."""
+    kinds, sends, count = set(), set(), 1
     for schedule in schedules:
         index = schedule.pipeline.index
         count = max(count, _shade_of(schedule.pipeline)[1])
         for numbers in schedule.order.rows:
             for ops in halves(index, numbers):
                 kinds |= set((ops[ops >= 0] // (index.stages * index.microbatches)).tolist())
+        for numbers in schedule.transfers.rows:
+            sends |= set((numbers // (index.stages * index.microbatches)).tolist())
     shown = min(count, 4)
     handles = [tuple(Patch(facecolor=tuple(c)) for c in shades(Kind(kind), shown)) for kind in sorted(kinds)]
     labels = [MEANING[Kind(kind)] for kind in sorted(kinds)]
+    handles += [(Patch(facecolor=SENDS[Send(send)]),) for send in sorted(sends)]
+    labels += [CARRIED[Send(send)] for send in sorted(sends)]
     handles.append((Patch(facecolor=IDLE, edgecolor="#bbbbbb"),))
     labels.append("idle")
     if count > 1:
@@ -122,15 +147,21 @@ def _shade_of(pipeline: Pipeline) -> tuple[IntArray, int]:
     return rank, max(held.values())
 
 
-def device_rows(ax: Axes, devices: int) -> None:
-    """A row per device from top to bottom, with as many device numbers as there is room for."""
-    ax.set_ylim(devices - 0.5, -0.5)
+def rows(ax: Axes, devices: int, links: Sequence[str] = ()) -> None:
+    """A row per device from top to bottom, then one per link, with as many device numbers and links as there is room for."""
+    height = devices + (APART + len(links) if links else 0)
+    ax.set_ylim(height - 0.5, -0.5)
     room = max(points_of(ax)[1] / 9, 2)
     step = 1
-    while devices / step > room:
+    while height / step > room:
         step *= 2
-    ax.set_yticks(range(0, devices, step))
-    ax.set_ylabel("device")
+    places: list[float] = list(range(0, devices, step))
+    labels = [str(device) for device in places]
+    places += [devices + APART + link for link in range(0, len(links), step)]
+    ax.set_yticks(places, [*labels, *links[::step]])
+    ax.set_ylabel("device, link" if links else "device")
+    if links:
+        ax.axhspan(devices - 0.5, devices + APART - 0.5, color="white", linewidth=0, zorder=1)
     ax.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
@@ -151,10 +182,9 @@ def _edges(half: IntArray) -> tuple[Floats, Floats]:
     return np.where(half == 2, 0.0, -BAR / 2), np.where(half == 1, 0.0, BAR / 2)
 
 
-def _boxes(ax: Axes, bars: Bars, seen: IntArray, left: Floats, right: Floats, points_per_time: float) -> None:
+def _boxes(ax: Axes, bars: Bars, middle: Floats, seen: IntArray, left: Floats, right: Floats, points_per_time: float) -> None:
     top, bottom = _edges(bars.half[seen])
-    row = bars.device[seen]
-    y0, y1 = row + top, row + bottom
+    y0, y1 = middle + top, middle + bottom
     corners = np.stack([np.stack([left, y0], 1), np.stack([right, y0], 1), np.stack([right, y1], 1), np.stack([left, y1], 1)], 1)
     width = float(np.median(right - left)) * points_per_time if len(seen) else 0.0
     ax.add_collection(
@@ -169,7 +199,9 @@ def _boxes(ax: Axes, bars: Bars, seen: IntArray, left: Floats, right: Floats, po
     )
 
 
-def _numbers(ax: Axes, bars: Bars, seen: IntArray, left: Floats, right: Floats, points_per_unit: tuple[float, float]) -> None:
+def _numbers(
+    ax: Axes, bars: Bars, middle: Floats, seen: IntArray, left: Floats, right: Floats, points_per_unit: tuple[float, float]
+) -> None:
     """Microbatch numbers in one size, for those kinds where nearly all of them fit."""
     number, half = bars.microbatch[seen], bars.half[seen]
     digits = np.floor(np.log10(np.maximum(number, 1))) + 1
@@ -184,7 +216,7 @@ def _numbers(ax: Axes, bars: Bars, seen: IntArray, left: Floats, right: Floats, 
     if len(fits) > MOST_NUMBERS:
         return
     top, bottom = _edges(half)
-    y = bars.device[seen] + (top + bottom) / 2
+    y = middle + (top + bottom) / 2
     for i in fits.tolist():
         ax.text(
             (left[i] + right[i]) / 2,
@@ -199,13 +231,18 @@ def _numbers(ax: Axes, bars: Bars, seen: IntArray, left: Floats, right: Floats, 
         )
 
 
-def _bands(ax: Axes, devices: int, bars: Bars, axis: TimeAxis) -> None:
-    """Each row as a strip of pixels in the mean colour of their time: exact, whatever the number of operations."""
+def _bands(ax: Axes, part: tuple[int, int], bars: Bars, axis: TimeAxis) -> None:
+    """Each row from the first of ``part`` up to its last as a strip of pixels in the mean colour of their time.
+
+    That is exact, whatever the number of operations.
+    """
     for (a, b), offset in zip(axis.parts, axis.offsets, strict=True):
         edges = np.linspace(a, b, max(1, round(BINS * (b - a) / axis.length)) + 1)
-        rows = np.searchsorted(bars.device, np.arange(devices + 1)).tolist()
-        image = np.stack([_mean_colour(bars.part(i, j), edges) for i, j in pairwise(rows)])
-        extent = (a + offset, b + offset, devices - 0.5, -0.5)
+        first, last = part
+        places = np.searchsorted(bars.row, np.arange(first, last + 1)).tolist()
+        image = np.stack([_mean_colour(bars.part(i, j), edges) for i, j in pairwise(places)])
+        top = (first + APART if first else 0) - 0.5
+        extent = (a + offset, b + offset, top + last - first, top)
         ax.imshow(image, extent=extent, aspect="auto", interpolation="nearest", zorder=2)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppopt.op import Kind
-from ppopt.pictures.gantt import device_rows, points_of
+from ppopt.pictures.gantt import points_of, rows
 from ppopt.pictures.palette import KINDS, LIMIT, STATIC
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
 from ppopt.schedule import Schedule, memory_changes
@@ -29,7 +29,7 @@ def memory(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
     pipeline = schedule.pipeline
     axis = axis or time_axis([schedule])
     axis.decorate(ax, pipeline.units.time)
-    device_rows(ax, pipeline.devices)
+    rows(ax, pipeline.devices)
     limit = pipeline.amounts.limit
     top = max(*schedule.peak_memory, *([] if limit is None else limit.tolist()), 1)
     for device in range(pipeline.devices):

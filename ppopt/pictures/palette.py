@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.op import Kind
+from ppopt.op import Kind, Send
 
 RGB = npt.NDArray[np.float64]
 
@@ -21,6 +21,9 @@ MEANING: dict[Kind, str] = {
     Kind.I: "I  input gradient",
     Kind.W: "W  weight gradient",
 }
+SENDS: dict[Send, str] = {Send.SEND_F: "#bcc3cd", Send.SEND_B: "#596273"}
+"""Transfers that hold a link: greys, on rows of their own."""
+CARRIED: dict[Send, str] = {Send.SEND_F: "activation on a link", Send.SEND_B: "gradient on a link"}
 IDLE = "#f2f2f2"
 LIMIT = "#b3261e"
 STATIC = "#555555"
