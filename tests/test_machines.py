@@ -19,7 +19,8 @@ from ppopt.pipeline import DataParallel, Links, Pipeline
 from ppopt.schedule import Transfers
 from ppopt.solve import solve
 from ppopt.solvers import cpsat, ilp
-from ppopt.timing import baselines, exposed_traffic
+from ppopt.timing import baselines, exposed_traffic, time_order
+from ppopt.timing.links import begun, in_turn
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 FEATURES = {
@@ -122,6 +123,17 @@ def test_scaling_all_times_scales_the_optimum(seed: int) -> None:
     values = [solve(p, objective=objective, time_limit=20, workers=1) for p in (pipeline, thrice(pipeline))]
     assert {result.reason for result in values} == {"optimal"}
     assert 3 * values[0].lower_bound == values[1].lower_bound
+
+
+def test_what_traffic_exposes_is_measured_with_the_transfers_in_their_order() -> None:
+    # the best order of the transfers is another one than first come, first served, which alone takes longer than all of this
+    links = Links(Fraction(1, 2), ((0, 0, 1, 1), (0, 0, 1, 1), (1, 1, 0, 0), (1, 1, 0, 0)), True)
+    pipeline = Pipeline(4, 6, links=links, data_parallel=DataParallel(1, 1))
+    schedule = solve(pipeline, time_limit=20, workers=1).schedule
+    assert schedule is not None
+    without = pipeline.changed(data_parallel=DataParallel())
+    assert time_order(without, schedule.order).makespan > in_turn(without, schedule.order, begun(schedule)).makespan
+    assert 0 < exposed_traffic(schedule) <= 2 * pipeline.ticks.per_unit
 
 
 @pytest.mark.parametrize("seed", range(12))

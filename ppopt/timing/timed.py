@@ -16,7 +16,7 @@ from ppopt.constraints import data_of, expand
 from ppopt.op import Kind
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves, of_stages
-from ppopt.timing.links import first_come
+from ppopt.timing.links import begun, first_come, in_turn
 
 
 class OrderError(ValueError):
@@ -70,13 +70,16 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
 
 
 def exposed_traffic(schedule: Schedule) -> int:
-    """By how many ticks the devices' all-gathers and reduce-scatters lengthen the makespan of a schedule's order."""
+    """By how many ticks the devices' all-gathers and reduce-scatters lengthen the makespan of a schedule's own orders."""
     pipeline = schedule.pipeline
     if not pipeline.ticks.traffic:
         return 0
     without = pipeline.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
-    alone = Fraction(time_order(without, schedule.order).makespan, without.ticks.per_unit)
-    return schedule.makespan - int(alone * pipeline.ticks.per_unit)
+    if pipeline.lines:
+        other = in_turn(without, schedule.order, begun(schedule))
+    else:
+        other = time_order(without, schedule.order)
+    return schedule.makespan - int(Fraction(other.makespan, without.ticks.per_unit) * pipeline.ticks.per_unit)
 
 
 class Waits(NamedTuple):
