@@ -463,20 +463,29 @@ class _Search:
                     done(self._bounded(bound))
 
     def _repetition(self, seconds: float) -> None:
-        """A schedule of few microbatches with a period that repeats, expanded to all of them."""
+        """A schedule of few microbatches with a period that repeats, expanded to all of them.
+
+        It is looked for without data-parallel traffic, which lengthens a schedule by the longest of either kind at most.
+        """
         with uninterrupted():
             from ppopt.solvers import cpsat, repetition
             from ppopt.solvers.outcome import Limits
 
         self.versions["ortools"] = cpsat.VERSION
-        with self.step("repetition") as done:
+        ticks = self.pipeline.ticks
+        traffic = int(ticks.gather.max() + ticks.scatter.max())
+
+        def report(value: int | None, bound: int) -> None:
+            self._report(None if value is None else value + traffic, bound)
+
+        with self.step("repetition" + ", without traffic" * ticks.traffic) as done:
             outcome = repetition.solve(
                 self.pipeline,
-                lower_bound=self.lower,
+                lower_bound=max(0, self.lower - traffic),
                 limits=Limits(seconds, self.gap, self.workers, self.seed, self.deterministic),
                 upper=None if self.best is None else self.value,
                 start=self.periodic,
-                progress=self._report,
+                progress=report,
             )
             self.spent += outcome.spent
             self.periodic = outcome.periodic or self.periodic
@@ -602,7 +611,7 @@ class _Search:
     @property
     def repeats(self) -> bool:
         """Whether a schedule with a period is worth looking for: nothing tells the microbatches apart."""
-        return self.objective == "makespan" and not self.extra and not self.pipeline.ticks.traffic
+        return self.objective == "makespan" and not self.extra
 
     @property
     def large(self) -> bool:

@@ -18,7 +18,7 @@ from ppopt.check import Rule, metrics, violations
 from ppopt.constraints import cuts_of, free_choices, pairs_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
-from ppopt.pipeline import Costs, DataParallel, Links, Pipeline
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.solve import solve
 from ppopt.solvers import cpsat, ilp, ilp_model
@@ -234,6 +234,19 @@ def test_the_bound_meets_the_traffic_of_the_slowest_way() -> None:
     # One device: nothing hides its traffic.
     result = solve(Pipeline(1, 2, data_parallel=DataParallel(4, 5)), workers=1)
     assert (result.reason, result.value) == ("optimal", 4 + 6 + 5)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_many_microbatches(overlap: bool) -> None:
+    # Repetition meets the bound of 1F1B's memory without traffic; with it, that of device 0 with its own before and after it.
+    plain = Pipeline(3, 700, memory=Memory(limit=3))
+    pipeline = plain.changed(data_parallel=DataParallel(4, 5, overlap))
+    without, result = (solve(p, workers=1, time_limit=10) for p in (plain, pipeline))
+    assert any(step.name.startswith("repetition, without traffic") for step in result.steps)
+    assert result.schedule is not None
+    assert violations(pipeline, result.schedule, earliest=True) == []
+    assert without.reason == result.reason == "optimal"
+    assert result.schedule.makespan == result.lower_bound == without.lower_bound + 9
 
 
 def test_files() -> None:

@@ -29,7 +29,8 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     flows = flows_of(pipeline, pairs, links=False)
     sums = (map(sum, zip(flow.work, flow.around, strict=True)) for flow in flows)
     value, busiest = max((value, -device) for of in sums for device, value in enumerate(of))
-    return Bound(value, "work", f"device {-busiest} computes for that long")
+    doing = "computes, gathers and scatters" if any(flows[0].around) else "computes"
+    return Bound(value, "work", f"device {-busiest} {doing} for that long")
 
 
 def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:

@@ -75,10 +75,8 @@ def exposed_traffic(schedule: Schedule) -> int:
     if not pipeline.ticks.traffic:
         return 0
     without = pipeline.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
-    if pipeline.lines:
-        other = in_turn(without, schedule.order, begun(schedule))
-    else:
-        other = time_order(without, schedule.order)
+    order = schedule.order
+    other = in_turn(without, order, begun(schedule)) if pipeline.lines else time_order(without, order)
     return schedule.makespan - int(Fraction(other.makespan, without.ticks.per_unit) * pipeline.ticks.per_unit)
 
 

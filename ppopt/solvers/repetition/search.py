@@ -77,9 +77,9 @@ def solve(
 ) -> Repeated:
     """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
 
-    ``lower_bound`` is a proved one for this pipeline, in ticks; the search is over when it is met. The time of the search
-    does not depend on the number of microbatches; that of the expansion does. ``start`` is what an earlier search of this
-    pipeline has found.
+    Data-parallel traffic does not count here. ``lower_bound`` is a proved one for that, in ticks; the search is over when it is
+    met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``start`` is what an
+    earlier search of this pipeline has found.
     """
     search_ = _Search(pipeline, lower_bound, limits, upper, start, progress)
     search_.run()
