@@ -5,9 +5,7 @@ from fractions import Fraction
 import pytest
 
 from ppopt.bounds import Objective
-from ppopt.bounds.events import graph_of
-from ppopt.bounds.flow import flow_of
-from ppopt.bounds.throughput import speed, throughput
+from ppopt.bounds.throughput import throughput
 from ppopt.check import violations
 from ppopt.constraints import always_split, cuts_of, rules_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
@@ -123,17 +121,6 @@ def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
     bound = throughput(Pipeline(2, 4, costs=costs, memory=Memory(limit=1)))
     assert bound is not None
     assert bound.schedule is None
-
-
-def test_a_period_that_is_too_long_is_corrected_by_a_faster_cycle() -> None:
-    graph = graph_of(flow_of(Pipeline(4, 16, memory=Memory(limit=3))), most=10_000, seconds=60)
-    assert graph is not None
-    slow = speed(graph, Fraction(100), seconds=60)
-    right = speed(graph, Fraction(10, 3), step=3, seconds=60)
-    assert slow is not None
-    assert right is not None
-    assert slow.period == right.period == Fraction(10, 3)
-    assert slow.bound(64) == right.bound(64) == 217
 
 
 def test_rounding_down_keeps_the_bound_valid() -> None:

@@ -10,12 +10,16 @@ next event. An edge carries ``r = 1`` if a microbatch begins, and the time ``dt`
 operation that it could start now would end: else that operation, which runs later, can be moved here. An input gradient, a
 weight gradient or a transfer can always be moved (it needs no memory); a forward only past backwards, so where a device has
 forwards of several stages an available forward does not forbid to idle.
+
+*Arrivals that nobody waits for.* Where the device that a result goes to computes at least until it arrives, it makes no
+difference when it arrives: it counts as there.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +30,34 @@ from ppopt.pipeline import IntArray
 
 States = npt.NDArray[np.int16]
 NEVER = 2**14
+_BLOCK = 2**14
+"""States whose successors are found together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The reachable states, numbered from the empty one, and the edges between them, by source."""
+    """The reachable states and the edges between them, by source.
 
-    states: int
-    end: int
-    """The state in which everything is done."""
-    source: IntArray
-    target: IntArray
-    begun: IntArray
-    """Microbatches that begin (0 or 1)."""
-    time: IntArray
-    rows: States
-    """The states themselves; the first columns count for every family how many operations it is behind the first one."""
+    First come the states from which more microbatches begin, the empty one first, then the others, the one in which everything
+    is done first. Edges along which no microbatch begins lead from a state to one of less ``depth``.
+    """
+
+    open: int
+    """The number of the states from which more microbatches begin, which is that of the state in which everything is done."""
+    source: npt.NDArray[np.int32]
+    target: npt.NDArray[np.int32]
+    begun: npt.NDArray[np.bool_]
+    """Whether a microbatch begins."""
+    time: npt.NDArray[np.int16]
+    behind: States
+    """For every state and family, how many operations it is behind the first one."""
+    depth: npt.NDArray[np.int32]
+    """For every state, how many ends and arrivals there will be of what has begun; these rise among each kind of states."""
+
+    @property
+    def states(self) -> int:
+        """The number of all states."""
+        return len(self.behind)
 
 
 class _Events:
@@ -106,6 +122,7 @@ class _Events:
             rows, source, begun = (np.concatenate(column) for column in zip(*parts, strict=True))
         keep = self._active(rows, [c[source] for c in can])
         rows, source, begun = rows[keep], source[keep], begun[keep]
+        self._settle(rows)
         timers = np.concatenate((rows[:, self.left], rows[:, self.way]), axis=1)
         timers[timers == 0] = NEVER
         elapsed = timers.min(axis=1)
@@ -116,7 +133,22 @@ class _Events:
             rows[:, part] = np.maximum(rows[:, part] - elapsed[:, None], 0)
         ended = running & (rows[:, self.left] == 0)
         rows[:, self.way] = np.where(ended, np.array(self.lag, dtype=np.int16), rows[:, self.way])
+        self._settle(rows)
         return rows, source, begun, elapsed.astype(np.int64)
+
+    def depth(self, rows: States) -> npt.NDArray[np.int32]:
+        """How many ends and arrivals there will be of what has begun: fewer after every event."""
+        waiting = rows[:, self.behind] + (rows[:, self.left] > 0)
+        ends = 1 + (np.array(self.lag) > 0)
+        return np.asarray(waiting @ ends.astype(np.int32) + (rows[:, self.way] > 0).sum(axis=1), dtype=np.int32)
+
+    def _settle(self, rows: States) -> None:
+        """Let results count as there that arrive while their device computes."""
+        for family, before in enumerate(self.before):
+            if self.delay[family]:
+                own = [self.families + o for o in self.flow.families_of[self.flow.device[family]]]
+                way = rows[:, 2 * self.families + before]
+                way[rows[:, own].max(axis=1) >= way] = 0
 
     def ended(self, rows: States, device: int) -> npt.NDArray[np.bool_]:
         """Whether a device has run everything, and no microbatch begins any more."""
@@ -170,6 +202,43 @@ class _Events:
         return arrival
 
 
+class _Numbered:
+    """Different rows, numbered as they come: a hash table, all of whose steps are taken for many rows at once."""
+
+    def __init__(self, width: int, most: int) -> None:
+        self.rows = np.empty((most, width), dtype=np.int16)
+        self.size = 0
+        self.mask = (1 << (2 * most).bit_length()) - 1
+        self.table = np.full(self.mask + 1, -1, dtype=np.int32)
+        self.factors = np.random.default_rng(0).integers(2**63, size=width, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+    def add(self, rows: States) -> npt.NDArray[np.int32] | None:
+        """The numbers of the rows, new ones where there are none yet; ``None`` where these are too many."""
+        hashed = (rows.astype(np.uint64) * self.factors).sum(axis=1, dtype=np.uint64)
+        slot = ((hashed ^ (hashed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)).astype(
+            np.int64
+        ) & self.mask
+        numbers = np.empty(len(rows), dtype=np.int32)
+        open_ = np.arange(len(rows))
+        while len(open_):
+            at = self.table[slot[open_]]
+            free = open_[at < 0]
+            if len(free):
+                _, first = np.unique(slot[free], return_index=True)
+                chosen = free[first]
+                if self.size + len(chosen) > len(self.rows):
+                    return None
+                self.rows[self.size : self.size + len(chosen)] = rows[chosen]
+                self.table[slot[chosen]] = np.arange(self.size, self.size + len(chosen))
+                self.size += len(chosen)
+                at = self.table[slot[open_]]
+            same = (self.rows[at] == rows[open_]).all(axis=1)
+            numbers[open_[same]] = at[same]
+            open_ = open_[~same]
+            slot[open_] = (slot[open_] + 1) & self.mask
+        return numbers
+
+
 def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Graph | None:
     """The event graph; ``None`` where it has more than ``most`` states, takes too long, or is not defined.
 
@@ -186,37 +255,37 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
         return None
     events = _Events(flow)
     begin = time.monotonic()
-    rows = np.zeros((1, events.width), dtype=np.int16)
-    known: dict[bytes, int] = {rows[0].tobytes(): 0}
     last = np.zeros((1, events.width), dtype=np.int16)
     last[0, events.closed] = 1
-    columns: list[tuple[IntArray, ...]] = []
-    found = [rows]
-    numbers = np.zeros(1, dtype=np.int64)
-    while len(rows):
-        new, source, begun, elapsed = events.after(rows)
+    known = _Numbered(events.width, most)
+    known.add(np.zeros_like(last))
+    known.add(last)
+    blocks: list[tuple[npt.NDArray[Any], ...]] = []
+    done = 0
+    while done < known.size:
+        until = min(known.size, done + _BLOCK)
+        new, source, begun, elapsed = events.after(known.rows[done:until])
         if span:
             new[events.ended(new, flow.device[0])] = last
-        fresh: list[int] = []
-        target = np.empty(len(new), dtype=np.int64)
-        for place, key in enumerate(_keys(new)):
-            number = known.get(key)
-            if number is None:
-                number = known[key] = len(known)
-                fresh.append(place)
-            target[place] = number
-        columns.append((numbers[source], target, begun, elapsed))
-        rows, numbers = new[fresh], target[fresh]
-        found.append(rows)
-        if len(known) > most or time.monotonic() - begin > seconds:
+        target = known.add(new)
+        if target is None or time.monotonic() - begin > seconds:
             return None
-    end = known.get(last[0].tobytes())
-    assert end is not None, "one microbatch after the other is a schedule"
-    source, target, begun, elapsed = (np.concatenate(column) for column in zip(*columns, strict=True))
-    order = np.argsort(source, kind="stable")
-    return Graph(len(known), end, source[order], target[order], begun[order], elapsed[order], np.concatenate(found))
-
-
-def _keys(rows: States) -> list[bytes]:
-    rows = np.ascontiguousarray(rows)
-    return [row.tobytes() for row in rows]
+        blocks.append(((source + done).astype(np.int32), target, begun > 0, elapsed.astype(np.int16)))
+        done = until
+    rows = known.rows[: known.size]
+    sources, targets, begins, times = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    closed, depth = rows[:, events.closed], events.depth(rows)
+    order = np.lexsort((depth, closed))
+    number = np.empty(len(order), dtype=np.int32)
+    number[order] = np.arange(len(order))
+    sources = number[sources]
+    edges = np.argsort(sources, kind="stable")
+    return Graph(
+        int((closed == 0).sum()),
+        sources[edges],
+        number[targets[edges]],
+        begins[edges],
+        times[edges],
+        rows[order, : events.families],
+        depth[order],
+    )

@@ -1,9 +1,13 @@
 """How fast microbatches can follow each other where memory is tight, and what the ends cost: exact, from the event graph.
 
-*Bound.* Let no cycle of the graph have ``dt / r`` below ``num / den``. Then the sum of ``num * r - den * dt`` over the ways
-from a state to the end, with the number of microbatches on the way fixed modulo K, has a maximum ``g``, found by value
-iteration; a schedule is such a way from the empty state, so ``num * M - den * makespan <= g``, constant included. With few
-microbatches their number is counted in full instead, and the bound is the optimum.
+*Least times.* Let ``w[n]`` be the least times to the end, by state, with ``n`` microbatches that have yet to begin. They follow
+from ``w[n - 1]`` alone; adding the same to all of ``w[n - 1]`` adds it to all of ``w[n]``, and nothing in ``w[n]`` falls where
+something in ``w[n - 1]`` rises. So what ``step`` more microbatches cost at least, from whatever state, they cost again and again:
+
+    w[n] >= w[n - step] + rise  in every state   =>   w[n + j] >= w[n - step + j] + rise   for every j >= 0,
+
+a bound for any number of microbatches. It is the optimum where the way that takes ``w[n]`` comes to a state twice and by the
+second time has lost no more than that: what is between is repeated as often as needed.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -27,185 +32,203 @@ from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 
-LEAST = -(2**60)
+Times = npt.NDArray[np.int32]
+
+_FAR = 2**30
 _STEPS = 4
 """Most steps of the coarse grid in one operation."""
-_FAR = 2**60
-_COUNTED = 10**7
-"""Edges times microbatches up to which these are counted in full."""
-_RESIDUES = 12
-"""Most microbatches over which the constant may vary."""
-
-
-@dataclass(frozen=True, eq=False)
-class Speed:
-    """No schedule has less than ``period`` per microbatch; ``best``: the largest sums to the end, ``[state, residue]``."""
-
-    period: Fraction
-    best: IntArray
-
-    def bound(self, microbatches: int) -> int:
-        """The least makespan."""
-        sum_ = int(self.best[0, microbatches % self.best.shape[1]])
-        return -((sum_ - self.period.numerator * microbatches) // self.period.denominator)
-
-
-def speed(graph: Graph, period: Fraction, *, step: int = 1, seconds: float) -> Speed | None:
-    """The exact least period, begun from one that is too long or right, with the sums by microbatches modulo its ``step``.
-
-    Value iteration; where it finds a cycle that is faster than ``period``, that cycle gives the next one. ``None``: not in time.
-    """
-    begin = time.monotonic()
-    while True:
-        found = _iterate(graph, period, step, begin + seconds)
-        if found is None:
-            return None
-        if not isinstance(found, tuple):
-            return Speed(period, found)
-        elapsed, turns = found
-        period = Fraction(elapsed, turns)
-        step = turns if turns <= _RESIDUES else period.denominator
-
-
-def least_times(graph: Graph, microbatches: int, *, seconds: float) -> IntArray | None:
-    """The least times to the end, ``[microbatches that have yet to begin, state]``; ``None``: not in time.
-
-    Work that has begun gets less along every edge that begins nothing, so these edges have no cycle: longest ways first.
-    """
-    until = time.monotonic() + seconds
-    begins, stays = (_Edges.of(graph, graph.begun == begun) for begun in (1, 0))
-    level = np.zeros(graph.states, dtype=np.int64)
-    while True:
-        deeper = np.maximum.reduceat(level[stays.target] + 1, stays.at)
-        if (deeper == level[stays.heads]).all():
-            break
-        level[stays.heads] = deeper
-        if time.monotonic() > until:
-            return None
-    layers = [_Edges.of(graph, (graph.begun == 0) & (level[graph.source] == depth)) for depth in range(1, int(level.max()) + 1)]
-    least = np.full((microbatches + 1, graph.states), _FAR, dtype=np.int64)
-    least[0, graph.end] = 0
-    for left, row in enumerate(least):
-        if left:
-            row[begins.heads] = begins.least(least[left - 1])
-        for layer in layers:
-            row[layer.heads] = np.minimum(row[layer.heads], layer.least(row))
-        if time.monotonic() > until:
-            return None
-    return least
+_LONGEST = 24
+"""Most microbatches over which the cost of more of them is compared."""
+_HELD = 2**28
+"""Most least times that are held at once."""
 
 
 class _Edges(NamedTuple):
     """Edges by source: those of ``heads[k]`` begin at ``at[k]``."""
 
-    heads: IntArray
+    heads: npt.NDArray[np.int32]
     at: IntArray
-    target: IntArray
-    time: IntArray
+    target: npt.NDArray[np.int32]
+    time: npt.NDArray[np.int16]
 
     @classmethod
-    def of(cls, graph: Graph, chosen: npt.NDArray[np.bool_]) -> _Edges:
-        heads, at = np.unique(graph.source[chosen], return_index=True)
-        return cls(heads, at, graph.target[chosen], graph.time[chosen])
+    def of(cls, graph: Graph, chosen: npt.NDArray[np.bool_] | IntArray, shift: int = 0) -> _Edges:
+        """Those ``chosen``; targets are counted from the state ``shift``."""
+        source = graph.source[chosen]
+        at = np.flatnonzero(np.diff(source, prepend=-1))
+        return cls(source[at], at, graph.target[chosen] - np.int32(shift), graph.time[chosen])
 
-    def least(self, row: IntArray) -> IntArray:
+    def least(self, row: Times) -> Times:
         """Per head, the least time by one of its edges, if ``row`` has that from their targets on."""
         return np.asarray(np.minimum.reduceat(row[self.target] + self.time, self.at))
 
 
-def _fastest(graph: Graph, least: IntArray) -> list[IntArray]:
-    """One of the schedules that take the least time: for every event, how many operations of each family start."""
-    families = graph.rows.shape[1] // 3
-    first = np.searchsorted(graph.source, np.arange(graph.states + 1))
-    state, left, starts = 0, len(least) - 1, []
-    while state != graph.end:
-        edges = np.arange(first[state], first[state + 1])
-        edges = edges[graph.begun[edges] <= left]
-        after = left - graph.begun[edges]
-        edge = edges[(least[after, graph.target[edges]] + graph.time[edges]).argmin()]
-        target, begun = int(graph.target[edge]), int(graph.begun[edge])
-        starts.append(graph.rows[state, :families] + begun - graph.rows[target, :families])
-        state, left = target, left - begun
-    return starts
+class LeastTimes:
+    """Least times to the end: ``rows[n]`` with ``n`` microbatches that have yet to begin, by open state; ``rows[0]`` by closed.
+
+    ``_FAR`` where there is no way: too many activations of some stages can leave no room for what would release them.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        opens, closes = graph.target < graph.open, graph.target >= graph.open
+        self._last = _Edges.of(graph, graph.begun & closes, graph.open)
+        self._begin = _Edges.of(graph, graph.begun & opens)
+        self._layers = self._by_depth(~graph.begun & opens)
+        closed = np.full(graph.states, _FAR, dtype=np.int32)
+        closed[graph.open] = 0
+        for layer in self._by_depth(~graph.begun & closes):
+            closed[layer.heads] = np.minimum(layer.least(closed), _FAR)
+        self.rows: list[Times] = [closed[graph.open :]]
+
+    def _by_depth(self, chosen: npt.NDArray[np.bool_]) -> list[_Edges]:
+        """Those edges, the depth of whose sources rises."""
+        places = np.flatnonzero(chosen)
+        depth = self.graph.depth[self.graph.source[places]]
+        bounds = np.flatnonzero(np.diff(depth, prepend=-1, append=-1))
+        return [_Edges.of(self.graph, places[a:b]) for a, b in pairwise(bounds)]
+
+    def add(self) -> None:
+        """The row of one more microbatch."""
+        row = np.full(self.graph.open, _FAR, dtype=np.int32)
+        edges = self._begin if len(self.rows) > 1 else self._last
+        row[edges.heads] = np.minimum(edges.least(self.rows[-1]), _FAR)
+        for layer in self._layers:
+            row[layer.heads] = np.minimum(row[layer.heads], layer.least(row))
+        self.rows.append(row)
+
+    def rise(self, step: int, stride: int = 1) -> int:
+        """By how much the last row is above that ``step`` before at least, in every ``stride``-th state."""
+        row, before = self.rows[-1][::stride], self.rows[-1 - step][::stride]
+        return int((row - before).min(where=row < _FAR, initial=_FAR))
+
+    @property
+    def longest(self) -> int:
+        """The largest number of the last row."""
+        row = self.rows[-1]
+        return int(row.max(where=row < _FAR, initial=0))
+
+    def way(self, microbatches: int) -> Way:
+        """A shortest way from the empty state."""
+        graph = self.graph
+        state, left = 0, microbatches
+        states, lefts, begun = [state], [left], []
+        while state != graph.open:
+            first, last = np.searchsorted(graph.source, np.array([state, state + 1], dtype=np.int32)).tolist()
+            options = []
+            for edge in range(first, last):
+                target, begins = int(graph.target[edge]), bool(graph.begun[edge])
+                after = left - begins
+                if (target >= graph.open) == (after == 0):
+                    rest = int(self.rows[after][target - (graph.open if after == 0 else 0)])
+                    options.append((int(graph.time[edge]) + rest, target, begins))
+            _, state, begins = min(options)
+            left -= begins
+            states.append(state)
+            lefts.append(left)
+            begun.append(begins)
+        passed = graph.behind[states]
+        starts = passed[:-1] + np.array(begun, dtype=np.int16)[:, None] - passed[1:]
+        times = [int(self.rows[n][s - (graph.open if n == 0 else 0)]) for s, n in zip(states, lefts, strict=True)]
+        return Way(np.array(states), np.array(lefts), times[0] - np.array(times), starts)
 
 
-def _schedule(pipeline: Pipeline, flow: Flow, starts: Sequence[IntArray]) -> Schedule | None:
-    """The schedule in which families start so; ``None`` where the flow is not the whole pipeline (:mod:`ppopt.bounds.flow`)."""
+class Way(NamedTuple):
+    """A way through the graph: its states, microbatches yet to begin there, and when; per event and family what starts then."""
+
+    states: IntArray
+    left: IntArray
+    time: IntArray
+    starts: IntArray
+
+    def repeated(self, more: int) -> Way | None:
+        """The shortest one with so many microbatches ``more`` that repeats a part of this; ``None`` where none can be."""
+        visits: dict[int, list[int]] = {}
+        best: tuple[int, int, int] | None = None
+        for place, state in enumerate(self.states.tolist()):
+            before = visits.setdefault(state, [])
+            for earlier in reversed(before):
+                begun = int(self.left[earlier] - self.left[place])
+                if begun > _LONGEST:
+                    break
+                if more % begun == 0:
+                    found = (more // begun * int(self.time[place] - self.time[earlier]), earlier, place)
+                    best = found if best is None else min(best, found)
+            before.append(place)
+        if best is None:
+            return None
+        _, a, b = best
+        times = more // int(self.left[a] - self.left[b])
+        turns = np.repeat(np.arange(1, times + 1), b - a)
+        later, fewer = int(self.time[b] - self.time[a]), int(self.left[a] - self.left[b])
+        return Way(
+            np.concatenate((self.states[:b], np.tile(self.states[a:b], times), self.states[b:])),
+            np.concatenate((self.left[:b] + more, np.tile(self.left[a:b], times) + more - turns * fewer, self.left[b:])),
+            np.concatenate((self.time[:b], np.tile(self.time[a:b], times) + turns * later, self.time[b:] + times * later)),
+            np.concatenate((self.starts[:b], np.tile(self.starts[a:b], (times, 1)), self.starts[b:])),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """No way takes less than ``time``, perhaps because of a ``period`` per microbatch. ``way``: a short one, if any."""
+
+    time: int
+    period: Fraction | None
+    way: Way | None
+
+
+def least_time(graph: Graph, microbatches: int, *, seconds: float) -> Found | None:
+    """The least time in which so many microbatches are done, or a bound on it; ``None``: not in time."""
+    until = time.monotonic() + seconds
+    times = LeastTimes(graph)
+    bound, period = -1, Fraction(0)
+    way: Way | None = None
+    next_try = 0
+    while time.monotonic() < until and len(times.rows) * graph.open < _HELD:
+        times.add()
+        n = len(times.rows) - 1
+        if n == microbatches:
+            return Found(int(times.rows[n][0]), None, times.way(n))
+        if times.longest > _FAR // 2:
+            break
+        for step in range(1, min(_LONGEST, n - 1) + 1):
+            turns = -(-(microbatches - n) // step)
+            known = int(times.rows[microbatches - turns * step][0])
+            if known + turns * times.rise(step, 1 + graph.open // 256) > bound:
+                rise = times.rise(step)
+                if known + turns * rise > bound:
+                    bound, period, next_try = known + turns * rise, Fraction(rise, step), n
+        if n >= next_try and bound >= 0:
+            few = n - (n - microbatches) % period.denominator
+            repeated = times.way(few).repeated(microbatches - few)
+            if repeated is not None and (way is None or repeated.time[-1] < way.time[-1]):
+                way = repeated
+                if way.time[-1] == bound:
+                    return Found(bound, period, way)
+            next_try = n + 1 + n // 4
+    return None if bound < 0 else Found(bound, period, way)
+
+
+def _schedule(pipeline: Pipeline, flow: Flow, way: Way) -> Schedule | None:
+    """The schedule of a way; ``None`` where the flow is not the whole pipeline (:mod:`ppopt.bounds.flow`)."""
     split = pipeline.costs.split
     computing = [isinstance(kind, Kind) for kind in flow.kind]
     if sum(computing) != pipeline.stages * (3 if split else 2) or (split and not splitting_is_free(pipeline)):
         return None
-    columns: list[list[int]] = []
-    for label, computes in zip(flow.label, computing, strict=True):
-        if not computes:
-            columns.append([])
-            continue
-        name, _, route = label.partition("@")
-        columns.append(operations(pipeline, Family(int(name[:-1]), Kind[name[-1]], int(route or 0))).tolist())
-    rows: list[list[int]] = [[] for _ in range(pipeline.devices)]
-    done = [0] * len(columns)
-    for counts in starts:
-        for family, count in enumerate(counts.tolist()):
-            if computing[family]:
-                rows[flow.device[family]] += columns[family][done[family] : done[family] + count]
-            done[family] += count
-    return time_order(pipeline, Order(pipeline.index, tuple(np.array(row, dtype=np.int64) for row in rows)))
-
-
-def _iterate(graph: Graph, period: Fraction, step: int, until: float) -> IntArray | tuple[int, int] | None:
-    """The largest sums; or the time and the microbatches of a cycle that is faster than ``period``; ``None``: not in time."""
-    weight = period.numerator * graph.begun - period.denominator * graph.time
-    heads, at = np.unique(graph.source, return_index=True)
-    best = np.full((graph.states, step), LEAST, dtype=np.int64)
-    best[graph.end, 0] = 0
-    column = np.arange(step)[None, :] - graph.begun[:, None]
-    column %= step
-    rounds = 0
-    while True:
-        value = best[graph.target[:, None], column]
-        value = np.where(value > LEAST, value + weight[:, None], LEAST)
-        least = np.maximum.reduceat(value, at, axis=0)
-        if (least <= best[heads]).all():
-            return best
-        best[heads] = np.maximum(best[heads], least)
-        rounds += 1
-        if rounds % 64 == 0:
-            cycle = _faster_cycle(graph, best, weight, column, step)
-            if cycle is not None:
-                return cycle
-            if time.monotonic() > until:
-                return None
-
-
-def _faster_cycle(graph: Graph, best: IntArray, weight: IntArray, column: IntArray, step: int) -> tuple[int, int] | None:
-    """A cycle among the edges that give the largest sums, if these have one: then its sum is positive."""
-    value = best[graph.target[:, None], column] + weight[:, None]
-    size = graph.states * step
-    follow = np.full(size, -1, dtype=np.int64)
-    edge_of = np.full(size, -1, dtype=np.int64)
-    for residue in range(step):
-        order = np.lexsort((value[:, residue], graph.source))
-        last = np.flatnonzero(np.append(np.diff(graph.source[order]) > 0, True))
-        edges = order[last]
-        sources = graph.source[edges] * step + residue
-        reached = best[graph.target[edges], column[edges, residue]] > LEAST
-        follow[sources[reached]] = (graph.target[edges] * step + column[edges, residue])[reached]
-        edge_of[sources[reached]] = edges[reached]
-    follow[graph.end * step] = -1
-    color = np.zeros(size, dtype=np.int64)
-    following = follow.tolist()
-    for start in range(size):
-        path = []
-        node = start
-        while node >= 0 and color[node] == 0:
-            color[node] = start + 1
-            path.append(node)
-            node = following[node]
-        if node >= 0 and color[node] == start + 1 and path and node in path:
-            edges = edge_of[np.array(path[path.index(node) :])]
-            if int(weight[edges].sum()) > 0:
-                return int(graph.time[edges].sum()), int(graph.begun[edges].sum())
-    return None
+    rows, starts = [], []
+    for families in flow.families_of[: pipeline.devices]:
+        counts = way.starts[:, families]
+        event, column = np.nonzero(counts)
+        several = counts[event, column]
+        event, column = np.repeat(event, several), np.repeat(column, several)
+        row = np.empty(len(event), dtype=np.int64)
+        for place, family in enumerate(families):
+            name, _, route = flow.label[family].partition("@")
+            row[column == place] = operations(pipeline, Family(int(name[:-1]), Kind[name[-1]], int(route or 0)))
+        rows.append(row)
+        starts.append(way.time[event])
+    return time_order(pipeline, Order(pipeline.index, tuple(rows)), starts)
 
 
 def throughput(
@@ -253,30 +276,19 @@ def _of_flow(
         graph = graph_of(coarse, span=objective == "span", most=most, seconds=left / 2)
         if graph is None:
             break
-        found = _bounded(graph, coarse, left / 2)
+        found = least_time(graph, flow.count[0], seconds=begin + seconds - time.monotonic())
         if found is None:
             break
-        value, period, starts = found
-        value = math.ceil(value * grid)
+        value = math.ceil(found.time * grid)
         if best is None or value > best.value:
             text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
             if pipeline.lines and len(flow.names) == flow.devices:
                 text += ", transfers as mere delays"
-            if period is not None:
-                text = f"{float(period * grid):g} ticks per microbatch; {text}"
-            best = Bound(value, "event graph", text, None if starts is None or grid > 1 else _schedule(pipeline, flow, starts))
+            if found.period is not None:
+                text = f"{float(found.period * grid):g} ticks per microbatch; {text}"
+            schedule = None if found.way is None or grid > 1 else _schedule(pipeline, flow, found.way)
+            best = Bound(value, "event graph", text, schedule)
     return best
-
-
-def _bounded(graph: Graph, flow: Flow, seconds: float) -> tuple[int, Fraction | None, list[IntArray] | None] | None:
-    """The least time that the graph proves; the period where it is made from one, or how what takes that time starts."""
-    microbatches = flow.count[0]
-    if (microbatches + 1) * len(graph.source) <= _COUNTED:
-        least = least_times(graph, microbatches, seconds=seconds)
-        return None if least is None else (int(least[microbatches, 0]), None, _fastest(graph, least))
-    alone = Fraction(sum(flow.duration) + sum(edge.lag for edge in flow.edges))
-    found = speed(graph, alone, seconds=seconds)
-    return None if found is None else (found.bound(microbatches), found.period, None)
 
 
 def _grids(flow: Flow) -> list[Fraction]:
