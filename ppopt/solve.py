@@ -50,7 +50,7 @@ FINE = 1000
 """Operations of more ticks than this are first scheduled on a coarser grid."""
 COARSE = 200
 """Ticks of the longest operation there."""
-SMALL_GRAPH, LARGE_GRAPH = 20_000, 200_000
+SMALL_GRAPH, LARGE_GRAPH = 20_000, 4_000_000
 """States up to which the event graph is built, before CP-SAT and after it has tried."""
 LARGE = 5000
 """Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
@@ -271,6 +271,7 @@ class _Search:
         early = self.large and solver != "ilp"
         if early:  # timing all named schedules may take longer than finding a better one
             self._bounds()
+            self._few_states()
             if self.open:
                 self._repetition(self.time_limit / 10)
         with self.step("named schedules") as done:
@@ -280,6 +281,8 @@ class _Search:
             return
         if not early:
             self._bounds()
+            if solver != "ilp":
+                self._few_states()
         if self.apart and not self.large:
             with self.step("list scheduling") as done:
                 done(self._greedy())
@@ -354,8 +357,7 @@ class _Search:
         return f"{self.pipeline.time(bound.value)}: {bound.proof}"
 
     def _solver(self) -> None:
-        """The event graph; for spans the makespan first; then what suits the number of operations."""
-        self._events(SMALL_GRAPH, min(self.left / 4, max(1.0, self.time_limit / 30)), exact=True)
+        """For spans the makespan first; then what suits the number of operations."""
         if self.open and self.objective == "span" and not self.extra:
             self._makespan_first(self.left * (0.8 if self.large else 0.3))
         if self.large:
@@ -370,7 +372,7 @@ class _Search:
         if self.goes_on and self.repeats:
             self._repetition(self.left / 6)
         if self.goes_on and not self.keeps_pace:
-            self._events(LARGE_GRAPH, self.left / 6, exact=False)
+            self._events(LARGE_GRAPH, self.left / 3, exact=False)
         if self.goes_on:
             self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
         if self.goes_on and self.repeats:
@@ -393,7 +395,7 @@ class _Search:
         if self.goes_on and self.repeats:
             self._repetition(self.left / 4)
         if self.goes_on and not self.keeps_pace:
-            self._events(LARGE_GRAPH, self.left / 6, exact=False)
+            self._events(LARGE_GRAPH, self.left / 3, exact=False)
         seconds = max(2.0, self.time_limit / 10)
         while self.goes_on:
             for grid in grids:
@@ -401,6 +403,11 @@ class _Search:
                 if self.goes_on:
                     self._minimise(2 * seconds, grid)
             seconds *= 2
+
+    def _few_states(self) -> None:
+        """The event graph, where it is small."""
+        if self.open:
+            self._events(SMALL_GRAPH, min(self.left / 4, max(1.0, self.time_limit / 30)), exact=True)
 
     def _events(self, most: int, seconds: float, *, exact: bool) -> None:
         """The optimum where memory is so tight that there are few states, and a bound where there are some more."""
@@ -428,6 +435,7 @@ class _Search:
         begun = time.monotonic()
         try:
             inner._bounds()
+            inner._few_states()
             if inner.open:
                 inner._solver()
         finally:

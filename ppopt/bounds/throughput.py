@@ -39,7 +39,7 @@ _STEPS = 4
 """Most steps of the coarse grid in one operation."""
 _LONGEST = 24
 """Most microbatches over which the cost of more of them is compared."""
-_HELD = 2**28
+_HELD = 2**27
 """Most least times that are held at once."""
 
 
@@ -273,7 +273,7 @@ def _of_flow(
         if left <= 0:
             break
         coarse = _coarser(flow, grid)
-        graph = graph_of(coarse, span=objective == "span", most=most, seconds=left / 2)
+        graph = graph_of(coarse, span=objective == "span", most=most, seconds=left * 0.6)
         if graph is None:
             break
         found = least_time(graph, flow.count[0], seconds=begin + seconds - time.monotonic())
