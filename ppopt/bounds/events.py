@@ -9,7 +9,8 @@ next event. An edge carries ``r = 1`` if a microbatch begins, and the time ``dt`
 *Active schedules.* Some optimal schedule lets a device idle only if something that it could run arrives before the shortest
 operation that it could start now would end: else that operation, which runs later, can be moved here. An input gradient, a
 weight gradient or a transfer can always be moved (it needs no memory); a forward only past backwards, so where a device has
-forwards of several stages an available forward does not forbid to idle.
+forwards of several stages an available forward does not forbid to idle. And what a device could have started before it idled
+is not what it goes on with: that could start earlier.
 
 *Arrivals that nobody waits for.* Where the device that a result goes to computes at least until it arrives, it makes no
 difference when it arrives: it counts as there.
@@ -30,6 +31,7 @@ from ppopt.pipeline import IntArray
 
 States = npt.NDArray[np.int16]
 NEVER = 2**14
+MISSED = -1
 _BLOCK = 2**14
 """States whose successors are found together."""
 
@@ -64,7 +66,8 @@ class _Events:
     """The states of a flow as rows of numbers, and what follows from them.
 
     A row has for every family how many operations fewer than of the first have started; for every family, what is left of
-    one that runs; for every family, the time until its last result arrives; and whether no microbatch begins any more.
+    one that runs, or ``MISSED`` if its device idles and could have started one before; for every family, the time until its
+    last result arrives; and whether no microbatch begins any more.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -77,12 +80,20 @@ class _Events:
         """By family, the time that its results are on their way to another device."""
         for edge in flow.edges:
             self.lag[edge.before] = max(self.lag[edge.before], edge.lag)
+        self.own = [self._ancestor(family) for family in range(self.families)]
+        """By family, the last of those before it that are of its device; -1: none."""
         self.forward = [kind == Kind.F for kind in flow.kind]
         self.behind = slice(0, self.families)
         self.left = slice(self.families, 2 * self.families)
         self.way = slice(2 * self.families, 3 * self.families)
         self.closed = 3 * self.families
         self.width = self.closed + 1
+
+    def _ancestor(self, family: int) -> int:
+        before = self.before[family]
+        while before >= 0 and self.flow.device[before] != self.flow.device[family]:
+            before = self.before[before]
+        return before
 
     def available(self, rows: States, family: int) -> npt.NDArray[np.bool_]:
         """Whether an operation of the family could start: its input is there, and memory for it."""
@@ -94,16 +105,20 @@ class _Events:
             if self.delay[family]:
                 arrived = arrived - (rows[:, 2 * self.families + before] > 0)
             found = arrived > 0
+        return np.asarray(found & self.fits(rows, family), dtype=bool)
+
+    def fits(self, rows: States, family: int) -> npt.NDArray[np.bool_]:
+        """Whether there is memory for an operation of the family."""
         claimed = sum(held.amount for held in self.flow.held if held.first == family)
-        if claimed and self.flow.limit is not None:
-            device = self.flow.device[family]
-            total = np.zeros(len(rows), dtype=np.int64)
-            for held in self.flow.held:
-                if self.flow.device[held.first] == device:
-                    count = rows[:, held.last] - rows[:, held.first] + (rows[:, self.families + held.last] > 0)
-                    total += held.amount * count
-            found = found & (total + claimed <= self.flow.limit[device])
-        return np.asarray(found, dtype=bool)
+        if not claimed or self.flow.limit is None:
+            return np.ones(len(rows), dtype=bool)
+        device = self.flow.device[family]
+        total = np.full(len(rows), claimed, dtype=np.int64)
+        for held in self.flow.held:
+            if self.flow.device[held.first] == device:
+                count = rows[:, held.last] - rows[:, held.first] + (rows[:, self.families + held.last] > 0)
+                total += held.amount * count
+        return np.asarray(total <= self.flow.limit[device], dtype=bool)
 
     def after(self, rows: States) -> tuple[States, IntArray, IntArray, IntArray]:
         """All next states; for each, the row that it comes from, the microbatches that begin, and the time."""
@@ -114,23 +129,28 @@ class _Events:
             busy = (rows[:, [self.families + o for o in families]] > 0).any(axis=1)
             parts = [(rows, source, begun)]
             for family in families:
-                chosen = ~busy & can[family][source]
+                chosen = ~busy & can[family][source] & (rows[:, self.families + family] == 0)
                 for closing in (0, 1) if self.before[family] < 0 else (0,):
                     new = rows[chosen].copy()
                     self._start(new, family, closing)
                     parts.append((new, source[chosen], begun[chosen] + (self.before[family] < 0)))
             rows, source, begun = (np.concatenate(column) for column in zip(*parts, strict=True))
-        keep = self._active(rows, [c[source] for c in can])
+        can = [c[source] for c in can]
+        keep = self._active(rows, can)
         rows, source, begun = rows[keep], source[keep], begun[keep]
+        for families in self.flow.families_of:
+            idle = ~(rows[:, [self.families + o for o in families]] > 0).any(axis=1)
+            for family in families:
+                rows[idle & can[family][keep], self.families + family] = MISSED
         self._settle(rows)
         timers = np.concatenate((rows[:, self.left], rows[:, self.way]), axis=1)
-        timers[timers == 0] = NEVER
+        timers[timers <= 0] = NEVER
         elapsed = timers.min(axis=1)
         live = elapsed < NEVER
         rows, source, begun, elapsed = rows[live], source[live], begun[live], elapsed[live]
         running = rows[:, self.left] > 0
-        for part in (self.left, self.way):
-            rows[:, part] = np.maximum(rows[:, part] - elapsed[:, None], 0)
+        rows[:, self.left] -= np.where(running, elapsed[:, None], 0)
+        rows[:, self.way] = np.maximum(rows[:, self.way] - elapsed[:, None], 0)
         ended = running & (rows[:, self.left] == 0)
         rows[:, self.way] = np.where(ended, np.array(self.lag, dtype=np.int16), rows[:, self.way])
         self._settle(rows)
@@ -157,6 +177,7 @@ class _Events:
         return np.asarray((rows[:, self.closed] == 1) & ~left, dtype=bool)
 
     def _start(self, rows: States, family: int, closing: int) -> None:
+        rows[:, [self.families + o for o in self.flow.families_of[self.flow.device[family]]]] = 0
         rows[:, self.families + family] = self.flow.duration[family]
         if self.before[family] < 0:
             rows[:, self.behind] += 1
@@ -174,10 +195,12 @@ class _Events:
             for o in families:
                 if not (several and self.forward[o]):
                     shortest = np.where(can[o], np.minimum(shortest, self.flow.duration[o]), shortest)
-            soon = np.zeros(len(rows), dtype=bool)
+            some, soon = np.zeros((2, len(rows)), dtype=bool)
             for o in families:
-                soon |= (arrival[o] > 0) & (arrival[o] < shortest)
-            keep &= ~idle | (shortest == NEVER) | soon
+                some |= can[o]
+                next_ = (arrival[o] > 0) & (arrival[o] < shortest) & self.fits(rows, o)
+                soon |= next_ if self.own[o] < 0 else next_ & (rows[:, o] > rows[:, self.own[o]])
+            keep &= ~idle | ~some | soon
         return keep
 
     def _arrivals(self, rows: States) -> list[IntArray]:
