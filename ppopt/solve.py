@@ -366,13 +366,13 @@ class _Search:
             self._few_operations()
 
     def _many_operations(self) -> None:
-        """Windows and repetition in turns, for longer."""
+        """The event graph where it may be larger; windows and repetition in turns, for longer."""
+        if self.goes_on and not self.keeps_pace:
+            self._events(LARGE_GRAPH, self.left / 3, exact=False)
         if self.goes_on:
             self._windows(min(self.left, self.time_limit / 10))
         if self.goes_on and self.repeats:
             self._repetition(self.left / 6)
-        if self.goes_on and not self.keeps_pace:
-            self._events(LARGE_GRAPH, self.left / 3, exact=False)
         if self.goes_on:
             self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
         if self.goes_on and self.repeats:
@@ -390,12 +390,12 @@ class _Search:
             self._decisions(seconds, grids[0], lambda: self._windows(min(self.left, self.time_limit / 20)))
         if self.goes_on:
             self._windows(min(self.left, self.time_limit / 10))
+        if self.goes_on and not self.keeps_pace:
+            self._events(LARGE_GRAPH, self.left / 3, exact=False)
         if self.open:
             self._decisions(3 * seconds, grids[0])
         if self.goes_on and self.repeats:
             self._repetition(self.left / 4)
-        if self.goes_on and not self.keeps_pace:
-            self._events(LARGE_GRAPH, self.left / 3, exact=False)
         seconds = max(2.0, self.time_limit / 10)
         while self.goes_on:
             for grid in grids:

@@ -32,7 +32,11 @@ from ppopt.pipeline import IntArray
 States = npt.NDArray[np.int16]
 NEVER = 2**14
 MISSED = -1
-_BLOCK = 2**14
+_BYTES = 2**30
+"""Memory that the states of a graph may take."""
+_WORD = 4
+"""Numbers of a row in a word of 64 bits; rows are made of whole words."""
+_BLOCK = 2**13
 """States whose successors are found together."""
 
 
@@ -87,7 +91,7 @@ class _Events:
         self.left = slice(self.families, 2 * self.families)
         self.way = slice(2 * self.families, 3 * self.families)
         self.closed = 3 * self.families
-        self.width = self.closed + 1
+        self.width = -(-(self.closed + 1) // _WORD) * _WORD
 
     def _ancestor(self, family: int) -> int:
         before = self.before[family]
@@ -159,8 +163,9 @@ class _Events:
     def depth(self, rows: States) -> npt.NDArray[np.int32]:
         """How many ends and arrivals there will be of what has begun: fewer after every event."""
         waiting = rows[:, self.behind] + (rows[:, self.left] > 0)
-        ends = 1 + (np.array(self.lag) > 0)
-        return np.asarray(waiting @ ends.astype(np.int32) + (rows[:, self.way] > 0).sum(axis=1), dtype=np.int32)
+        ends = waiting.sum(axis=1, dtype=np.int32)
+        arrivals = waiting[:, np.array(self.lag) > 0].sum(axis=1, dtype=np.int32) + (rows[:, self.way] > 0).sum(axis=1)
+        return np.asarray(ends + arrivals, dtype=np.int32)
 
     def _settle(self, rows: States) -> None:
         """Let results count as there that arrive while their device computes."""
@@ -231,39 +236,43 @@ class _Numbered:
     def __init__(self, width: int, most: int) -> None:
         self.rows = np.empty((most, width), dtype=np.int16)
         self.size = 0
-        self.mask = (1 << (2 * most).bit_length()) - 1
-        self.table = np.full(self.mask + 1, -1, dtype=np.int32)
-        self.factors = np.random.default_rng(0).integers(2**63, size=width, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        self.words = self.rows.view(np.uint64)
+        self.shift = np.uint64(64 - (2 * most).bit_length())
+        self.table = np.full(1 << (2 * most).bit_length(), -1, dtype=np.int32)
+        self.factors = np.random.default_rng(0).integers(2**63, size=self.words.shape[1], dtype=np.uint64) * 2 + 1
 
     def add(self, rows: States) -> npt.NDArray[np.int32] | None:
         """The numbers of the rows, new ones where there are none yet; ``None`` where these are too many."""
-        hashed = (rows.astype(np.uint64) * self.factors).sum(axis=1, dtype=np.uint64)
-        slot = ((hashed ^ (hashed >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)).astype(
-            np.int64
-        ) & self.mask
+        words = np.ascontiguousarray(rows).view(np.uint64)
+        hashed = ((words ^ (words >> np.uint64(32))) * self.factors).sum(axis=1, dtype=np.uint64)
+        slot = (hashed >> self.shift).astype(np.int64)
         numbers = np.empty(len(rows), dtype=np.int32)
-        open_ = np.arange(len(rows))
-        while len(open_):
-            at = self.table[slot[open_]]
-            free = open_[at < 0]
+        left = np.arange(len(rows))
+        while len(left):
+            known = self.table[slot[left]]
+            free = left[known < 0]
             if len(free):
                 _, first = np.unique(slot[free], return_index=True)
-                chosen = free[first]
-                if self.size + len(chosen) > len(self.rows):
+                new = free[first]
+                size = self.size + len(new)
+                if size > len(self.rows):
                     return None
-                self.rows[self.size : self.size + len(chosen)] = rows[chosen]
-                self.table[slot[chosen]] = np.arange(self.size, self.size + len(chosen))
-                self.size += len(chosen)
-                at = self.table[slot[open_]]
-            same = (self.rows[at] == rows[open_]).all(axis=1)
-            numbers[open_[same]] = at[same]
-            open_ = open_[~same]
-            slot[open_] = (slot[open_] + 1) & self.mask
+                self.words[self.size : size] = words[new]
+                self.table[slot[new]] = np.arange(self.size, size)
+                self.size = size
+                known = self.table[slot[left]]
+            same = (self.words[known] == words[left]).all(axis=1)
+            numbers[left[same]] = known[same]
+            left = left[~same]
+            slot[left] = (slot[left] + 1) % len(self.table)
         return numbers
 
 
 def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Graph | None:
-    """The event graph; ``None`` where it has more than ``most`` states, takes too long, or is not defined.
+    """The event graph; ``None`` where it has more than ``most`` states, takes too long or too much memory, or is not defined.
+
+    It is also given up where, of more than a few, half as many states as are done are waiting: so fast only those grow that have
+    no end in sight.
 
     With ``span`` the way to the end takes the span of the route's first device, else the makespan.
 
@@ -280,7 +289,7 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
     begin = time.monotonic()
     last = np.zeros((1, events.width), dtype=np.int16)
     last[0, events.closed] = 1
-    known = _Numbered(events.width, most)
+    known = _Numbered(events.width, min(most, _BYTES // (2 * events.width)))
     known.add(np.zeros_like(last))
     known.add(last)
     blocks: list[tuple[npt.NDArray[Any], ...]] = []
@@ -291,7 +300,8 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
         if span:
             new[events.ended(new, flow.device[0])] = last
         target = known.add(new)
-        if target is None or time.monotonic() - begin > seconds:
+        hopeless = until > _BLOCK and 2 * (known.size - until) > until
+        if target is None or hopeless or time.monotonic() - begin > seconds:
             return None
         blocks.append(((source + done).astype(np.int32), target, begun > 0, elapsed.astype(np.int16)))
         done = until

@@ -273,7 +273,7 @@ def _of_flow(
         if left <= 0:
             break
         coarse = _coarser(flow, grid)
-        graph = graph_of(coarse, span=objective == "span", most=most, seconds=left * 0.6)
+        graph = graph_of(coarse, span=objective == "span", most=most, seconds=left * 0.75)
         if graph is None:
             break
         found = least_time(graph, flow.count[0], seconds=begin + seconds - time.monotonic())
