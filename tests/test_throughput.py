@@ -5,7 +5,9 @@ from fractions import Fraction
 import pytest
 
 from ppopt.bounds import Objective
-from ppopt.bounds.throughput import throughput
+from ppopt.bounds.events import graph_of
+from ppopt.bounds.flow import flow_of
+from ppopt.bounds.throughput import LeastTimes, least_time, throughput
 from ppopt.check import violations
 from ppopt.constraints import always_split, cuts_of, rules_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
@@ -110,6 +112,29 @@ def test_never_above_the_least_span(pipeline: Pipeline) -> None:
     assert int(first.end[0][-1]) - int(first.start[0][0]) == bound.value  # that of the first device is as short
 
 
+@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
+def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipeline: Pipeline) -> None:
+    graph = graph_of(flow_of(pipeline), most=10_000, seconds=60)
+    assert graph is not None
+    counted = LeastTimes(graph)
+    periods = 0
+    for microbatches in range(1, 31):
+        counted.add()
+        found = least_time(graph, microbatches, seconds=60)
+        assert found is not None
+        assert found.way is not None
+        assert found.time == found.way.time[-1] == counted.rows[-1][0]
+        periods += found.period is not None
+    assert periods > 10
+
+
+def test_fewer_ends_and_arrivals_remain_after_every_event() -> None:
+    graph = graph_of(flow_of(Pipeline(3, 8, costs=REAL, links=Links(latency=6), memory=Memory(limit=2))), most=10_000, seconds=60)
+    assert graph is not None
+    waits = ~graph.begun
+    assert (graph.depth[graph.target] < graph.depth[graph.source])[waits].all()
+
+
 def test_few_states_are_proved_without_a_solver() -> None:
     for objective in ("makespan", "span"):
         result = solve(Pipeline(2, 32, placement="wave", chunks=2, memory=Memory(activation=2, limit=2)), objective=objective)
@@ -121,6 +146,16 @@ def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
     bound = throughput(Pipeline(2, 4, costs=costs, memory=Memory(limit=1)))
     assert bound is not None
     assert bound.schedule is None
+
+
+def test_times_of_three_digits() -> None:
+    """585 per microbatch and 684 for their number modulo 3 = 1."""
+    pipeline = Pipeline(4, 1024, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
+    bound = throughput(pipeline, most=1_000_000, seconds=120, exact=True)
+    assert bound is not None
+    assert bound.schedule is not None
+    assert bound.value == bound.schedule.makespan == 585 * 1024 + 684
+    assert violations(pipeline, bound.schedule) == []
 
 
 def test_rounding_down_keeps_the_bound_valid() -> None:

@@ -244,9 +244,9 @@ def throughput(
 
     Valid as :mod:`ppopt.bounds.events` says. For the makespan links are machines of the graph (blocking or not), and once
     more, in case that is too large or not defined, mere delays. Where the graph of the true times is too large, durations and
-    lags are rounded down to a grid, and the bound stays valid; not with ``exact``. Where microbatches are few enough to be
-    counted in full, the bound comes with a schedule; it attains the bound (for the device span: on the first device) but for
-    what transfers take from each other, and is timed with that. ``None``: it does not apply
+    lags are rounded down to a grid, and the bound stays valid; not with ``exact``. With exact times the bound comes with a
+    schedule, which mostly attains it (for the device span: on the first device) but for what transfers take from each other,
+    and is timed with that. ``None``: it does not apply
     (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
     """
     check_objective(objective)
