@@ -36,6 +36,7 @@ from ppopt.schedule import Schedule, halves
 from ppopt.solvers.interrupt import check, noting, uninterrupted
 from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
+from ppopt.timing.paths import shortest_spans
 
 if TYPE_CHECKING:
     from ppopt.solvers.repetition import Periodic
@@ -54,6 +55,8 @@ SMALL_GRAPH, LARGE_GRAPH = 20_000, 4_000_000
 """States up to which the event graph is built, before any search and after a first one."""
 LARGE = 5000
 """Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
+MANY = 1000
+"""Where there are more, schedules are improved before decisions are asked for, which take long."""
 
 
 class Step(NamedTuple):
@@ -319,12 +322,14 @@ class _Search:
                 done("leaves something open")
                 return False
             schedule = time_order(self.pipeline, order)
+            if self.objective == "span":
+                schedule = shortest_spans(schedule)
             if schedule.within_memory:
                 self.found(schedule, "order")
             else:
                 self.infeasible = True
             done(self.best_text() if self.best else "the only order exceeds the memory limit")
-            if self.objective == "span" and not self.infeasible:
+            if self.objective == "span" and self.pipeline.ticks.traffic and not self.infeasible:
                 return False  # a device that starts later than it could may have the smaller span
             self.lower, self.proved_by = schedule.objective(self.objective), "the binding order, which leaves nothing open"
             return True
@@ -382,12 +387,21 @@ class _Search:
                 done(self._greedy())
 
     def _few_operations(self) -> None:
-        """Decisions at the bound and between bound and best, for longer and longer; between the rounds, minimise."""
+        """Decisions at the bound and between bound and best, for longer and longer; between the rounds, improve and minimise."""
         longest = int(self.pipeline.ticks.duration.max())
         grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
         seconds = max(1.0, self.time_limit / 30)
+        if self.goes_on and self.operations > MANY:
+            if self.repeats and self.pipeline.microbatches > self.pipeline.devices:
+                self._repetition(self.left / 5)
+            self._improve(self.left / 5)
+
+        def hard() -> None:
+            self._windows(min(self.left, self.time_limit / 20))
+            self._improve(self.left / 5)
+
         if self.open:
-            self._decisions(seconds, grids[0], lambda: self._windows(min(self.left, self.time_limit / 20)))
+            self._decisions(seconds, grids[0], hard)
         if self.goes_on:
             self._windows(min(self.left, self.time_limit / 10))
         if self.goes_on and not self.keeps_pace:
@@ -400,6 +414,8 @@ class _Search:
         while self.goes_on:
             for grid in grids:
                 self._decisions(seconds, grid)
+                if self.goes_on:
+                    self._improve(2 * seconds)
                 if self.goes_on:
                     self._minimise(2 * seconds, grid)
             seconds *= 2
@@ -501,6 +517,31 @@ class _Search:
                 self.found(outcome.schedule, "repetition")
             done(self.best_text())
         self.steps += [Step(f"repetition: {step.question}", step.seconds, step.answer) for step in outcome.steps]
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+
+    def _improve(self, seconds: float) -> None:
+        """Search around the best schedule."""
+        with uninterrupted():
+            from ppopt.solvers import cpsat
+            from ppopt.solvers.neighbourhood import improved
+            from ppopt.solvers.outcome import Limits
+
+        if self.best is None or not self.goes_on or self.extra or self.pipeline.ticks.traffic:
+            return
+        self.versions["ortools"] = cpsat.VERSION
+        with self.step("neighbourhoods") as done:
+            outcome = improved(
+                self.best,
+                objective=self.objective,
+                lower=self.lower,
+                limits=Limits(min(seconds, self.left), self.gap, self.workers, self.seed, self.deterministic),
+                progress=self._report,
+            )
+            self.spent += outcome.spent
+            if outcome.schedule is not None:
+                self.found(outcome.schedule, "neighbourhoods")
+            done(self.best_text())
         if outcome.interrupted:
             raise KeyboardInterrupt
 
@@ -622,9 +663,14 @@ class _Search:
         return self.objective == "makespan" and not self.extra
 
     @property
+    def operations(self) -> int:
+        """How many there are, three per stage and microbatch."""
+        return 3 * self.pipeline.stages * self.pipeline.microbatches
+
+    @property
     def large(self) -> bool:
         """Whether it is left to repetition: too many operations for a model of them all."""
-        return not self.extra and 3 * self.pipeline.stages * self.pipeline.microbatches > LARGE
+        return not self.extra and self.operations > LARGE
 
     @property
     def keeps_pace(self) -> bool:

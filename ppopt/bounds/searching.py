@@ -1,38 +1,51 @@
-"""A search of CP-SAT that Ctrl-C ends; for the bounds and for the solvers above them."""
+"""Searches of CP-SAT that Ctrl-C ends; for the bounds and for the solvers above them."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 
 def search(solver: Any, model: Any, callback: Any = None) -> tuple[Any, bool]:
-    """Solve, and whether Ctrl-C stopped it. CP-SAT swallows the signal, so it searches in another thread.
+    """Solve, and whether Ctrl-C stopped it.
 
     ``solver`` is a ``CpSolver``, ``callback`` one for its solutions. What the search raises is raised again.
     """
-    solver.parameters.catch_sigint_signal = False  # its own handler would swallow Ctrl-C, or abort the process
-    result: list[Any] = []
-    done = threading.Event()
+    (status,), interrupted = search_all([(solver, model, callback)])
+    return status, interrupted
 
-    def work() -> None:
+
+def search_all(searches: Sequence[tuple[Any, Any, Any]]) -> tuple[list[Any], bool]:
+    """Solve several at once, each a solver, a model and a callback (or ``None``); and whether Ctrl-C stopped them.
+
+    CP-SAT swallows the signal, so it searches in other threads.
+    """
+    results: list[Any] = [None] * len(searches)
+
+    def work(place: int) -> None:
         try:
-            result.append(solver.solve(model, callback))
+            solver, model, callback = searches[place]
+            results[place] = solver.solve(model, callback)
         except BaseException as error:  # handed on to the caller's thread
-            result.append(error)
-        finally:
-            done.set()
+            results[place] = error
 
-    threading.Thread(target=work, daemon=True).start()
+    for solver, _, _ in searches:
+        solver.parameters.catch_sigint_signal = False  # its own handler would swallow Ctrl-C, or abort the process
+    threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(len(searches))]
+    for thread in threads:
+        thread.start()
     interrupted = False
-    while not done.is_set():
+    while any(thread.is_alive() for thread in threads):
         try:
-            done.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
+            for thread in threads:
+                thread.join(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
         except KeyboardInterrupt:
             interrupted = True
         if interrupted:
-            solver.stop_search()  # without effect before the search has begun, so again and again
-    (status,) = result
-    if isinstance(status, BaseException):
-        raise status
-    return status, interrupted
+            for solver, _, _ in searches:
+                solver.stop_search()  # without effect before the search has begun, so again and again
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results, interrupted

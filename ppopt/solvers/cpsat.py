@@ -79,15 +79,8 @@ def solve(
         return Outcome(None, lower, time.monotonic() - begun)
     if hint is not None:
         model.hint(hint)
-    solver = _solver(limits, time.monotonic() - begun)
-    if model.decision:  # measured: propagation decides, not presolve, relaxations or probing; often ten times faster
-        solver.parameters.cp_model_presolve = False
-        solver.parameters.linearization_level = 0
-        solver.parameters.cp_model_probing_level = 0
-        solver.parameters.inprocessing_probing_dtime = 0.0
-        solver.parameters.use_new_integer_conflict_resolution = True
-        solver.parameters.use_precedences_in_disjunctive_constraint = objective == "span"  # elsewhere starts are known too well
-        solver.parameters.num_workers = 1
+    solver = propagating(objective) if model.decision else cp_model.CpSolver()
+    limit(solver, limits, time.monotonic() - begun, 1 if model.decision else None)
     status, interrupted = _run(solver, model, progress)
     spent = solver.response_proto.deterministic_time if limits.deterministic else time.monotonic() - begun
     if status == cp_model.MODEL_INVALID:
@@ -122,8 +115,21 @@ def solve(
     return Outcome(best, again.lower_bound, spent + again.spent, again.interrupted)
 
 
-def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:
+def propagating(objective: str) -> cp_model.CpSolver:
+    """A solver for decisions. Measured: propagation decides, not presolve, relaxations or probing; often ten times faster."""
     solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.cp_model_presolve = False
+    parameters.linearization_level = 0
+    parameters.cp_model_probing_level = 0
+    parameters.inprocessing_probing_dtime = 0.0
+    parameters.use_new_integer_conflict_resolution = True
+    parameters.use_precedences_in_disjunctive_constraint = objective == "span"  # elsewhere starts are known too well
+    return solver
+
+
+def limit(solver: cp_model.CpSolver, limits: Limits, spent: float = 0.0, workers: int | None = None) -> None:
+    """Set the limits, less what is ``spent``; ``workers`` where it is not up to them."""
     parameters = solver.parameters
     parameters.random_seed = limits.seed
     parameters.relative_gap_limit = limits.gap
@@ -131,9 +137,8 @@ def _solver(limits: Limits, spent: float) -> cp_model.CpSolver:
         parameters.num_workers = 1
         parameters.max_deterministic_time = limits.seconds
     else:
-        parameters.num_workers = limits.workers or os.cpu_count() or 1
+        parameters.num_workers = workers or limits.workers or os.cpu_count() or 1
         parameters.max_time_in_seconds = max(0.0, limits.seconds - spent)
-    return solver
 
 
 def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> tuple[cp_model.CpSolverStatus, bool]:

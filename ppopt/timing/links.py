@@ -36,7 +36,7 @@ def first_come(pipeline: Pipeline, order: Order, position: IntArray) -> Schedule
 
     ``position``: by the number of each single computation its place in the concatenated rows of the devices, -1: it is not run.
     """
-    network = _Network(pipeline, order, position)
+    network = Network(pipeline, order, position)
     start = _Event(network).run()
     return network.schedule(start)
 
@@ -68,20 +68,11 @@ def in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> Schedule:
     Raises:
         ValueError: there is no such order, or something waits for itself in it.
     """
-    index = pipeline.index
-    numbers = np.concatenate(order.rows)
-    position = np.full(index.size, -1, dtype=np.int64)
-    for half in halves(index, numbers):
-        position[half[half >= 0]] = np.flatnonzero(half >= 0)
-    transfers = tuple(row[np.argsort(times[row], kind="stable")] for row in sent(pipeline))
-    nodes = np.concatenate((halves(index, numbers)[0], *transfers))
-    if np.isnan(times[nodes]).any():
-        raise ValueError("not everything that is run has a time")
-    network = _Network(pipeline, order, position, transfers)
+    network, rows = network_in_turn(pipeline, order, times)
     following: list[list[tuple[int, int]]] = [[] for _ in network.duration]
     needs = [0] * len(following)
     edges = list(zip(network.before, network.after, network.lag, strict=True))
-    edges += [(a, b, 0) for row in network.rows(times[nodes].tolist()) for a, b in pairwise(row)]
+    edges += [(a, b, 0) for row in rows for a, b in pairwise(row)]
     for a, b, lag in edges:
         following[a].append((b, lag))
         needs[b] += 1
@@ -100,7 +91,27 @@ def in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> Schedule:
     return network.schedule(start)
 
 
-class _Network:
+def network_in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> tuple[Network, list[list[int]]]:
+    """The network of an order, and its rows (:meth:`Network.rows`), with transfers in the order of ``times``, as in
+    :func:`in_turn`.
+
+    Raises:
+        ValueError: something that is run has no time.
+    """
+    index = pipeline.index
+    numbers = np.concatenate(order.rows)
+    position = np.full(index.size, -1, dtype=np.int64)
+    for half in halves(index, numbers):
+        position[half[half >= 0]] = np.flatnonzero(half >= 0)
+    transfers = tuple(row[np.argsort(times[row], kind="stable")] for row in sent(pipeline))
+    nodes = np.concatenate((halves(index, numbers)[0], *transfers))
+    if np.isnan(times[nodes]).any():
+        raise ValueError("not everything that is run has a time")
+    network = Network(pipeline, order, position, transfers)
+    return network, network.rows(times[nodes].tolist())
+
+
+class Network:
     """The computations of an order and the transfers between them as numbered nodes: computations by their places in the
     concatenated rows, then the transfers, link by link."""
 
@@ -159,7 +170,7 @@ class _Network:
 class _Event:
     """The devices and the links at work, from event to event."""
 
-    def __init__(self, network: _Network) -> None:
+    def __init__(self, network: Network) -> None:
         self.network = network
         devices, count = network.pipeline.devices, len(network.duration)
         self.blocking = network.pipeline.links.blocking

@@ -1,0 +1,127 @@
+"""Longest paths through a schedule, along data and along what its devices and links run one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+
+import numpy as np
+
+from ppopt.pipeline import IntArray
+from ppopt.schedule import Schedule
+from ppopt.timing.links import begun, network_in_turn
+
+NEVER = -(2**40)
+"""Ticks of a path that there is not: so few that adding to it leaves it far below every path that there is."""
+
+
+class Paths:
+    """A schedule's operations and transfers as the nodes of a graph, in the order of its rows.
+
+    ``rows``: the nodes of every device, then of every link and, where transfers block, of a device and a link.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.network, self.rows = network_in_turn(schedule.pipeline, schedule.order, begun(schedule))
+        self.duration = self.network.duration
+        self.before: list[list[tuple[int, int]]] = [[] for _ in self.duration]
+        self.after: list[list[tuple[int, int]]] = [[] for _ in self.duration]
+        """Per node what follows it, and how long after its end at least."""
+        network = self.network
+        edges = list(zip(network.before, network.after, network.lag, strict=True))
+        for a, b, lag in edges + [(a, b, 0) for row in self.rows for a, b in pairwise(row)]:
+            self.after[a].append((b, lag))
+            self.before[b].append((a, lag))
+        self.sequence = self._sequence()
+
+    @property
+    def devices(self) -> list[list[int]]:
+        """Per device its nodes, in their order."""
+        return self.rows[: self.network.pipeline.devices]
+
+    def _sequence(self) -> list[int]:
+        """All nodes, each behind those that it waits for."""
+        needs = [len(before) for before in self.before]
+        found, ready = [], deque(node for node, count in enumerate(needs) if not count)
+        while ready:
+            node = ready.popleft()
+            found.append(node)
+            for after, _ in self.after[node]:
+                needs[after] -= 1
+                if not needs[after]:
+                    ready.append(after)
+        assert len(found) == len(needs), "a schedule has no cycles"
+        return found
+
+    def heads(self, begin: IntArray) -> IntArray:
+        """``[node, column]``: the length of a path to the node's start, and ``begin`` where it comes from, at most."""
+        head = begin.copy()
+        for node in self.sequence:
+            end = head[node] + self.duration[node]
+            for after, lag in self.after[node]:
+                np.maximum(head[after], end + lag, out=head[after])
+        return head
+
+    def tails(self, end: IntArray) -> IntArray:
+        """``[node, column]``: the length of a path from the node's end, and ``end`` where it leads, at most."""
+        tail = end.copy()
+        for node in reversed(self.sequence):
+            time = tail[node] + self.duration[node]
+            for before, lag in self.before[node]:
+                np.maximum(tail[before], time + lag, out=tail[before])
+        return tail
+
+    def firsts(self) -> IntArray:
+        """``[node, device]``: 0 at the first operation of the device, else :data:`NEVER`."""
+        return self._marked([row[0] if row else None for row in self.devices])
+
+    def lasts(self) -> IntArray:
+        """``[node, device]``: 0 at the last operation of the device, else :data:`NEVER`."""
+        return self._marked([row[-1] if row else None for row in self.devices])
+
+    def _marked(self, nodes: list[int | None]) -> IntArray:
+        marked = np.full((len(self.duration), len(nodes)), NEVER, dtype=np.int64)
+        for device, node in enumerate(nodes):
+            if node is not None:
+                marked[node, device] = 0
+        return marked
+
+
+def shortest_spans(schedule: Schedule) -> Schedule:
+    """The same order with the least device span (largest over the devices), in whole ticks, that any times give it.
+
+    Let ``A[d, e]`` be the longest path from the start of device d's first operation to the end of e's last one. Beginnings ``b``
+    and a span S fit each other just where ``b[d] + A[d, e] <= b[e] + S`` for all d and e. There are such beginnings if and only
+    if no cycle over devices has more weight than S times its length: S is the largest mean weight of a cycle (Karp 1978, doi
+    10.1016/0012-365X(78)90011-0). Transfers keep their order. Takes about D times as long as timing an order.
+
+    The schedule itself where devices have traffic of their own, which counts for their spans.
+    """
+    pipeline = schedule.pipeline
+    if pipeline.ticks.traffic:
+        return schedule
+    paths = Paths(schedule)
+    busy = [device for device, row in enumerate(paths.devices) if row]
+    last = [paths.devices[device][-1] for device in busy]
+    duration = np.array(paths.duration, dtype=np.int64)
+    weight = paths.heads(paths.firsts())[last][:, busy].T + duration[last]
+    span = largest_mean(weight)
+    if span >= schedule.device_span:
+        return schedule
+    begin = np.zeros(len(busy), dtype=np.int64)
+    for _ in busy:
+        begin = np.maximum(begin, (begin[:, None] + weight).max(axis=0) - span)
+    earliest = np.zeros((len(duration), 1), dtype=np.int64)
+    for device, time in zip(busy, begin.tolist(), strict=True):
+        earliest[paths.devices[device][0]] = time
+    return paths.network.schedule(paths.heads(earliest)[:, 0].tolist())
+
+
+def largest_mean(weight: IntArray) -> int:
+    """The largest mean weight of a cycle in the complete graph with these weights, rounded up."""
+    count = len(weight)
+    walks = [np.zeros(count, dtype=np.int64)]  # per number of steps and per end, the heaviest walk
+    for _ in range(count):
+        walks.append((walks[-1][:, None] + weight).max(axis=0))
+    means = [-((walk - walks[-1]) // (count - steps)) for steps, walk in enumerate(walks[:-1])]
+    return int(np.min(means, axis=0).max())

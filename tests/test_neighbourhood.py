@@ -1,0 +1,94 @@
+"""Large neighbourhood search: a window's model is right about the whole schedule, and it ends with an optimum."""
+
+import random
+
+import pytest
+from ortools.sat.python import cp_model
+from random_pipelines import random_pipeline
+from unaided import optimum
+
+from ppopt.bounds import Objective
+from ppopt.check import violations
+from ppopt.constraints import cuts_of, free_choices
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.schedule import Schedule
+from ppopt.solvers import cpsat
+from ppopt.solvers.neighbourhood import _Around, _Window, improved
+from ppopt.solvers.outcome import Limits
+from ppopt.timing import baselines
+
+PIPELINES = {
+    "one stage each": Pipeline(3, 5, costs=Costs(forward=4, backward_input=3, backward_weight=3), memory=Memory(limit=2)),
+    "wave": Pipeline(
+        2, 4, placement="wave", chunks=2, costs=Costs(forward=4, backward_input=4, backward_weight=2), memory=Memory(limit=1.5)
+    ),
+    "links": Pipeline(3, 3, links=Links(1, occupancy=2), costs=Costs(forward=3, backward_input=4, backward_weight=3)),
+    "blocking": Pipeline(
+        3, 3, links=Links(1, occupancy=2, blocking=True), costs=Costs(forward=3, backward_input=4, backward_weight=3)
+    ),
+}
+
+
+def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
+    return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_window_knows_what_becomes_of_the_whole(name: str, objective: Objective) -> None:
+    """What the model of a window says of the objective holds for the schedule that it leads to, exactly."""
+    rng, changed = random.Random(3), 0
+    for _, schedule in baselines(PIPELINES[name]):
+        around = _Around(schedule, objective)
+        since, until = sorted(rng.sample(sorted(set(around.start)), 2))
+        window, solver = _Window(around, since, until), cpsat.propagating(objective)
+        cpsat.limit(solver, Limits(0.3, workers=1))
+        assert solver.solve(window.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        found = window.schedule(solver)
+        assert found is not None
+        assert violations(schedule.pipeline, found) == []
+        assert found.objective(objective) <= solver.objective_value <= schedule.objective(objective)
+        if "blocking" not in name:  # there what happens elsewhere may be out of the way at last
+            assert found.objective(objective) == solver.objective_value or objective == "span"
+        changed += found.order != schedule.order
+    assert changed
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_worst_list_schedule_becomes_an_optimum(name: str) -> None:
+    pipeline = PIPELINES[name]
+    best = optimum(cpsat, pipeline, "makespan", (*free_choices(pipeline), *cuts_of(pipeline)))
+    assert best is not None
+    start = worst(pipeline, "makespan")
+    found = improved(start, objective="makespan", lower=0, limits=Limits(5, workers=2)).schedule or start
+    assert violations(pipeline, found) == []
+    assert found.makespan == best  # in the end everything was in the window
+
+
+def test_random_pipelines() -> None:
+    rng, better = random.Random(5), 0
+    for _ in range(40):
+        pipeline = random_pipeline(rng, most_ops=30)
+        objective: Objective = rng.choice(["makespan", "span"])
+        start = worst(pipeline, objective)
+        found = improved(start, objective=objective, lower=0, limits=Limits(0.3, workers=1)).schedule
+        if found is not None:
+            better += 1
+            assert violations(pipeline, found) == []
+            assert found.objective(objective) < start.objective(objective)
+    assert better >= 5
+
+
+def test_the_same_again_in_deterministic_mode() -> None:
+    pipeline = Pipeline(4, 5, placement="wave", chunks=2, costs=Costs(forward=7, backward_input=8, backward_weight=5))
+    start = worst(pipeline, "makespan")
+    first, again = (improved(start, objective="makespan", lower=0, limits=Limits(0.2, deterministic=True)) for _ in range(2))
+    assert first.schedule is not None
+    assert again.schedule is not None
+    assert first.schedule.order == again.schedule.order
+    assert first.spent == again.spent
+
+
+def test_no_search_where_the_bound_is_met() -> None:
+    start = worst(PIPELINES["wave"], "makespan")
+    assert improved(start, objective="makespan", lower=start.makespan, limits=Limits(5)).schedule is None
