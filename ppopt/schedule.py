@@ -86,7 +86,7 @@ def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArra
     """What of a table ``[route, stage]`` each of these operations has; a pair the larger of its halves', transfers nothing."""
     index, route = pipeline.index, pipeline.route_by_microbatch
     result = np.zeros(len(numbers), dtype=np.int64)
-    for half in halves(index, numbers):
+    for half in halves(index, numbers) if table.any() else ():
         family, microbatch = np.divmod(half, index.microbatches)
         own = table[route[microbatch], family % index.stages]
         result = np.where((half >= 0) & (half < index.computations), np.maximum(result, own), result)
