@@ -14,6 +14,7 @@ from unaided import optimum, solved
 
 from ppopt import bounds
 from ppopt.bounds import Objective
+from ppopt.bounds.throughput import throughput
 from ppopt.check import Rule, metrics, violations
 from ppopt.constraints import cuts_of, free_choices, pairs_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
@@ -247,6 +248,19 @@ def test_many_microbatches(overlap: bool) -> None:
     assert violations(pipeline, result.schedule, earliest=True) == []
     assert without.reason == result.reason == "optimal"
     assert result.schedule.makespan == result.lower_bound == without.lower_bound + 9
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_the_event_graph_counts_the_least_traffic(objective: Objective) -> None:
+    plain = Pipeline(2, 5, memory=Memory(limit=1))
+    pipeline = plain.changed(data_parallel=DataParallel((4, 2), (3, 1)))
+    without, found = (throughput(p, objective) for p in (plain, pipeline))
+    assert without is not None
+    assert found is not None
+    best = solve(pipeline, objective=objective, workers=1)
+    assert best.reason == "optimal"
+    # the first operation is of device 0, the last one of any; of the spans, any may be the largest
+    assert without.value + (4 + 1 if objective == "makespan" else 2 + 1) == found.value <= best.lower_bound
 
 
 def test_files() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -89,7 +90,8 @@ def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: 
         sides = [_ends(whole, memory, own, work=False), *ends]
         head, tail = ([np.maximum.reduce(rows) for rows in zip(*of, strict=True)] for of in zip(*sides, strict=True))
         found.append(_busiest(whole, head, tail, memory=memory, own=own, room=_room(pipeline)))
-    return max(found, key=lambda bound: bound.value)
+    best = max(found, key=lambda bound: bound.value)
+    return replace(best, proof=best.proof + ", transfers as mere delays") if own and pipeline.lines else best
 
 
 def makespan_of(flow: Flow) -> int:

@@ -245,8 +245,8 @@ def throughput(
     Valid as :mod:`ppopt.bounds.events` says. For the makespan links are machines of the graph (blocking or not), and once
     more, in case that is too large or not defined, mere delays. Where the graph of the true times is too large, durations and
     lags are rounded down to a grid, and the bound stays valid; not with ``exact``. With exact times the bound comes with a
-    schedule, which mostly attains it (for the device span: on the first device) but for what transfers take from each other,
-    and is timed with that. ``None``: it does not apply
+    schedule, which mostly attains it (for the device span: on the first device) but for what transfers take from each other
+    and traffic is more than the least, and is timed with that. ``None``: it does not apply
     (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
     """
     check_objective(objective)
@@ -279,7 +279,7 @@ def _of_flow(
         found = least_time(graph, flow.count[0], seconds=begin + seconds - time.monotonic())
         if found is None:
             break
-        value = math.ceil(found.time * grid)
+        value = math.ceil(found.time * grid) + _traffic(flow, objective)
         if best is None or value > best.value:
             text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
             if pipeline.lines and len(flow.names) == flow.devices:
@@ -289,6 +289,15 @@ def _of_flow(
             schedule = None if found.way is None or grid > 1 else _schedule(pipeline, flow, found.way)
             best = Bound(value, "event graph", text, schedule)
     return best
+
+
+def _traffic(flow: Flow, objective: Objective) -> int:
+    """What data-parallel traffic adds at least: before the first operation, which waits for none, and after the last one."""
+    if objective == "span":
+        return min(around for around, own in zip(flow.around, flow.families_of[: flow.devices], strict=False) if own)
+    computing = [family for family, kind in enumerate(flow.kind) if isinstance(kind, Kind)]
+    first = (flow.before[family] for family in computing if not flow.edges_into[family])
+    return min(first) + min(flow.after[family] for family in computing)
 
 
 def _grids(flow: Flow) -> list[Fraction]:

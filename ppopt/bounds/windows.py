@@ -97,6 +97,8 @@ def window(
     status = run(solver, model)
     proved = target if status == "INFEASIBLE" else max(known, base + round(solver.best_objective_bound))
     proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
+    if objective == "span":
+        proof += ", transfers as mere delays" * bool(pipeline.lines) + ", without traffic" * pipeline.ticks.traffic
     return Bound(proved, "window certificate", proof)
 
 
