@@ -430,7 +430,15 @@ class _Search:
         with self.step("bound: event graph") as done:
             if self.deterministic:
                 seconds = math.inf  # the states alone are limit enough
-            bound = throughput(self.pipeline, self.objective, pairs=self.pairs, most=most, seconds=seconds, exact=exact)
+            bound = throughput(
+                self.pipeline,
+                self.objective,
+                pairs=self.pairs,
+                most=most,
+                seconds=seconds,
+                exact=exact,
+                target=None if self.best is None else self.value,
+            )
             done(self._bounded(bound))
 
     def _makespan_first(self, seconds: float) -> None:

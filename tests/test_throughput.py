@@ -10,6 +10,7 @@ from ppopt.bounds.flow import flow_of
 from ppopt.bounds.throughput import LeastTimes, least_time, throughput
 from ppopt.check import violations
 from ppopt.constraints import always_split, cuts_of, rules_of
+from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.solve import solve
 from ppopt.solvers import cpsat
@@ -165,6 +166,37 @@ def test_rounding_down_keeps_the_bound_valid() -> None:
     assert bound is not None
     assert 0.96 * 38124 < bound.value <= 38124
     assert "rounded down" in bound.proof
+
+
+def test_with_the_weight_gradients_of_one_device_alone() -> None:
+    """That leaves an eighth of the states, and nothing of the bound: 585 per microbatch and 684 for their number modulo 3 = 1."""
+    pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
+    bound = throughput(pipeline, most=100_000)
+    assert bound is not None
+    assert bound.value == 585 * 64 + 684
+    assert bound.proof.endswith("weight gradients of device 0 alone")
+    assert bound.schedule is None
+
+
+def test_no_more_is_asked_for_than_the_best_that_is_known() -> None:
+    pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
+    bound = throughput(pipeline, target=36_000)
+    assert bound is not None
+    assert 36_000 <= bound.value <= 585 * 64 + 684
+    assert "rounded down" in bound.proof
+
+
+@pytest.mark.parametrize("pipeline", [each for each in RANDOM if each.costs.split], ids=str)
+def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) -> None:
+    flow = flow_of(pipeline)
+    for device in range(pipeline.devices):
+        others = {o for o, kind in enumerate(flow.kind) if kind == Kind.W and flow.device[o] != device}
+        graphs = [graph_of(of, most=10_000, seconds=60) for of in (flow.without(others), flow)]
+        for microbatches in (1, 2, 3, 5, 20):
+            with_one, with_all = (least_time(graph, microbatches, seconds=60) for graph in graphs if graph is not None)
+            assert with_one is not None
+            assert with_all is not None
+            assert with_one.time <= with_all.time
 
 
 @pytest.mark.parametrize(

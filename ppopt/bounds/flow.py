@@ -30,6 +30,7 @@ objective of device intervals alone (makespan and device span are).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -117,6 +118,30 @@ class Flow:
             arcs=tuple(Arc(last - after, last - before, shift) for before, after, shift in self.arcs),
             before=self.after[::-1],
             after=self.before[::-1],
+        )
+
+    def without(self, families: Collection[int]) -> Flow:
+        """The same without some families that nothing waits for (weight gradients): a relaxation.
+
+        What such a family would give back it gives back where it would start at the earliest: at the end of what it waits for.
+        """
+        assert not any(edge.before in families for edge in self.edges), "nothing waits for them"
+        kept = [family for family in range(len(self.label)) if family not in families]
+        number = {family: place for place, family in enumerate(kept)}
+        last = number | {edge.after: number[edge.before] for edge in self.edges if edge.after in families}
+        return replace(
+            self,
+            label=tuple(self.label[o] for o in kept),
+            kind=tuple(self.kind[o] for o in kept),
+            duration=tuple(self.duration[o] for o in kept),
+            device=tuple(self.device[o] for o in kept),
+            stopping=tuple(tuple(number[o] for o in machine if o in number) for machine in self.stopping),
+            count=tuple(self.count[o] for o in kept),
+            edges=tuple(Edge(number[a], number[b], lag) for a, b, lag in self.edges if b in number),
+            held=tuple(Held(number[first], last[end], amount) for first, end, amount in self.held),
+            arcs=tuple(Arc(number[a], number[b], shift) for a, b, shift in self.arcs if a in number),
+            before=tuple(self.before[o] for o in kept),
+            after=tuple(self.after[o] for o in kept),
         )
 
     @cached_property

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -41,6 +41,8 @@ _LONGEST = 24
 """Most microbatches over which the cost of more of them is compared."""
 _HELD = 2**27
 """Most least times that are held at once."""
+_ALIKE = Fraction(19, 20)
+"""Devices that need at least this part of the longest time for what they hold are as slow as the slowest."""
 
 
 class _Edges(NamedTuple):
@@ -239,12 +241,14 @@ def throughput(
     most: int = 200_000,
     seconds: float = 20.0,
     exact: bool = False,
+    target: int | None = None,
 ) -> Bound | None:
     """What the event graph proves: exact time per microbatch, and the least cost of beginning and end.
 
     Valid as :mod:`ppopt.bounds.events` says. For the makespan links are machines of the graph (blocking or not), and once
     more, in case that is too large or not defined, mere delays. Where the graph of the true times is too large, durations and
-    lags are rounded down to a grid, and the bound stays valid; not with ``exact``. With exact times the bound comes with a
+    lags are rounded down to a grid, or most weight gradients left out (:func:`_easier`), and the bound stays valid; not with
+    ``exact``. No more is asked for than ``target``, a value known to be possible. With exact times the bound comes with a
     schedule, which mostly attains it (for the device span: on the first device) but for what transfers take from each other
     and traffic is more than the least, and is timed with that. ``None``: it does not apply
     (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
@@ -255,40 +259,90 @@ def throughput(
     best: Bound | None = None
     for place, flow in enumerate(flows if objective == "makespan" else flows[-1:], 1):
         left = (begin + seconds - time.monotonic()) / (len(flows) - place + 1)
-        bound = _of_flow(pipeline, flow, objective, most, left, [Fraction(1)] if exact else _grids(flow))
-        if bound is not None and (best is None or bound.value > best.value):
-            best = bound
+        for bound in _of_flow(pipeline, flow, objective, most, left, exact):
+            if best is None or (bound.value, bound.schedule is not None) > (best.value, best.schedule is not None):
+                best = bound
+            if target is not None and best.value >= target:
+                break
     if best is not None and pairs and pairs_save_time(pipeline):
         return replace(best, schedule=None)  # it is one of shorter operations
     return best
 
 
-def _of_flow(
-    pipeline: Pipeline, flow: Flow, objective: Objective, most: int, seconds: float, grids: Sequence[Fraction]
-) -> Bound | None:
-    begin = time.monotonic()
-    best: Bound | None = None
+def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, seconds: float, exact: bool) -> Iterator[Bound]:
+    """The bounds of a flow, those of small graphs first; graphs that can only be larger than one too large are not built."""
+    until = time.monotonic() + seconds
+    grids = [Fraction(1)] if exact else _grids(flow)
+
+    def ask(of: Flow, grid: Fraction, last: bool = True) -> Bound | None:
+        left = until - time.monotonic()
+        return _of_graph(pipeline, of, flow, objective, most, left if last else left / 2, grid)
+
+    easier: Flow | None = None
+    best = -1
+    for of in [] if exact else _easier(flow):
+        bound = ask(of, grids[0])
+        if bound is None:
+            return
+        yield bound
+        if bound.value > best:
+            best, easier = bound.value, of
+    fitting = [flow] if easier is None else [easier, flow]
     for grid in grids:
-        left = begin + seconds - time.monotonic()
-        if left <= 0:
-            break
-        coarse = _coarser(flow, grid)
-        graph = graph_of(coarse, span=objective == "span", most=most, seconds=left * 0.75)
-        if graph is None:
-            break
-        found = least_time(graph, flow.count[0], seconds=begin + seconds - time.monotonic())
-        if found is None:
-            break
-        value = math.ceil(found.time * grid) + _traffic(flow, objective)
-        if best is None or value > best.value:
-            text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
-            if pipeline.lines and len(flow.names) == flow.devices:
-                text += ", transfers as mere delays"
-            if found.period is not None:
-                text = f"{float(found.period * grid):g} ticks per microbatch; {text}"
-            schedule = None if found.way is None or grid > 1 else _schedule(pipeline, flow, found.way)
-            best = Bound(value, "event graph", text, schedule)
-    return best
+        for of in fitting[:]:
+            if of is easier and grid == grids[0]:
+                continue
+            bound = ask(of, grid, last=grid == grids[-1] and of is fitting[-1])
+            if bound is None:
+                fitting = fitting[: fitting.index(of)]
+                break
+            yield bound
+
+
+def _of_graph(
+    pipeline: Pipeline, flow: Flow, whole: Flow, objective: Objective, most: int, seconds: float, grid: Fraction
+) -> Bound | None:
+    """The bound of one graph; ``flow`` is ``whole`` or what is left of it."""
+    until = time.monotonic() + seconds
+    if seconds <= 0:
+        return None
+    coarse = _coarser(flow, grid)
+    graph = graph_of(coarse, span=objective == "span", most=most, seconds=seconds * 0.75)
+    if graph is None:
+        return None
+    found = least_time(graph, flow.count[0], seconds=until - time.monotonic())
+    if found is None:
+        return None
+    text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
+    if pipeline.lines and len(flow.names) == flow.devices:
+        text += ", transfers as mere delays"
+    if flow is not whole:
+        text += f", weight gradients of device {flow.device[flow.kind.index(Kind.W)]} alone"
+    if found.period is not None:
+        text = f"{float(found.period * grid):g} ticks per microbatch; {text}"
+    attained = found.way is not None and grid == 1 and flow is whole
+    schedule = _schedule(pipeline, flow, found.way) if found.way is not None and attained else None
+    return Bound(math.ceil(found.time * grid) + _traffic(flow, objective), "event graph", text, schedule)
+
+
+def _easier(flow: Flow) -> list[Flow]:
+    """With the weight gradients of one device alone, of each that memory makes slowest: far fewer states.
+
+    A relaxation (:meth:`~ppopt.bounds.flow.Flow.without`). Where memory costs throughput, most other devices have the time for
+    their weight gradients, and the memory too.
+    """
+    if flow.limit is None:
+        return []
+    slowest: dict[int, Fraction] = {}
+    weights = [family for family, kind in enumerate(flow.kind) if kind == Kind.W]
+    for device in sorted({flow.device[family] for family in weights}):
+        held = sum(hold.amount * flow.chain(hold.first, hold.last) for hold in flow.held if flow.device[hold.first] == device)
+        slowest[device] = Fraction(held, max(1, flow.limit[device]))
+    if len(slowest) < 2:
+        return []
+    least = max(slowest.values()) * _ALIKE
+    kept = [device for device, time in slowest.items() if time >= least]
+    return [flow.without({family for family in weights if flow.device[family] != device}) for device in kept]
 
 
 def _traffic(flow: Flow, objective: Objective) -> int:
