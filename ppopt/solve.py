@@ -55,6 +55,8 @@ SMALL_GRAPH, LARGE_GRAPH = 20_000, 4_000_000
 """States up to which the event graph is built, before any search and after a first one."""
 LARGE = 5000
 """Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
+LISTED = 2e-5
+"""Deterministic seconds for an operation of a list schedule; about what it takes."""
 MANY = 1000
 """Where there are more, schedules are improved before decisions are asked for, which take long."""
 
@@ -334,14 +336,17 @@ class _Search:
             self.lower, self.proved_by = schedule.objective(self.objective), "the binding order, which leaves nothing open"
             return True
 
-    def _greedy(self) -> str:
+    def _greedy(self, seconds: float = 1.0) -> str:
+        """List schedules, as long as there is time left, and for so many ``seconds`` in any case."""
         before = self.best
         if not self.extra:
-            begun = time.monotonic()
+            begun, spare = time.monotonic(), self.left - seconds
             for name, schedule in each_baseline(self.pipeline):
                 self.found(schedule, name)
-                late = not self.deterministic and self.left <= 0 and time.monotonic() - begun > 1  # a second is always worth it
-                if late or not self.apart:
+                if self.large:
+                    self.spent += LISTED * self.operations
+                late = time.monotonic() - begun > seconds and not self.deterministic
+                if (late and self.left <= 0) or (self.large and self.left <= spare) or not self.apart:
                     break
         else:
             for name in PRIORITIES:
@@ -378,6 +383,9 @@ class _Search:
             self._windows(min(self.left, self.time_limit / 10))
         if self.goes_on and self.repeats:
             self._repetition(self.left / 6)
+        if self.goes_on:
+            with self.step("list scheduling") as done:
+                done(self._greedy(self.left / 8))
         if self.goes_on:
             self._windows(self.left / (2 if self.keeps_pace else 3), shortest=8)
         if self.goes_on and self.repeats:
@@ -468,7 +476,7 @@ class _Search:
             self.infeasible = inner.infeasible
             self.steps += [Step(f"makespan: {step.name}", step.seconds, step.outcome) for step in inner.steps]
             if inner.best is not None:
-                self.found(inner.best, inner.source)
+                self.found(inner.best if self.large else shortest_spans(inner.best), inner.source)
             beside = beside_span(self.pipeline)
             if beside is not None:
                 self.prove(inner.lower - beside, inner.proved_by or "work")
