@@ -51,7 +51,7 @@ FINE = 1000
 """Operations of more ticks than this are first scheduled on a coarser grid."""
 COARSE = 200
 """Ticks of the longest operation there."""
-SMALL_GRAPH, LARGE_GRAPH = 20_000, 4_000_000
+SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000
 """States up to which the event graph is built, before any search and after a first one."""
 LARGE = 5000
 """Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
