@@ -135,6 +135,15 @@ class LeastTimes:
         return Way(np.array(states), np.array(lefts), times[0] - np.array(times), starts)
 
 
+class Part(NamedTuple):
+    """A part of a way: time per microbatch, microbatches that begin, and the places of its first and last state."""
+
+    period: Fraction
+    begun: int
+    first: int
+    last: int
+
+
 class Way(NamedTuple):
     """A way through the graph: its states, microbatches yet to begin there, and when; per event and family what starts then."""
 
@@ -143,29 +152,30 @@ class Way(NamedTuple):
     time: IntArray
     starts: IntArray
 
-    def repeated(self, more: int) -> Way | None:
-        """The shortest one with so many microbatches ``more`` that repeats a part of this; ``None`` where none can be."""
+    def parts(self) -> list[Part]:
+        """What could be repeated: the parts that end in the state in which they begin, if not too many microbatches begin."""
+        found: list[Part] = []
         visits: dict[int, list[int]] = {}
-        best: tuple[int, int, int] | None = None
-        for place, state in enumerate(self.states.tolist()):
+        for last, state in enumerate(self.states.tolist()):
             before = visits.setdefault(state, [])
-            for earlier in reversed(before):
-                begun = int(self.left[earlier] - self.left[place])
+            for first in reversed(before):
+                begun = int(self.left[first] - self.left[last])
                 if begun > _LONGEST:
                     break
-                if more % begun == 0:
-                    found = (more // begun * int(self.time[place] - self.time[earlier]), earlier, place)
-                    best = found if best is None else min(best, found)
-            before.append(place)
-        if best is None:
+                found.append(Part(Fraction(int(self.time[last] - self.time[first]), begun), begun, first, last))
+            before.append(last)
+        return found
+
+    def repeated(self, more: int) -> Way | None:
+        """The shortest one with so many microbatches ``more`` that repeats a part of this; ``None`` where none can be."""
+        period, begun, a, b = min((part for part in self.parts() if more % part.begun == 0), default=(None, 0, 0, 0))
+        if period is None:
             return None
-        _, a, b = best
-        times = more // int(self.left[a] - self.left[b])
+        times, later = more // begun, int(period * begun)
         turns = np.repeat(np.arange(1, times + 1), b - a)
-        later, fewer = int(self.time[b] - self.time[a]), int(self.left[a] - self.left[b])
         return Way(
             np.concatenate((self.states[:b], np.tile(self.states[a:b], times), self.states[b:])),
-            np.concatenate((self.left[:b] + more, np.tile(self.left[a:b], times) + more - turns * fewer, self.left[b:])),
+            np.concatenate((self.left[:b] + more, np.tile(self.left[a:b], times) + more - turns * begun, self.left[b:])),
             np.concatenate((self.time[:b], np.tile(self.time[a:b], times) + turns * later, self.time[b:] + times * later)),
             np.concatenate((self.starts[:b], np.tile(self.starts[a:b], (times, 1)), self.starts[b:])),
         )
@@ -202,13 +212,15 @@ def least_time(graph: Graph, microbatches: int, *, seconds: float) -> Found | No
                 if known + turns * rise > bound:
                     bound, period, next_try = known + turns * rise, Fraction(rise, step), n
         if n >= next_try and bound >= 0:
-            few = n - (n - microbatches) % period.denominator
-            repeated = times.way(few).repeated(microbatches - few)
-            if repeated is not None and (way is None or repeated.time[-1] < way.time[-1]):
-                way = repeated
-                if way.time[-1] == bound:
-                    return Found(bound, period, way)
+            lengths = {part.begun for part in times.way(n).parts() if part.period == period}
+            for step in sorted(lengths)[:2] or [period.denominator]:
+                few = n - (n - microbatches) % step
+                repeated = times.way(few).repeated(microbatches - few)
+                if repeated is not None and (way is None or repeated.time[-1] < way.time[-1]):
+                    way = repeated
             next_try = n + 1 + n // 4
+        if way is not None and way.time[-1] == bound:
+            return Found(bound, period, way)
     return None if bound < 0 else Found(bound, period, way)
 
 
