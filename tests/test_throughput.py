@@ -171,7 +171,7 @@ def test_rounding_down_keeps_the_bound_valid() -> None:
 def test_with_the_weight_gradients_of_one_device_alone() -> None:
     """That leaves an eighth of the states, and nothing of the bound: 585 per microbatch and 684 for their number modulo 3 = 1."""
     pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
-    bound = throughput(pipeline, most=100_000)
+    bound = throughput(pipeline, most=100_000, seconds=300)
     assert bound is not None
     assert bound.value == 585 * 64 + 684
     assert bound.proof.endswith("weight gradients of device 0 alone")
