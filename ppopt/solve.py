@@ -53,6 +53,8 @@ COARSE = 200
 """Ticks of the longest operation there."""
 SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000
 """States up to which the event graph is built, before any search and after a first one."""
+STATES = 50_000
+"""States of the event graph that are built in a second, about; a deterministic limit of so many takes its place."""
 LARGE = 5000
 """Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
 LISTED = 2e-5
@@ -437,7 +439,7 @@ class _Search:
         """The optimum where memory is so tight that there are few states, and a bound where there are some more."""
         with self.step("bound: event graph") as done:
             if self.deterministic:
-                seconds = math.inf  # the states alone are limit enough
+                most, seconds = min(most, math.ceil(seconds * STATES)), math.inf
             bound = throughput(
                 self.pipeline,
                 self.objective,

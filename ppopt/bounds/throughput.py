@@ -286,9 +286,8 @@ def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, se
     until = time.monotonic() + seconds
     grids = [Fraction(1)] if exact else _grids(flow)
 
-    def ask(of: Flow, grid: Fraction, last: bool = True) -> Bound | None:
-        left = until - time.monotonic()
-        return _of_graph(pipeline, of, flow, objective, most, left if last else left / 2, grid)
+    def ask(of: Flow, grid: Fraction, share: float = 1.0) -> Bound | None:
+        return _of_graph(pipeline, of, flow, objective, most, share * (until - time.monotonic()), grid)
 
     easier: Flow | None = None
     best = -1
@@ -304,7 +303,8 @@ def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, se
         for of in fitting[:]:
             if of is easier and grid == grids[0]:
                 continue
-            bound = ask(of, grid, last=grid == grids[-1] and of is fitting[-1])
+            smaller = of is flow and easier in fitting and grid != grids[-1]  # what follows may have fewer states
+            bound = ask(of, grid, 0.5 if smaller else 1.0)
             if bound is None:
                 fitting = fitting[: fitting.index(of)]
                 break
