@@ -243,6 +243,14 @@ def test_never_worse_than_dualpipe(overlap: Fraction, dualpipe: int, bound: int)
     assert bound <= time(result.lower_bound) <= time(result.value) <= dualpipe
 
 
+def test_forwards_that_wait_for_a_pair_leave_the_time_before_the_first_backward_idle() -> None:
+    # Device 3 begins at 3, and its first backward can at 11: 8 forwards find room before that. With n of its 16 forwards in pairs
+    # everything takes 3 + 48 - n / 2; and the backwards take 11 + 32 + n / 2. Each alone allows 46.5 or less.
+    bound = bounds.machine(setting(8, Fraction(5, 2)), pairs=True)
+    assert bound is not None
+    assert bound.value == 2 * 47
+
+
 def test_a_second_opinion_runs_pairs_too() -> None:
     pipeline = Pipeline(2, 3, costs=Costs(forward=2, backward=3, overlap=4))
     result = solve(pipeline, workers=1)

@@ -51,7 +51,9 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
 
     ``pairs``: also for schedules with overlapped pairs. They may save time in the value above, as often as there are pairs;
     but these find room only between the first backward's head and the least tail of a forward, one after the other: with n pairs
-    ``makespan >= value - n * saving`` and ``makespan >= head + n * overlap + tail``. The bound is the least over n of the larger.
+    ``makespan >= value - n * saving`` and ``makespan >= head + n * overlap + tail``. And a pair takes longer than its backward
+    alone, so that with n pairs the backwards need ``head + sum of durations + n * (overlap - backward) + tail``: forwards that
+    are kept for pairs do not fill the time before the first backward. The bound is the least over n of the largest.
     Durations are in full there, heads and tails those of the flows in which a pair's halves give way (:mod:`ppopt.bounds.flow`).
     """
     return _one_machine(pipeline, objective, pairs, memory=False)
@@ -103,10 +105,12 @@ Heads: TypeAlias = Sequence[IntArray]
 
 
 class Room(NamedTuple):
-    """The shortest pair of a device, and the most that a pair saves there, in ticks."""
+    """The shortest pair of a device, the most that a pair saves there, and by how much it is at least longer than its backward
+    (below 0: shorter), in ticks."""
 
     overlap: int
     saving: int
+    longer: int
 
 
 def _room(pipeline: Pipeline) -> dict[int, Room]:
@@ -118,17 +122,22 @@ def _room(pipeline: Pipeline) -> dict[int, Room]:
         most = max(int(gradient[at] + rest[at]) for at in backs)
         overlaps = [int(pipeline.ticks.overlap[at]) for at in rows]
         saving = max(int(forward[at]) + most - overlap for at, overlap in zip(rows, overlaps, strict=True))
-        found[pipeline.routes[rows[0][0]][rows[0][1]]] = Room(min(overlaps), saving)
+        found[pipeline.routes[rows[0][0]][rows[0][1]]] = Room(min(overlaps), saving, min(overlaps) - most)
     return found
 
 
 def _least_with_pairs(flow: Flow, families: Sequence[int], rows: Sequence[tuple[IntArray, ...]], value: int, room: Room) -> int:
     """What is left of a device's ``value`` with as many pairs as lower it most (see :func:`machine`)."""
-    of_kind = {kind: [i for i, family in enumerate(families) if flow.kind[family] == kind] for kind in (Kind.F, Kind.I)}
-    most = min(sum(flow.count[families[i]] for i in of) for of in of_kind.values())
+    of_kind = {kind: [i for i, family in enumerate(families) if flow.kind[family] == kind] for kind in (Kind.F, Kind.I, Kind.W)}
+    most = min(sum(flow.count[families[i]] for i in of_kind[kind]) for kind in (Kind.F, Kind.I))
     begin = max(0, min(int(rows[i][0][0]) for i in of_kind[Kind.I]))
     end = max(0, min(int(rows[i][1][0]) for i in of_kind[Kind.F]))
-    return min(max(value - n * room.saving, begin + n * room.overlap + end if n else 0) for n in range(most + 1))
+    backward = of_kind[Kind.I] + of_kind[Kind.W]
+    alone = begin + max(0, min(int(rows[i][1][0]) for i in backward))
+    alone += sum(flow.count[families[i]] * flow.duration[families[i]] for i in backward)
+    return min(
+        max(value - n * room.saving, alone + n * room.longer, begin + n * room.overlap + end if n else 0) for n in range(most + 1)
+    )
 
 
 def _ends(flow: Flow, memory: bool, own: bool, work: bool = True) -> tuple[Heads, Heads]:
