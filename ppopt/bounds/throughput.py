@@ -40,7 +40,8 @@ _STEPS = 4
 _LONGEST = 24
 """Most microbatches over which the cost of more of them is compared."""
 _HELD = 2**27
-"""Most least times that are held at once."""
+"""Most least times that are held at once, each row counted as ``_ROW`` of them at least: each takes a time of its own."""
+_ROW = 2**14
 _ALIKE = Fraction(19, 20)
 """Devices that need at least this part of the longest time for what they hold are as slow as the slowest."""
 
@@ -197,7 +198,7 @@ def least_time(graph: Graph, microbatches: int, *, seconds: float) -> Found | No
     bound, period = -1, Fraction(0)
     way: Way | None = None
     next_try = 0
-    while time.monotonic() < until and len(times.rows) * graph.open < _HELD:
+    while time.monotonic() < until and len(times.rows) * max(_ROW, graph.open) < _HELD:
         times.add()
         n = len(times.rows) - 1
         if n == microbatches:
