@@ -23,7 +23,7 @@ from ppopt.named import find
 from ppopt.pipeline import Memory
 from ppopt.solve import solve
 
-SHARES = (Fraction(2), Fraction(1), Fraction(3, 4), Fraction(1, 2))
+SHARES = (Fraction(2), Fraction(3, 2), Fraction(1), Fraction(3, 4), Fraction(1, 2))
 
 
 def cell(row: Row, share: Fraction, time_limit: float, workers: int | None) -> tuple[str, float | None]:
@@ -56,11 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--time-limit", type=float, default=20.0)
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--most-devices", type=int, default=64)
+    parser.add_argument("--shares", type=Fraction, nargs="+", default=SHARES)
     arguments = parser.parse_args(argv)
     worse = []
     for row in (row for row in ROWS if row.devices <= arguments.most_devices):
         print(f"{row.model or 'V':6} D = {row.devices}, M = {row.microbatches}", flush=True)
-        for share in SHARES[1:] if row.v else SHARES:
+        for share in (share for share in arguments.shares if share <= (1 if row.v else 2)):
             text, best = cell(row, share, arguments.time_limit, arguments.workers)
             print(f"  {text}", flush=True)
             rivals = {Fraction(1): ("zb-v",) if row.v else ("zb-1p",), Fraction(2): ("zb-2p",)}.get(share, ())
