@@ -346,11 +346,15 @@ def test_a_back_end_without_a_rule_finds_too_little(dropped: Callable[[Word], bo
     links = Links(0, 3, dropped is not holding, [[[0, 1], [1, 0]]])
     pipeline = Pipeline(2, 2, links=links)
     words = rules_of(pipeline)
-    whole, less = (
-        solved(of, pipeline, kept, "makespan", 60) for kept in (words, tuple(word for word in words if not dropped(word)))
-    )
+    whole = solved(of, pipeline, words, "makespan", 60)
     assert whole.schedule is not None
     assert whole.lower_bound == whole.schedule.makespan
+    try:
+        less = solved(of, pipeline, tuple(word for word in words if not dropped(word)), "makespan", 60)
+    except ValueError as error:
+        if "wait for each other" not in str(error):
+            raise
+        return  # what it finds has no order at all
     assert less.lower_bound < whole.lower_bound or less.schedule is None or violations(pipeline, less.schedule)
 
 
