@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from ppopt.check import violations
 from ppopt.cli import main
-from ppopt.pipeline import Memory, Pipeline
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.study.microbatches import over_microbatches
 
 
@@ -29,7 +29,8 @@ def test_each_point_is_the_optimum() -> None:
 
 @pytest.mark.slow
 def test_what_was_found_is_where_the_next_begins() -> None:
-    pipeline = Pipeline(3, 1, placement="wave", chunks=2, memory=Memory(activation=2, limit=3))
+    costs = Costs(forward=185, backward_input=181, backward_weight=93)
+    pipeline = Pipeline(4, 1, placement="wave", chunks=2, costs=costs, links=Links(6), memory=Memory(limit=3))
     first, second = over_microbatches(pipeline, [400, 900], time_limit=60, workers=1)
     assert first.periodic is not None
     assert second.value is not None
