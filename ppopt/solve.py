@@ -540,13 +540,13 @@ class _Search:
 
     def _improve(self, seconds: float) -> None:
         """Search around the best schedule."""
+        if self.best is None or not self.goes_on or self.extra or self.pipeline.ticks.traffic:
+            return
         with uninterrupted():
             from ppopt.solvers import cpsat
             from ppopt.solvers.neighbourhood import improved
             from ppopt.solvers.outcome import Limits
 
-        if self.best is None or not self.goes_on or self.extra or self.pipeline.ticks.traffic:
-            return
         self.versions["ortools"] = cpsat.VERSION
         with self.step("neighbourhoods") as done:
             outcome = improved(

@@ -146,9 +146,7 @@ class _Around:
         network = paths.network
         self.edges = tuple(np.array(column, dtype=np.int64) for column in (network.before, network.after, network.lag))
         """What the data demands: before, after, lag."""
-        self.data: list[list[tuple[int, int]]] = [[] for _ in self.start]
-        for before, after, lag in zip(network.before, network.after, network.lag, strict=True):
-            self.data[before].append((after, lag))
+        self.data = network.following()
         self.chain = self._chain()
         self.holds = self._holds()
 
@@ -170,9 +168,7 @@ class _Around:
         index, amounts = pipeline.index, pipeline.amounts
         if amounts.limit is None:
             return []
-        place: dict[int, int] = {}
-        for half in halves(index, np.concatenate(self.given.order.rows)):
-            place |= {op: node for node, op in enumerate(half.tolist()) if op >= 0}
+        place = self.paths.network.node.tolist()
         slots = index.stages * index.microbatches
         holds = []
         for slot in range(slots):
@@ -180,7 +176,7 @@ class _Around:
             route = pipeline.route_of_microbatch[microbatch]
             whole, rest = int(amounts.activation[route, stage]), int(amounts.retained[route, stage])
             device, forward = pipeline.routes[route][stage], place[slot]
-            if Kind.B * slots + slot in place:
+            if place[Kind.B * slots + slot] >= 0:
                 holds.append(_Hold(device, forward, place[Kind.B * slots + slot], whole))
             else:
                 holds.append(_Hold(device, forward, place[Kind.I * slots + slot], whole - rest))

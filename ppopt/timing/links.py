@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -69,26 +70,34 @@ def in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> Schedule:
         ValueError: there is no such order, or something waits for itself in it.
     """
     network, rows = network_in_turn(pipeline, order, times)
-    following: list[list[tuple[int, int]]] = [[] for _ in network.duration]
-    needs = [0] * len(following)
-    edges = list(zip(network.before, network.after, network.lag, strict=True))
-    edges += [(a, b, 0) for row in rows for a, b in pairwise(row)]
-    for a, b, lag in edges:
-        following[a].append((b, lag))
-        needs[b] += 1
+    following = network.following(rows)
+    sequence = topological(following)
+    if len(sequence) < len(following):
+        raise ValueError("transfers and computations wait for each other")
     start = network.begin()
-    ready = deque(node for node, count in enumerate(needs) if not count)
-    while ready:
-        node = ready.popleft()
+    for node in sequence:
         end = start[node] + network.duration[node]
         for after, lag in following[node]:
             start[after] = max(start[after], end + lag)
+    return network.schedule(start)
+
+
+def topological(following: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
+    """The nodes, each behind all that it follows; those that wait for each other are left out. ``following``: per node what
+    follows it, and a lag."""
+    needs = [0] * len(following)
+    for row in following:
+        for after, _ in row:
+            needs[after] += 1
+    found, ready = [], deque(node for node, count in enumerate(needs) if not count)
+    while ready:
+        node = ready.popleft()
+        found.append(node)
+        for after, _ in following[node]:
             needs[after] -= 1
             if not needs[after]:
                 ready.append(after)
-    if any(needs):
-        raise ValueError("transfers and computations wait for each other")
-    return network.schedule(start)
+    return found
 
 
 def network_in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> tuple[Network, list[list[int]]]:
@@ -124,7 +133,8 @@ class Network:
         self.computations: int = self.offsets[pipeline.devices]
         numbers = np.concatenate((*order.rows, *self.sent))
         self.duration: list[int] = durations(pipeline, numbers).tolist()
-        node = position.copy()
+        self.node = node = position.copy()
+        """By the number of each single operation its node, -1: it is not run."""
         node[numbers[self.computations :]] = np.arange(self.computations, len(numbers))
         before, after, lag = expand(pipeline, data_of(pipeline))
         before, after = node[before], node[after]
@@ -141,6 +151,16 @@ class Network:
         """By node the earliest that its device's all-gather lets it start; transfers wait for what they carry."""
         earliest: list[int] = of_stages(self.pipeline, np.array(self.number), self.pipeline.ticks.gather).tolist()
         return earliest
+
+    def following(self, rows: Iterable[Sequence[int]] = ()) -> list[list[tuple[int, int]]]:
+        """By node what waits for its data, then what is next in one of ``rows``; and how long after its end at least."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.duration]
+        for before, after, lag in zip(self.before, self.after, self.lag, strict=True):
+            found[before].append((after, lag))
+        for row in rows:
+            for before, after in pairwise(row):
+                found[before].append((after, 0))
+        return found
 
     def rows(self, begin: list[float]) -> list[list[int]]:
         """What runs one after the other: nodes of each device, each link and, where transfers block, of a device and a link."""
@@ -174,11 +194,8 @@ class _Event:
         self.network = network
         devices, count = network.pipeline.devices, len(network.duration)
         self.blocking = network.pipeline.links.blocking
-        self.following: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-        self.needs = [0] * count
-        for a, b, lag in zip(network.before, network.after, network.lag, strict=True):
-            self.following[a].append((b, lag))
-            self.needs[b] += 1
+        self.following = network.following()
+        self.needs = np.bincount(np.array(network.after, dtype=np.int64), minlength=count).tolist()
         self.start, self.earliest = [0] * count, network.begin()
         self.arrived = [False] * count
         self.events: list[tuple[int, bool, int]] = []  # time, whether it is the end of the node (or else the arrival), node

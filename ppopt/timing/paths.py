@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import pairwise
-
 import numpy as np
 
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule
-from ppopt.timing.links import begun, network_in_turn
+from ppopt.timing.links import begun, network_in_turn, topological
 
 NEVER = -(2**40)
 """Ticks of a path that there is not: so few that adding to it leaves it far below every path that there is."""
@@ -24,34 +21,19 @@ class Paths:
     def __init__(self, schedule: Schedule) -> None:
         self.network, self.rows = network_in_turn(schedule.pipeline, schedule.order, begun(schedule))
         self.duration = self.network.duration
-        self.before: list[list[tuple[int, int]]] = [[] for _ in self.duration]
-        self.after: list[list[tuple[int, int]]] = [[] for _ in self.duration]
+        self.after = self.network.following(self.rows)
         """Per node what follows it, and how long after its end at least."""
-        network = self.network
-        edges = list(zip(network.before, network.after, network.lag, strict=True))
-        for a, b, lag in edges + [(a, b, 0) for row in self.rows for a, b in pairwise(row)]:
-            self.after[a].append((b, lag))
-            self.before[b].append((a, lag))
-        self.sequence = self._sequence()
+        self.before: list[list[tuple[int, int]]] = [[] for _ in self.duration]
+        for before, row in enumerate(self.after):
+            for after, lag in row:
+                self.before[after].append((before, lag))
+        self.sequence = topological(self.after)
+        """All nodes, each behind those that it waits for."""
 
     @property
     def devices(self) -> list[list[int]]:
         """Per device its nodes, in their order."""
         return self.rows[: self.network.pipeline.devices]
-
-    def _sequence(self) -> list[int]:
-        """All nodes, each behind those that it waits for."""
-        needs = [len(before) for before in self.before]
-        found, ready = [], deque(node for node, count in enumerate(needs) if not count)
-        while ready:
-            node = ready.popleft()
-            found.append(node)
-            for after, _ in self.after[node]:
-                needs[after] -= 1
-                if not needs[after]:
-                    ready.append(after)
-        assert len(found) == len(needs), "a schedule has no cycles"
-        return found
 
     def heads(self, begin: IntArray) -> IntArray:
         """``[node, column]``: the length of a path to the node's start, and ``begin`` where it comes from, at most."""
