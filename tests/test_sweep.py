@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -220,6 +221,24 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "other.db")
     with pytest.raises(StoreError, match="there is no such file"):
         Store(tmp_path / "none.db", create=False)
+
+
+def test_many_may_open_a_new_store_at_once(tmp_path: Path) -> None:
+    """Whoever comes first creates it; the others wait, and find a store."""
+    barrier = threading.Barrier(6)
+
+    def opens(path: Path) -> None:
+        barrier.wait()
+        with Store(path) as store:
+            store.add(f"result {threading.get_ident()}", {}, {}, "done", {}, 0.0)
+
+    with ThreadPoolExecutor(6) as pool:
+        for k in range(10):
+            path = tmp_path / f"{k}.db"
+            list(pool.map(opens, [path] * 6))
+            with sqlite3.connect(path) as connection:
+                assert connection.execute("SELECT count(*) FROM results").fetchone() == (6,)
+            connection.close()
 
 
 def test_claims(tmp_path: Path) -> None:

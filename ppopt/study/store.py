@@ -75,15 +75,14 @@ class Store:
 
     def _prepare(self, create: bool) -> None:
         run = self._connection.execute
-        application = run("PRAGMA application_id").fetchone()[0]
-        empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        if application != APPLICATION and not (empty and create):
-            raise StoreError(f"{self.path}: is not a file of sweep results")
-        run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
-        run("BEGIN IMMEDIATE")
+        run("BEGIN IMMEDIATE")  # what the file is, is asked and settled by one process at a time
         try:
-            if not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            application = run("PRAGMA application_id").fetchone()[0]
+            empty = not run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+            if application != APPLICATION and not (empty and create):
+                raise StoreError(f"{self.path}: is not a file of sweep results")
+            if empty:
                 for statement in _SCHEMA.split(";"):
                     run(statement)
                 run(f"PRAGMA application_id = {APPLICATION}")
@@ -95,6 +94,19 @@ class Store:
             run("ROLLBACK")
             raise
         run("COMMIT")
+        self._log_ahead()
+
+    def _log_ahead(self) -> None:
+        """Switch to write-ahead logging. SQLite does not wait for other processes here, whatever the timeout."""
+        latest = time.monotonic() + WAIT
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > latest:
+                    raise
+            time.sleep(0.01)
 
     def __enter__(self) -> Self:
         return self
