@@ -58,8 +58,9 @@ def test_noting_and_waiting_go_together() -> None:
 
 def test_a_solve_interrupted_where_it_is_swallowed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes in the list scheduling and nobody there lets it through."""
-    from ppopt import solve as module
     from ppopt.pipeline import Costs, Memory, Pipeline
+    from ppopt.solve import solve
+    from ppopt.solve import steps as module
 
     each_baseline = module.each_baseline
 
@@ -70,7 +71,7 @@ def test_a_solve_interrupted_where_it_is_swallowed_ends(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(module, "each_baseline", interrupted)
     costs = Costs(forward=[7, 9, 8, 6], backward_input=[8, 9, 9, 7], backward_weight=5)
-    result = module.solve(Pipeline(4, 6, placement="wave", chunks=2, costs=costs, memory=Memory(limit=3)))
+    result = solve(Pipeline(4, 6, placement="wave", chunks=2, costs=costs, memory=Memory(limit=3)))
     assert result.limit == "interrupted"
     assert result.schedule is not None
     assert result.steps[-1].name == "list scheduling"

@@ -1,0 +1,55 @@
+"""Ticks by which some best schedule has ended: what a model of all schedules has to reach."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from ppopt.bounds.late import beside_span
+from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
+
+
+def horizon(pipeline: Pipeline) -> int:
+    """Ticks by which some best schedule has ended: at any time something runs or is on its way."""
+    duration, stages = np.maximum(pipeline.ticks.duration, 0), pipeline.stages
+    pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
+    per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
+    return pipeline.microbatches * per_microbatch + int(pipeline.ticks.gather.max() + pipeline.ticks.scatter.max())
+
+
+def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
+    """Ticks by which some schedule whose device spans are at most ``span`` has ended, if there is one at all.
+
+    Where nothing happens for longer than the largest latency, what follows can start earlier, so between the devices' spans
+    there are at most D - 1 gaps of that length, besides transfers that hold a link. With nothing but the rules (``free``) it is
+    much less where :func:`~ppopt.bounds.late.beside_span` says so, and with one stage per device on one route: before a device's
+    first operation all devices upstream run forwards only, at most as many as their memory holds, and these can be shifted right
+    against it: device d starts at most ``sum over s < d of (T_F + latency) + (C - 1) * max T_F`` after the first.
+    """
+    latency = int(pipeline.ticks.latency.max())
+    devices = pipeline.devices
+    counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
+    sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
+    gather = int(pipeline.ticks.gather.max())
+    general = gather + devices * span + (devices - 1) * latency + sending
+    if not free or sending or gather or len(pipeline.routes) > 1:
+        return general
+    beside = beside_span(pipeline)
+    general = general if beside is None else min(general, span + beside)
+    if len(set(pipeline.routes[0])) < pipeline.stages:
+        return general
+    route, amounts = pipeline.routes[0], pipeline.amounts
+    forward = pipeline.ticks.duration[0, Kind.F].tolist()
+    most = pipeline.microbatches
+    if amounts.limit is not None:
+        room = [
+            int(amounts.limit[d] - amounts.static[d]) // int(amounts.activation[0, s])
+            for s, d in enumerate(route[:-1])
+            if amounts.activation[0, s]
+        ]
+        most = min(most, max(room, default=most)) if len(room) == len(route) - 1 else most
+    hops: int = sum(int(pipeline.ticks.latency[a, b]) for a, b in pairwise(route))
+    offset: int = sum(forward[:-1]) + hops + max(0, most - 1) * max(forward[:-1], default=0)
+    return min(general, offset + span)

@@ -1,0 +1,196 @@
+"""The state of one solve, which its steps share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ppopt.bounds import Objective
+from ppopt.check import violations
+from ppopt.constraints import Together, Word, cuts_of, free_choices, rules_of
+from ppopt.named import Row
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+from ppopt.solve.horizons import span_horizon
+from ppopt.solve.result import Limit, Progress, Reason, Result, Step
+from ppopt.solvers.interrupt import check
+
+if TYPE_CHECKING:
+    from ppopt.solvers.repetition import Periodic
+
+LARGE = 5000
+"""Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
+
+
+def words_of(pipeline: Pipeline, extra: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The rules, what binds beside them or else may be chosen, and what may be added because it keeps the optimum."""
+    return (*rules_of(pipeline), *(extra or free_choices(pipeline)), *cuts_of(pipeline, extra))
+
+
+@dataclass
+class Search:
+    """The best schedule, the best bound, and what was done. The steps are functions of it."""
+
+    pipeline: Pipeline
+    objective: Objective
+    extra: tuple[Word, ...]
+    time_limit: float
+    gap: float
+    workers: int | None
+    seed: int
+    deterministic: bool
+    progress: Progress | None
+    enough: int | None = None
+    best: Schedule | None = None
+    lower: int = 0
+    proved_by: str | None = None
+    source: str = ""
+    infeasible: bool = False
+    interrupted: bool = False
+    named: tuple[Row, ...] = ()
+    periodic: Periodic | None = None
+    """What repetition has found, to begin with when it goes on."""
+    steps: list[Step] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    begun: float = field(default_factory=time.monotonic)
+    spent: float = 0.0
+    """Seconds that the solver has counted (deterministic ones in deterministic mode)."""
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The rules, what binds beside them, and what may be added because it keeps the optimum."""
+        return words_of(self.pipeline, self.extra)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a schedule with a period is worth looking for: nothing tells the microbatches apart."""
+        return self.objective == "makespan" and not self.extra
+
+    @property
+    def operations(self) -> int:
+        """How many there are, three per stage and microbatch."""
+        return 3 * self.pipeline.stages * self.pipeline.microbatches
+
+    @property
+    def large(self) -> bool:
+        """Whether it is left to repetition: too many operations for a model of them all."""
+        return not self.extra and self.operations > LARGE
+
+    @property
+    def keeps_pace(self) -> bool:
+        """Whether a schedule is known in whose middle the busiest device never idles: only beginning and end can be shorter."""
+        found = self.periodic
+        return found is not None and found.period == found.step * max(found.pattern.work)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether overlapped pairs may be run."""
+        return not self.extra or any(isinstance(word, Together) for word in self.extra)
+
+    @property
+    def value(self) -> int:
+        """The best objective; there must be one."""
+        assert self.best is not None
+        return self.best.objective(self.objective)
+
+    @property
+    def open(self) -> bool:
+        """Whether the gap is larger than asked for, what lies in it is of interest, and something can be done about it."""
+        return self.apart and (self.enough is None or self.lower < self.enough)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the gap is larger than asked for, and something can be done about it."""
+        return not self.infeasible and (self.best is None or self.value - self.lower > self.gap * self.value)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is something left to do, and time to do it."""
+        return self.open and self.left > 0
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
+
+    def found(self, schedule: Schedule, name: str) -> None:
+        """Keep a schedule if it is the best so far."""
+        if self.best is None or schedule.objective(self.objective) < self.value:
+            self.best, self.source = schedule, name
+            self.report(None, 0)
+
+    def prove(self, bound: int, argument: str) -> None:
+        """Keep a bound if it is the best so far; above the best value it is as good as that."""
+        if self.best is not None:
+            bound = min(bound, self.value)
+        if bound > self.lower or self.proved_by is None:
+            self.lower, self.proved_by = bound, argument
+            self.report(None, 0)
+
+    def report(self, value: int | None, bound: int) -> None:
+        """Tell who wants to know, of these or what is better already."""
+        if self.progress is not None:
+            values = [v for v in (value, None if self.best is None else self.value) if v is not None]
+            self.progress(min(values, default=None), max(bound, self.lower))
+
+    def best_text(self) -> str:
+        """The best value and where it is from."""
+        return "nothing found" if self.best is None else f"best {self.pipeline.time(self.value)} ({self.source})"
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Note what a step did, and how long it took, even if it is interrupted."""
+        begun, outcome = time.monotonic(), ["interrupted"]
+        try:
+            yield lambda text: outcome.__setitem__(0, text)
+        finally:
+            self.steps.append(Step(name, time.monotonic() - begun, outcome[0]))
+        check()
+
+    def result(self) -> Result:
+        """The answer, its schedule checked."""
+        value = None
+        if self.best is not None:
+            value = self.value
+            wrong = violations(self.pipeline, self.best)
+            if wrong:
+                raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
+        reason: Reason
+        limit: Limit | None = None
+        if self.infeasible:
+            reason = "infeasible"
+        elif value is not None and value <= self.lower:
+            reason = "optimal"
+            self.proved_by = self.proved_by or "work"  # the bound of a pipeline whose operations take no time
+        else:
+            reason = "feasible" if value is not None else "no-solution"
+            if self.interrupted:
+                limit = "interrupted"
+            elif self.open:
+                limit = "time"
+            elif self.enough is None or self.lower < self.enough:
+                limit = "gap"
+        return Result(
+            pipeline=self.pipeline,
+            objective=self.objective,
+            schedule=self.best,
+            reason=reason,
+            limit=limit,
+            value=value,
+            lower_bound=self.lower,
+            proved_by=self.proved_by,
+            seconds=time.monotonic() - self.begun,
+            seed=self.seed,
+            versions=self.versions,
+            named=self.named,
+            steps=tuple(self.steps),
+            binding=self.extra,
+            periodic=self.periodic,
+        )
+
+    def horizon(self, upper: int) -> int:
+        """Ticks by which some schedule with an objective of at most ``upper`` has ended, if there is one."""
+        return upper if self.objective == "makespan" else span_horizon(self.pipeline, upper, free=not self.extra)

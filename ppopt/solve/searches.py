@@ -1,0 +1,186 @@
+"""Steps that search: CP-SAT, the ILP, repetition, neighbourhoods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ppopt.solve.horizons import horizon
+from ppopt.solve.result import Step
+from ppopt.solve.search import Search
+from ppopt.solvers.interrupt import uninterrupted
+
+
+def repeat(search: Search, seconds: float) -> None:
+    """A schedule of few microbatches with a period that repeats, expanded to all of them.
+
+    It is looked for without data-parallel traffic, which lengthens a schedule by the longest of either kind at most.
+    """
+    with uninterrupted():
+        from ppopt.solvers import cpsat, repetition
+        from ppopt.solvers.outcome import Limits
+
+    search.versions["ortools"] = cpsat.VERSION
+    ticks = search.pipeline.ticks
+    traffic = int(ticks.gather.max() + ticks.scatter.max())
+
+    def report(value: int | None, bound: int) -> None:
+        search.report(None if value is None else value + traffic, bound)
+
+    with search.step("repetition" + ", without traffic" * ticks.traffic) as done:
+        outcome = repetition.solve(
+            search.pipeline,
+            lower_bound=max(0, search.lower - traffic),
+            limits=Limits(seconds, search.gap, search.workers, search.seed, search.deterministic),
+            upper=None if search.best is None else search.value,
+            start=search.periodic,
+            progress=report,
+        )
+        search.spent += outcome.spent
+        search.periodic = outcome.periodic or search.periodic
+        if outcome.schedule is not None:
+            search.found(outcome.schedule, "repetition")
+        done(search.best_text())
+    search.steps += [Step(f"repetition: {step.question}", step.seconds, step.answer) for step in outcome.steps]
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+
+
+def improve(search: Search, seconds: float) -> None:
+    """Search around the best schedule."""
+    if search.best is None or not search.goes_on or search.extra or search.pipeline.ticks.traffic:
+        return
+    with uninterrupted():
+        from ppopt.solvers import cpsat
+        from ppopt.solvers.neighbourhood import improved
+        from ppopt.solvers.outcome import Limits
+
+    search.versions["ortools"] = cpsat.VERSION
+    with search.step("neighbourhoods") as done:
+        outcome = improved(
+            search.best,
+            objective=search.objective,
+            lower=search.lower,
+            limits=Limits(min(seconds, search.left), search.gap, search.workers, search.seed, search.deterministic),
+            progress=search.report,
+        )
+        search.spent += outcome.spent
+        if outcome.schedule is not None:
+            search.found(outcome.schedule, "neighbourhoods")
+        done(search.best_text())
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+
+
+def decide(search: Search, seconds: float, grid: int, otherwise: Callable[[], None] | None = None) -> None:
+    """Ask at the bound, then whether the best can be beaten at all, then by bisection.
+
+    Where it stays open whether the best can be beaten, what there is ``otherwise`` to prove it comes before bisection.
+    Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
+    decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side.
+    """
+    if search.open and search.best is not None:
+        ask(search, search.lower, seconds, grid)
+    if search.open and search.best is not None and search.lower < search.value - 1:
+        decided = ask(search, search.value - 1, seconds, grid)
+        if otherwise is not None and not decided and search.left > 0:
+            otherwise()
+    undecided: list[int] = []
+    while search.open and search.best is not None and search.left > 0:
+        low, high = search.lower, search.value
+        undecided = [target for target in undecided if low <= target < high]
+        if not undecided:
+            target = (low + high) // 2
+        else:
+            below, above = undecided[0] - low, high - undecided[-1]
+            if max(below, above) <= max(1, (high - low) // 6):
+                return
+            target = low + below // 2 if below > above else high - above // 2
+        if not ask(search, target, seconds, grid):
+            undecided = sorted([*undecided, target])
+
+
+def ask(search: Search, target: int, seconds: float, grid: int) -> bool:
+    """Whether it could be decided if there is a schedule of at most ``target``, on the true ticks."""
+    if search.left <= 0:
+        return False
+    with search.step(f"CP-SAT: is there one of {search.pipeline.time(target)}?{_on(grid)}") as done:
+        before, found = search.value, cp_sat(search, target, target, seconds, grid)
+        done(search.best_text() if found else "not decided in time" if found is None else "no")
+    return found is False or (found is True and search.value < before)
+
+
+def minimise(search: Search, seconds: float, grid: int) -> None:
+    """The best schedule between bound and best, or that there is none at all."""
+    with search.step(f"CP-SAT: minimise{_on(grid)}") as done:
+        upper = horizon(search.pipeline) if search.best is None else search.value
+        found = cp_sat(search, search.lower, upper, seconds, grid)
+        if search.best is None and found is False:
+            search.infeasible = True
+            done("there is no schedule")
+        else:
+            done(f"{search.best_text()}, bound {search.pipeline.time(search.lower)}")
+
+
+def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) -> bool | None:
+    """Whether a schedule in ``lower..upper`` was found; ``None`` if that stayed open."""
+    with uninterrupted():
+        from ppopt.solvers import cpsat
+        from ppopt.solvers.outcome import Limits
+
+    search.versions["ortools"] = cpsat.VERSION
+    argument = f"{cpsat.NAME} {cpsat.VERSION}"
+    decision = lower == upper
+    outcome = cpsat.solve(
+        search.pipeline,
+        search.words,
+        objective=search.objective,
+        lower=lower,
+        upper=upper,
+        horizon=search.horizon(upper),
+        limits=Limits(min(seconds, search.left), search.gap, search.workers, search.seed, search.deterministic),
+        hint=None if decision else search.best,
+        grid=grid,
+        progress=search.report,
+    )
+    search.spent += outcome.spent
+    if outcome.schedule is not None:
+        search.found(outcome.schedule, "CP-SAT")
+    if outcome.lower_bound > upper:
+        search.prove(upper + 1, argument)
+    elif not decision:
+        search.prove(outcome.lower_bound, argument)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.schedule is not None:
+        return True
+    return False if outcome.lower_bound > upper else None
+
+
+def integer_program(search: Search) -> None:
+    """Minimise by the ILP, from the best and from the bound."""
+    with uninterrupted():
+        from ppopt.solvers import ilp
+        from ppopt.solvers.outcome import Limits
+    search.versions["pulp"] = ilp.VERSION
+    with search.step("ILP: minimise") as done:
+        upper = horizon(search.pipeline) if search.best is None else search.value
+        outcome = ilp.solve(
+            search.pipeline,
+            search.words,
+            objective=search.objective,
+            lower=search.lower,
+            upper=upper,
+            horizon=search.horizon(upper),
+            limits=Limits(search.left, search.gap, search.workers, search.seed),
+            hint=search.best,
+        )
+        search.infeasible = search.best is None and outcome.lower_bound > upper
+        if outcome.schedule is not None:
+            search.found(outcome.schedule, ilp.NAME)
+        if outcome.lower_bound > search.lower:
+            search.prove(outcome.lower_bound, f"{ilp.NAME} (PuLP {ilp.VERSION})")
+        done("there is no schedule" if search.infeasible else f"{search.best_text()}, bound {search.pipeline.time(search.lower)}")
+
+
+def _on(grid: int) -> str:
+    return f" (on a grid of {grid} ticks)" if grid > 1 else ""

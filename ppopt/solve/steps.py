@@ -1,0 +1,175 @@
+"""Steps that need no solver: baselines, and lower bounds of our own."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ppopt import bounds
+from ppopt.bounds import Bound
+from ppopt.bounds.throughput import throughput
+from ppopt.constraints import Precede, Word, chain, chosen, operations, rules_of
+from ppopt.named import Row
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import halves
+from ppopt.solve.search import Search
+from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
+from ppopt.timing.greedy import PRIORITIES
+from ppopt.timing.paths import shortest_spans
+
+SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000
+"""States up to which the event graph is built, before any search and after a first one."""
+STATES = 50_000
+"""States of the event graph that are built in a second, about; a deterministic limit of so many takes its place."""
+LISTED = 2e-5
+"""Deterministic seconds for an operation of a list schedule; about what it takes."""
+
+
+def closed_forms(search: Search) -> None:
+    """The bounds that take no time."""
+    for name, bound in (("one machine", bounds.machine), ("memory", bounds.memory)):
+        if search.open:
+            closed_form(search, name, bound)
+
+
+def closed_form(search: Search, name: str, bound: Callable[..., Bound | None]) -> None:
+    """One of them."""
+    with search.step(f"bound: {name}") as done:
+        done(_bounded(search, bound(search.pipeline, search.objective, pairs=search.pairs)))
+
+
+def named_schedules(search: Search, rows: Callable[[], Sequence[Row]]) -> None:
+    """Time the named schedules; those of this placement are taken, where nothing else binds."""
+    with search.step("named schedules") as done:
+        search.named = tuple(rows())
+        if search.extra:
+            done(f"{len(search.named)} compared")
+            return
+        timed = [(row.name, row.schedule) for row in search.named if row.schedule is not None]
+        own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == search.pipeline.routes]
+        for name, schedule in own:
+            if schedule.within_memory:
+                same = schedule.pipeline == search.pipeline  # then with its transfers in their order
+                search.found(schedule if same else time_order(search.pipeline, schedule.order), name)
+        done(f"{len(own)} of {len(search.named)} have this placement; {search.best_text()}")
+
+
+def binding_order(search: Search) -> bool:
+    """Whether the binding constraints leave a single order; then that is the answer, if the memory limit allows it."""
+    with search.step("binding order") as done:
+        order = order_of(search.pipeline, search.extra) if covers(search.pipeline, search.extra) else None
+        if order is None:
+            done("leaves something open")
+            return False
+        schedule = time_order(search.pipeline, order)
+        if search.objective == "span":
+            schedule = shortest_spans(schedule)
+        if schedule.within_memory:
+            search.found(schedule, "order")
+        else:
+            search.infeasible = True
+        done(search.best_text() if search.best else "the only order exceeds the memory limit")
+        if search.objective == "span" and search.pipeline.ticks.traffic and not search.infeasible:
+            return False  # a device that starts later than it could may have the smaller span
+        search.lower, search.proved_by = schedule.objective(search.objective), "the binding order, which leaves nothing open"
+        return True
+
+
+def list_schedules(search: Search, seconds: float = 1.0) -> None:
+    """List schedules, as long as there is time left, and for so many ``seconds`` in any case."""
+    with search.step("list scheduling") as done:
+        before = search.best
+        if search.extra:
+            _by_priority(search)
+        else:
+            begun, spare = time.monotonic(), search.left - seconds
+            for name, schedule in each_baseline(search.pipeline):
+                search.found(schedule, name)
+                if search.large:
+                    search.spent += LISTED * search.operations
+                late = time.monotonic() - begun > seconds and not search.deterministic
+                if (late and search.left <= 0) or (search.large and search.left <= spare) or not search.apart:
+                    break
+        done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
+
+
+def _by_priority(search: Search) -> None:
+    """What each priority rule gives under the binding constraints."""
+    words = (*rules_of(search.pipeline), *search.extra)
+    for name in PRIORITIES:
+        for patient in (False, True):
+            try:
+                search.found(list_schedule(search.pipeline, words, name, patient=patient, reserve=False), name)
+            except Stuck:
+                continue  # this rule runs into the memory limit; others may not
+
+
+def few_states(search: Search) -> None:
+    """The event graph, where it is small."""
+    if search.open:
+        event_graph(search, SMALL_GRAPH, min(search.left / 4, max(1.0, search.time_limit / 30)), exact=True)
+
+
+def event_graph(search: Search, most: int, seconds: float, *, exact: bool) -> None:
+    """The optimum where memory is so tight that there are few states, and a bound where there are some more."""
+    with search.step("bound: event graph") as done:
+        if search.deterministic:
+            most, seconds = min(most, math.ceil(seconds * STATES)), math.inf
+        bound = throughput(
+            search.pipeline,
+            search.objective,
+            pairs=search.pairs,
+            most=most,
+            seconds=seconds,
+            exact=exact,
+            target=None if search.best is None else search.value,
+        )
+        done(_bounded(search, bound))
+
+
+def windows(search: Search, seconds: float, shortest: int = 0) -> None:
+    """Bounds that take a while: idle time that the beginning and the end of every schedule have."""
+    with search.step("bound: windows") as done:
+        found = bounds.best(
+            search.pipeline,
+            search.objective,
+            target=None if search.best is None else search.value,
+            pairs=search.pairs,
+            time_limit=seconds,
+            workers=1 if search.deterministic else search.workers or os.cpu_count() or 1,
+            seed=search.seed,
+            deterministic=search.deterministic,
+            shortest=shortest,
+        )
+        done("nothing new")
+        for bound in found:
+            if bound.value > search.lower:
+                done(_bounded(search, bound))
+
+
+def _on(grid: int) -> str:
+    return f" (on a grid of {grid} ticks)" if grid > 1 else ""
+
+
+def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
+    """Whether every operation that ``words`` leave is in one of their chains, so that they can fix the order."""
+    forced, free = chosen(pipeline, (*rules_of(pipeline), *words))
+    if len(free):
+        return False
+    chained = [operations(pipeline, word.before) for word in words if isinstance(word, Precede) and word == chain(word.before)]
+    first, second = halves(pipeline.index, np.concatenate(chained)) if chained else (forced[:0], forced[:0])
+    return bool(np.isin(forced, np.concatenate((first, second))).all())
+
+
+def _bounded(search: Search, bound: Bound | None) -> str:
+    """Keep what a bound says; this in words."""
+    if bound is None:
+        return "does not apply"
+    search.prove(bound.value, bound.argument)
+    if bound.schedule is not None and not search.extra:
+        search.found(bound.schedule, bound.argument)
+    return f"{search.pipeline.time(bound.value)}: {bound.proof}"

@@ -1,0 +1,154 @@
+"""Which step comes when, and how much of the time it may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ppopt import bounds
+from ppopt.bounds.late import beside_span
+from ppopt.named import Row
+from ppopt.solve.result import Step
+from ppopt.solve.search import Search
+from ppopt.solve.searches import decide, improve, integer_program, minimise, repeat
+from ppopt.solve.steps import (
+    LARGE_GRAPH,
+    binding_order,
+    closed_form,
+    closed_forms,
+    event_graph,
+    few_states,
+    list_schedules,
+    named_schedules,
+    windows,
+)
+from ppopt.timing.paths import shortest_spans
+
+FINE = 1000
+"""Operations of more ticks than this are first scheduled on a coarser grid."""
+COARSE = 200
+"""Ticks of the longest operation there."""
+MANY = 1000
+"""Where there are more, schedules are improved before decisions are asked for, which take long."""
+
+
+def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
+    """Take one step after the other until the gap is closed or the time is up."""
+    closed_form(search, "work", bounds.work)  # takes no time, so that even an early interrupt has a bound
+    early = search.large and solver != "ilp"
+    if early:  # timing all named schedules may take longer than finding a better one
+        closed_forms(search)
+        few_states(search)
+        if search.open:
+            repeat(search, search.time_limit / 10)
+    named_schedules(search, rows)
+    if search.extra and binding_order(search):
+        return
+    if not early:
+        closed_forms(search)
+        if solver != "ilp":
+            few_states(search)
+    if search.apart and not search.large:
+        list_schedules(search)
+    if search.open and solver == "ilp":
+        integer_program(search)
+    elif search.open:
+        search_on(search)
+
+
+def search_on(search: Search) -> None:
+    """For spans the makespan first; then what suits the number of operations."""
+    if search.open and search.objective == "span" and not search.extra:
+        makespan_first(search, search.left * (0.8 if search.large else 0.3))
+    if search.large:
+        many_operations(search)
+    else:
+        few_operations(search)
+
+
+def many_operations(search: Search) -> None:
+    """The event graph where it may be larger; windows and repetition in turns, for longer."""
+    if search.goes_on and not search.keeps_pace:
+        event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
+    if search.goes_on:
+        windows(search, min(search.left, search.time_limit / 10))
+    if search.goes_on and search.repeats:
+        repeat(search, search.left / 6)
+    if search.goes_on:
+        list_schedules(search, search.left / 8)
+    if search.goes_on:
+        windows(search, search.left / (2 if search.keeps_pace else 3), shortest=8)
+    if search.goes_on and search.repeats:
+        repeat(search, search.left)
+    if search.best is None:
+        list_schedules(search)
+
+
+def few_operations(search: Search) -> None:
+    """Decisions at the bound and between bound and best, for longer and longer; between the rounds, improve and minimise."""
+    longest = int(search.pipeline.ticks.duration.max())
+    grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
+    seconds = max(1.0, search.time_limit / 30)
+    if search.goes_on and search.operations > MANY:
+        if search.repeats and search.pipeline.microbatches > search.pipeline.devices:
+            repeat(search, search.left / 5)
+        improve(search, search.left / 5)
+
+    def hard() -> None:
+        windows(search, min(search.left, search.time_limit / 20))
+        improve(search, search.left / 5)
+
+    if search.open:
+        decide(search, seconds, grids[0], hard)
+    if search.goes_on:
+        windows(search, min(search.left, search.time_limit / 10))
+    if search.goes_on and not search.keeps_pace:
+        event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
+    if search.open:
+        decide(search, 3 * seconds, grids[0])
+    if search.goes_on and search.repeats:
+        repeat(search, search.left / 4)
+    seconds = max(2.0, search.time_limit / 10)
+    while search.goes_on:
+        for grid in grids:
+            decide(search, seconds, grid)
+            if search.goes_on:
+                improve(search, 2 * seconds)
+            if search.goes_on:
+                minimise(search, 2 * seconds, grid)
+        seconds *= 2
+
+
+def makespan_first(search: Search, seconds: float) -> None:
+    """Search for the makespan, which is far easier: its schedules have good spans, and its bound is nearly one of spans."""
+    inner = Search(
+        search.pipeline,
+        "makespan",
+        (),
+        seconds,
+        search.gap,
+        workers=search.workers,
+        seed=search.seed,
+        deterministic=search.deterministic,
+        progress=None,
+        best=search.best,
+        source=search.source,
+    )
+    begun = time.monotonic()
+    try:
+        closed_forms(inner)
+        few_states(inner)
+        if inner.open:
+            search_on(inner)
+    finally:
+        search.spent += inner.spent
+        search.versions |= inner.versions
+        search.infeasible = inner.infeasible
+        search.steps += [Step(f"makespan: {step.name}", step.seconds, step.outcome) for step in inner.steps]
+        if inner.best is not None:
+            search.found(inner.best if search.large else shortest_spans(inner.best), inner.source)
+        beside = beside_span(search.pipeline)
+        if beside is not None:
+            search.prove(inner.lower - beside, inner.proved_by or "work")
+        text = f"{search.best_text()}, bound {search.pipeline.time(search.lower)} (makespan {search.pipeline.time(inner.lower)})"
+        search.steps.append(Step("spans of that", time.monotonic() - begun, text))
