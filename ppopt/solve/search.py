@@ -53,6 +53,8 @@ class Search:
     named: tuple[Row, ...] = ()
     periodic: Periodic | None = None
     """What repetition has found, to begin with when it goes on."""
+    paced: Iterator[tuple[str, Schedule]] | None = None
+    """List schedules at one pace after the other, to go on with."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)
@@ -116,11 +118,13 @@ class Search:
         """Seconds left."""
         return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
 
-    def found(self, schedule: Schedule, name: str) -> None:
-        """Keep a schedule if it is the best so far."""
-        if self.best is None or schedule.objective(self.objective) < self.value:
+    def found(self, schedule: Schedule, name: str) -> bool:
+        """Keep a schedule if it is the best so far; whether it is."""
+        better = self.best is None or schedule.objective(self.objective) < self.value
+        if better:
             self.best, self.source = schedule, name
             self.report(None, 0)
+        return better
 
     def prove(self, bound: int, argument: str) -> None:
         """Keep a bound if it is the best so far; above the best value it is as good as that."""

@@ -19,6 +19,7 @@ from ppopt.schedule import halves
 from ppopt.solve.search import Search
 from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
+from ppopt.timing.pacing import each_paced
 from ppopt.timing.paths import shortest_spans
 
 SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000
@@ -27,6 +28,8 @@ STATES = 50_000
 """States of the event graph that are built in a second, about; a deterministic limit of so many takes its place."""
 LISTED = 2e-5
 """Deterministic seconds for an operation of a list schedule; about what it takes."""
+PATIENCE = 150
+"""Paces that are tried after the last one that was the best."""
 
 
 def closed_forms(search: Search) -> None:
@@ -94,6 +97,21 @@ def list_schedules(search: Search, seconds: float = 1.0) -> None:
                 late = time.monotonic() - begun > seconds and not search.deterministic
                 if (late and search.left <= 0) or (search.large and search.left <= spare) or not search.apart:
                     break
+        done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
+
+
+def paced_schedules(search: Search, seconds: float) -> None:
+    """List schedules whose microbatches enter at a pace, for so many ``seconds`` or until they have not got better for long."""
+    if search.extra:
+        return
+    with search.step("list scheduling at a pace") as done:
+        before, until, tries = search.best, search.left - seconds, 0
+        search.paced = search.paced or each_paced(search.pipeline, search.objective, search.seed)
+        for name, schedule in search.paced:
+            tries = 0 if search.found(schedule, name) else tries + 1
+            search.spent += LISTED * search.operations
+            if search.left <= until or tries == PATIENCE or not search.open:
+                break
         done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
 
 

@@ -20,6 +20,7 @@ from ppopt.solve.steps import (
     few_states,
     list_schedules,
     named_schedules,
+    paced_schedules,
     windows,
 )
 from ppopt.timing.paths import shortest_spans
@@ -67,7 +68,9 @@ def search_on(search: Search) -> None:
 
 
 def many_operations(search: Search) -> None:
-    """The event graph where it may be larger; windows and repetition in turns, for longer."""
+    """A good pace, the event graph where it may be larger; windows and repetition in turns, for longer."""
+    if search.goes_on:
+        paced_schedules(search, search.left / 5)
     if search.goes_on and not search.keeps_pace:
         event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
     if search.goes_on:
@@ -76,6 +79,8 @@ def many_operations(search: Search) -> None:
         repeat(search, search.left / 6)
     if search.goes_on:
         list_schedules(search, search.left / 8)
+    if search.goes_on:
+        paced_schedules(search, search.left / 5)
     if search.goes_on:
         windows(search, search.left / (2 if search.keeps_pace else 3), shortest=8)
     if search.goes_on and search.repeats:
@@ -89,6 +94,8 @@ def few_operations(search: Search) -> None:
     longest = int(search.pipeline.ticks.duration.max())
     grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
     seconds = max(1.0, search.time_limit / 30)
+    if search.goes_on:
+        paced_schedules(search, search.left / (12 if search.operations > MANY else 40))
     if search.goes_on and search.operations > MANY:
         if search.repeats and search.pipeline.microbatches > search.pipeline.devices:
             repeat(search, search.left / 5)

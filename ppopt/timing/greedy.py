@@ -199,6 +199,17 @@ class Jobs:
         return limits, capacity.tolist(), claim.tolist(), release.tolist(), family.tolist()
 
     @cached_property
+    def done_with(self) -> IntArray:
+        """Per job, of which claiming family it gives back the last part: its place in ``claim_families`` (-1: of none)."""
+        features, capacity = self.features, np.array(self.memory[1])
+        place = np.full((max(1, len(self.claim_families)), *self.pipeline.device_of.shape), -1)
+        for c, families in enumerate(self.claim_families):
+            for i, family in enumerate(families):
+                place[c, family.route, family.stage] = i
+        last = (capacity >= 0) & np.isin(features.kind, (Kind.B, Kind.W))
+        return np.where(last, place[capacity, features.route, features.stage], -1)
+
+    @cached_property
     def features(self) -> Features:
         """What priority rules look at."""
         pipeline = self.pipeline
@@ -425,6 +436,7 @@ class _Machines:
         self.needs = np.bincount(after, minlength=count).tolist()
         self.limits, *columns = jobs.memory
         self.capacity, self.claim, self.give_back, self.family = ([column[j] for j in rank.tolist()] for column in columns)
+        self.done_with = jobs.done_with[rank].tolist()
         self.deferrable = (jobs.features.kind[rank] == Kind.W).tolist()
         self.held = [0] * len(self.limits)
         self.claimed = [[0] * len(families) for families in jobs.claim_families]
@@ -607,23 +619,8 @@ class _Machines:
 
     def _return(self, job: int) -> None:
         self.held[self.capacity[job]] -= self.give_back[job]
-        if self.reserve:
-            for family in self.last_release[job]:
-                self.returned[self.capacity[job]][family] += 1
-
-    @cached_property
-    def last_release(self) -> list[tuple[int, ...]]:
-        """Per job, the claiming families of which it gives back the last part."""
-        jobs = self.jobs
-        result: list[tuple[int, ...]] = [()] * self.count
-        features = jobs.features
-        places = [{(f.route, f.stage): i for i, f in enumerate(families)} for families in jobs.claim_families]
-        for job, original in enumerate(self.rank.tolist()):
-            capacity = self.capacity[job]
-            if capacity >= 0 and features.kind[original] in (Kind.B, Kind.W):
-                family = places[capacity].get((int(features.route[original]), int(features.stage[original])))
-                result[job] = () if family is None else (family,)
-        return result
+        if self.reserve and self.done_with[job] >= 0:
+            self.returned[self.capacity[job]][self.done_with[job]] += 1
 
     @staticmethod
     def _worth_waiting(coming: list[int], time: int, end: int) -> int:
@@ -672,7 +669,7 @@ def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     variants: list[tuple[str, tuple[Word, ...]]] = [("", ())]
     if pipeline.costs.split and not splitting_is_free(pipeline):
         variants.append(("split", always_split(pipeline)))
-    variants += [(f"{most} in flight", _in_flight(pipeline, most)) for most in _crowds(pipeline)]
+    variants += [(f"{most} in flight", in_flight(pipeline, most)) for most in _crowds(pipeline)]
     for variant, words in variants:
         jobs = Jobs(pipeline, (*rules, *words), links=True)
         names = PRIORITIES if not variant.endswith("flight") else ("backward-first", "oldest-backward-first")
@@ -683,7 +680,7 @@ def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
                 yield label, time_order(pipeline, run_jobs(jobs, keys, patient=patient))
 
 
-def _in_flight(pipeline: Pipeline, most: int) -> tuple[Word, ...]:
+def in_flight(pipeline: Pipeline, most: int) -> tuple[Word, ...]:
     """On every route at most ``most`` microbatches have begun and not yet run their last backward."""
     last = (Kind.B, Kind.W) if pipeline.costs.split else (Kind.B,)
     return tuple(
@@ -693,11 +690,15 @@ def _in_flight(pipeline: Pipeline, most: int) -> tuple[Word, ...]:
     )
 
 
+def several_stages(pipeline: Pipeline) -> bool:
+    """Whether some device holds several."""
+    return bool(np.bincount(pipeline.device_of.ravel()).max() > 1)
+
+
 def _crowds(pipeline: Pipeline) -> range:
     """How many microbatches in flight are worth trying: from what always fits to what the first device can begin."""
     amounts = pipeline.amounts
-    several = max(np.bincount(pipeline.device_of.ravel()))
-    if amounts.limit is None or several == 1:
+    if amounts.limit is None or not several_stages(pipeline):
         return range(0)
     room = amounts.limit - amounts.static
     first = pipeline.routes[0][0]
