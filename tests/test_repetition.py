@@ -15,7 +15,7 @@ from ppopt.solvers.repetition import Periodic, solve
 from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.modulo import least_period, rotation
 from ppopt.solvers.repetition.pattern import patterns_of
-from ppopt.solvers.repetition.periodic import order_from, retimed
+from ppopt.solvers.repetition.periodic import order_from, retimed, schedule_of
 from ppopt.solvers.repetition.polish import polished
 from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
 from ppopt.timing import time_order
@@ -130,6 +130,27 @@ def test_smallest_periods_under_a_memory_limit(limit: int, step: int, period: in
     assert found is not None
     assert sure
     assert found.begun((32,)).holds()
+
+
+@pytest.mark.parametrize(("step", "period"), [(1, 1146), (2, 2226)])
+def test_smallest_periods_of_two_chunks(step: int, period: int) -> None:
+    """A V with half of 1F1B's memory, which placing operations one by one does not reach; schedules for every number."""
+    pipeline = Pipeline(
+        4, 32, placement="wave", chunks=2, costs=REAL, links=Links(latency=Fraction("0.6")), memory=Memory(limit=2)
+    )
+    (pattern,) = patterns_of(pipeline)
+    budget = Budget(Limits(30, workers=1))
+    assert rotation(pattern, period - 1, step, budget, 20) == (None, True)
+    found, sure = rotation(pattern, period, step, budget, 20)
+    assert found is not None
+    assert sure
+    for microbatches in (20, 33, 64):
+        larger = pipeline.changed(microbatches=microbatches)
+        periodic = found.begun((microbatches,))
+        assert periodic.holds()
+        schedule = schedule_of(larger, periodic)
+        assert violations(larger, schedule) == []
+        assert schedule.makespan <= (periodic.makespan_for((microbatches,)) or 0)
 
 
 def example() -> Periodic:

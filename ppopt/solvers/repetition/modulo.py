@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,14 @@ from ortools.sat.python import cp_model
 
 from ppopt.pipeline import IntArray
 from ppopt.solvers.repetition.budget import Budget
-from ppopt.solvers.repetition.pattern import Pattern, Room
+from ppopt.solvers.repetition.pattern import Edge, Pattern, Room
 from ppopt.solvers.repetition.periodic import Periodic, retimed
+from ppopt.timing.paths import NEVER
+
+_PATH = 1e-9
+"""Deterministic seconds for every three operations between which the longest paths are sought; about what it takes."""
+_WAY = 2
+"""Of searching, in :data:`~ppopt.solvers.repetition.budget.WAYS`: presolve takes longer than the search, relaxations help."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,80 +68,101 @@ def least_period(pattern: Pattern, step: int) -> int:
 class _Modulo:
     """Is there a rotation with this period?
 
-    Variables: starts in ``[0, turns * period)``, each ``turn * period + place`` after the offset of its device (and of its link);
-    a machine begins a turn with the first operation of its first family, so that no operation lies across the end of a turn.
-    Whatever starts finds held, of every pair, ``amount * (turns between its first and last, corrected by who comes first within
-    the turn)``.
+    Variables: the starts, the first family's first at 0. Of two operations on one machine, ``b`` starts ``turns`` whole periods,
+    and a rest that leaves room for both, after ``a`` does; one literal per number of periods that is possible says whether it is
+    as many at least, an order of two operations of the unrolled schedule. Copies of ``a`` that have begun when ``b`` starts are
+    ``turns`` more than those of ``b``: so what a device holds when a claim begins is a sum of these numbers.
     """
 
-    def __init__(self, pattern: Pattern, period: int, step: int, turns: int, slack: int) -> None:
+    def __init__(self, pattern: Pattern, period: int, step: int, slack: int) -> None:
         self.pattern, self.period, self.step = pattern, period, step
         self.model = cp_model.CpModel()
-        self.horizon = turns * period
-        add, time = self.model.add, pattern.duration
-        self.start = [
-            [self.model.new_int_var(0, self.horizon, f"{family}({k})") for k in range(step)] for family in pattern.families
+        steps = range(step)
+        self.edges = [
+            edge._replace(lag=edge.lag + slack) if pattern.device_of[edge.before] != pattern.device_of[edge.after] else edge
+            for edge in (*pattern.edges, *pattern.arcs)
         ]
-        for row, long in zip(self.start, time, strict=True):
-            for a, b in pairwise(row):
-                add(b >= a + long)
-            add(row[0] + period >= row[-1] + long)
-        for before, after, shift, lag in (*pattern.edges, *pattern.arcs):
-            if pattern.device_of[before] != pattern.device_of[after]:
-                lag += slack
-            for k, b in enumerate(self.start[after]):
-                turns_back, index = divmod(k - shift, step)
-                add(b >= self.start[before][index] + (turns_back * period + time[before] + lag))
-        self.turn: dict[tuple[int, int], cp_model.IntVar] = {}
-        self.place: dict[tuple[int, int], cp_model.IntVar] = {}
+        self.most = 3 + 2 * (sum(pattern.duration) + sum(edge.lag for edge in self.edges)) // period
+        relations = self._relations()
+        apart = _apart(relations, step * len(pattern.families))
+        self.possible = apart is not None
+        if apart is None:
+            return
+        self.apart = apart
+        horizon = self.most * period
+        self.start = [self.model.new_int_var(0, horizon, f"{family}({k})") for family in pattern.families for k in steps]
+        self.model.add(self.start[0] == 0)
+        for before, after, wait in relations:
+            self.model.add(self.start[after] >= self.start[before] + wait)
+        self.turns: dict[tuple[int, int], Any] = {}
         for families in pattern.machines:
-            self._machine(families, turns)
+            for a, b in combinations([o * step + k for o in families for k in steps], 2):
+                self._apart(a, b)
         for room in pattern.rooms:
             if not room.alone and room.held:
                 self._room(room)
 
-    def _machine(self, families: tuple[int, ...], turns: int) -> None:
-        if not families:
+    def _relations(self) -> list[tuple[int, int, int]]:
+        """``start[after] >= start[before] + wait``: families in order, data, and what follows from memory limits."""
+        pattern, step, period = self.pattern, self.step, self.period
+        in_order = [Edge(o, o, 1, 0) for o in range(len(pattern.families))]
+        memory = [Edge(h.last, h.first, room.limit // h.amount, 0) for room in pattern.rooms for h in room.held if h.amount]
+        found = []
+        for before, after, shift, lag in (*in_order, *self.edges, *memory):
+            for k in range(step):
+                turns, copy = divmod(k - shift, step)
+                found.append((before * step + copy, after * step + k, pattern.duration[before] + lag + turns * period))
+        return found
+
+    def _apart(self, a: int, b: int) -> None:
+        """The two do not overlap in any turn."""
+        if (a, b) in self.turns:
             return
-        offset = self.model.new_int_var(0, self.period - 1, "offset")
-        intervals = []
-        for o in families:
-            long = self.pattern.duration[o]
-            for k, start in enumerate(self.start[o]):
-                first = o == families[0] and k == 0
-                place = self.model.new_int_var(0, 0 if first else self.period - long, "place")
-                turn = self.model.new_int_var(-1, turns, "turn")
-                self.model.add(start == self.period * turn + place + offset)
-                self.place.setdefault((o, k), place)  # of the device, which memory is counted by
-                self.turn.setdefault((o, k), turn)
-                intervals.append(self.model.new_fixed_size_interval_var(place, long, ""))
-        self.model.add_no_overlap(intervals)
+        period, own, other = self.period, *(self.pattern.duration[x // self.step] for x in (a, b))
+        if a // self.step == b // self.step:  # in order, and within a period
+            self.turns[a, b], self.turns[b, a] = 0, -1
+            return
+        low = max(-self.most, -((period - other - int(self.apart[a, b])) // period))
+        high = min(self.most, (-int(self.apart[b, a]) - own) // period)
+        self.possible &= low <= high
+        behind = self.start[b] - self.start[a]
+        self.model.add_linear_constraint(behind, low * period + own, (high + 1) * period - other)
+        as_many = [self.model.new_bool_var("") for _ in range(low, high)]
+        for turns, literal in enumerate(as_many, start=low + 1):
+            self.model.add(behind >= turns * period + own).only_enforce_if(literal)
+            self.model.add(behind <= turns * period - other).only_enforce_if(~literal)
+        for less, more in pairwise(as_many):
+            self.model.add_implication(more, less)
+        self.turns[a, b] = low + sum(as_many)
+        self.turns[b, a] = -1 - self.turns[a, b]
 
     def _room(self, room: Room) -> None:
-        ends = {o for held in room.held for o in (held.first, held.last)}
-        ops = [(o, k) for o in sorted(ends) for k in range(self.step)]
-        behind: dict[tuple[tuple[int, int], tuple[int, int]], Any] = {}
-        for i, a in enumerate(ops):
-            for b in ops[i + 1 :]:
-                later = self.model.new_bool_var("")
-                self.model.add(self.place[b] >= self.place[a] + self.pattern.duration[a[0]]).only_enforce_if(later)
-                self.model.add(self.place[a] >= self.place[b] + self.pattern.duration[b[0]]).only_enforce_if(~later)
-                behind[b, a], behind[a, b] = later, 1 - later
-        between: Any = sum(
-            held.amount * (self.turn[held.last, k] - self.turn[held.first, k]) for held in room.held for k in range(self.step)
-        )
-        for event in ((o, k) for o in sorted({held.first for held in room.held}) for k in range(self.step)):
-            corrected: Any = sum(
-                held.amount
-                * ((1 if (held.first, k) == event else behind[event, (held.first, k)]) - behind[event, (held.last, k)])
-                for held in room.held
-                for k in range(self.step)
-            )
-            self.model.add(between + corrected <= room.limit)
+        """What is held when a claim begins, of every pair the copies that have begun and are not over."""
+        steps = range(self.step)
+        for claim in (o * self.step + k for o in sorted({held.first for held in room.held}) for k in steps):
+            now: Any = 0
+            for held in room.held:
+                for first, last in ((held.first * self.step + k, held.last * self.step + k) for k in steps):
+                    begun = 0 if first == claim else self.turns[first, claim]
+                    now += held.amount * (begun - self.turns[last, claim])
+            self.model.add(now <= room.limit)
 
     def found(self, solver: cp_model.CpSolver) -> Rotation:
-        rows = [np.array([solver.value(x) for x in row], dtype=np.int64) for row in self.start]
-        return Rotation(self.pattern, self.period, tuple(rows))
+        flat = np.array([solver.value(x) for x in self.start], dtype=np.int64)
+        return Rotation(self.pattern, self.period, tuple(flat.reshape(-1, self.step)))
+
+
+def _apart(relations: Sequence[tuple[int, int, int]], size: int) -> IntArray | None:
+    """``[a, b]``: how long after ``a`` at least ``b`` starts, by any path; ``None``: some operation waits for itself."""
+    longest = np.full((size, size), NEVER, dtype=np.int64)
+    np.fill_diagonal(longest, 0)
+    for before, after, wait in relations:
+        longest[before, after] = max(longest[before, after], wait)
+    for through in range(size):
+        if longest[through, through] > 0:
+            return None
+        np.maximum(longest, longest[:, through, None] + longest[through], out=longest)
+    return None if longest.diagonal().any() else longest
 
 
 def rotation(
@@ -147,7 +174,9 @@ def rotation(
     """
     if period < max(1, step * max(pattern.work)):
         return None, True
-    whole = sum(pattern.duration) + sum(edge.lag + slack for edge in pattern.edges)
-    model = _Modulo(pattern, period, step, 2 + 2 * whole // period, slack)
-    solver, sure = budget.solve(model.model, seconds)
+    model = _Modulo(pattern, period, step, slack)
+    budget.charge(_PATH * (step * len(pattern.families)) ** 3)
+    if not model.possible:
+        return None, True
+    solver, sure = budget.solve(model.model, seconds, _WAY)
     return (None, sure) if solver is None else (model.found(solver), True)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from itertools import product
 
 from ppopt.pipeline import Pipeline
@@ -23,10 +22,10 @@ from ppopt.solvers.repetition.ends import (
     reversed_periodic,
     shortened,
 )
-from ppopt.solvers.repetition.modulo import least_period, rotation
+from ppopt.solvers.repetition.modulo import Rotation, least_period, rotation
 from ppopt.solvers.repetition.pattern import Pattern, counts_of, patterns_of
 from ppopt.solvers.repetition.periodic import Periodic, retimed, schedule_of
-from ppopt.solvers.repetition.placing import rotations
+from ppopt.solvers.repetition.placing import quickened, rotations
 from ppopt.solvers.repetition.polish import polished
 from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
 
@@ -38,6 +37,10 @@ _FEW = 8
 """Variations of the ends by which periods of the same length are compared."""
 _TRIAL = 0.02
 """Deterministic seconds for placing the operations of a period; about what it takes."""
+_SHARE = 0.7
+"""Of the time, for the period."""
+_PARTS = (50, 1000, 10**9)
+"""Parts of a period by which a smaller one is sought, one after the other."""
 _LONGEST = 12
 """Most microbatches per period, once no better time per microbatch is found."""
 _LARGE = 6000
@@ -160,7 +163,8 @@ class _OnePattern:
         self.open = True
         start = search_.start
         self.own = start if start is not None and start.pattern == pattern else None
-        self.rough: Periodic | None = None
+        self.shortest: dict[int, int] = {}
+        """Per number of microbatches the shortest period that is left to ask for."""
         self.chance, self.turn = random.Random(self.budget.limits.seed), 0
         self.turned = reversed_pattern(pattern)
         self.stuck, self.rise, self.pace, self.low = 0, 0, 0, search_.lower
@@ -215,38 +219,66 @@ class _OnePattern:
     # --- the period ---
 
     def fastest(self) -> Periodic | None:
-        """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most.
+        """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most, for ``_SHARE`` of the time.
 
-        First on the coarser grid for all of them, where there is one, then with the true times from the best on. No less than the
-        bound leaves room for is looked for, and not for longer than a third of the time.
+        Operations are placed for few microbatches first, then a model is asked for less; first roughly for all numbers of
+        microbatches. No less than the bound leaves room for is looked for.
         """
-        least_time = Fraction(self.all.lower, min(self.all.counts))
-        steps = range(1, min(_STEPS, *self.all.counts) + 1)
-        best = self.placed(steps)
-        until, self.until = self.until, self.budget.left - self.left / 3
-        for step, search_ in [(step, self.quickly) for step in steps] + [(step, self.exactly) for step in steps]:
-            least = least_period(self.pattern, step)
-            if best is not None and (least * best.step >= best.period * step or best.period <= least_time * best.step):
-                continue
-            with self.all.step(f"{'smallest' if search_ == self.exactly else 'a small'} period of {step} microbatches") as answer:
-                found = search_(step, least, None if best is None else -(-best.period * step // best.step))
-                answer.append("no better one" if found is None else f"{self.all.pipeline.time(found.period)}")
-                if found is not None:
-                    best = found
-                    answer.append(self.keep(found))
-            if self.left <= 0:
-                break
+        steps = range(1, min(_STEPS, *self.all.counts) + 1) if any(self.pattern.work) else ()
+        best, until = self.own, self.until
+        self.until = self.budget.left - _SHARE * self.left
+        for parts in _PARTS:
+            for step in steps:
+                if self.own is None and parts == _PARTS[0]:
+                    best = self.placed((step,), best, self.left / (4 if best is None else 8))
+                if not self.done:
+                    best = self.modelled(step, best, parts)
+        if self.own is not None:
+            best = self.placed(steps, best, self.left)
         self.until = until
         return best
 
-    def placed(self, steps: Iterable[int]) -> Periodic | None:
-        """The least time per microbatch by placing operations singly, for half of the time; of several that with the best end.
+    def modelled(self, step: int, best: Periodic | None, parts: int) -> Periodic | None:
+        """A smaller period of ``step`` microbatches than the ``best`` one's, up to that part of it; or the best."""
+        enough = Fraction(self.all.lower, min(self.all.counts))
+        low = self.shortest.setdefault(step, least_period(self.pattern, step))
+        high = None if best is None else -(-best.period * step // best.step)
+        if high is not None and (low >= high - high // parts or high <= enough * step):
+            return best
+        with self.all.step(f"a period of {step} microbatches") as answer:
+            found = self.least(step, low, high, parts)
+            answer.append("no better one" if found is None else f"{self.all.pipeline.time(found.period)}")
+            if found is not None:
+                best = self.trimmed(found.begun(self.all.counts), _FEW)
+                answer.append(self.keep(best))
+        return best
 
-        Where an earlier search has found a period, only shorter ones, with other seeds.
+    def least(self, step: int, low: int, high: int | None, parts: int) -> Rotation | None:
+        """A rotation with the smallest period in ``low..high - 1`` that is found, up to that part of it, by bisection.
+
+        First with ``low`` itself; without ``high``, then with the first for which there is one, in growing steps.
         """
-        best, until, self.until = self.own, self.until, self.budget.left - self.left / 2
+        best, rise, period = None, max(1, self.grid // 2), low
+        while (high is None or low < high - high // parts) and not self.done:
+            patience = self.patience / (1 if period > low else 4)
+            rotated, _ = rotation(self.pattern, period, step, self.budget, patience)
+            found = None if rotated is None else quickened(rotated, self.pattern) or rotated
+            if found is not None:
+                best, high = found, found.period
+            else:
+                self.shortest[step] = low = period + 1
+                rise *= 2
+            period = low + rise if high is None else (low + high) // 2
+        return best
+
+    def placed(self, steps: Iterable[int], best: Periodic | None, seconds: float) -> Periodic | None:
+        """The least time per microbatch by placing operations singly, or the ``best``; of several that with the best end.
+
+        Where an earlier search has found a period, with other seeds.
+        """
+        until, self.until = self.until, self.budget.left - seconds
         value = None if best is None else (Fraction(best.period, best.step), 0)
-        seeds = range(1) if best is None else range(1, _SEEDS)
+        seeds = range(1) if self.own is None else range(1, _SEEDS)
         for seed, step in product(seeds, steps):
             if self.done or (value is not None and value[0] <= Fraction(least_period(self.pattern, step), step)):
                 continue
@@ -268,60 +300,10 @@ class _OnePattern:
         self.until = until
         return best
 
-    def quickly(self, step: int, least: int, below: int | None) -> Periodic | None:
-        """The least period of ``step`` microbatches itself, or a small one by way of the coarser grid; less than ``below``."""
-        best = self.rotation(self.pattern, least, step, self.patience)
-        for slack in (1, 0) if best is None and self.grid > 1 else ():
-            rough = None if self.done else self.rough_period(step, self.patience, slack)
-            found = None
-            if rough is not None:
-                found = self.least(least, below, self.grid // 2, partial(retimed, rough, self.pattern))
-            if found is not None:
-                best, below, self.rough = found, found.period, rough
-        return best
-
-    def exactly(self, step: int, least: int, below: int | None) -> Periodic | None:
-        """The smallest period of ``step`` microbatches, if it is less than ``below``."""
-
-        def ask(period: int) -> Periodic | None:
-            return self.rotation(self.pattern, period, step, self.patience)
-
-        return self.least(least + 1, below, self.grid // 2, ask)
-
     @property
     def patience(self) -> float:
         """Seconds for a question about a period."""
-        return min(3.0, self.left / 10)
-
-    def rough_period(self, step: int, patience: float, slack: int) -> Periodic | None:
-        """The rotation with the smallest period on the coarser grid."""
-
-        def coarse(period: int) -> Periodic | None:
-            return self.rotation(self.coarse, period, step, patience, slack)
-
-        return self.least(least_period(self.coarse, step), None, 1, coarse)
-
-    def rotation(self, pattern: Pattern, period: int, step: int, patience: float, slack: int = 0) -> Periodic | None:
-        """A rotation of that period, with the beginning and the end that it takes."""
-        found, _ = rotation(pattern, period, step, self.budget, min(patience, self.left), slack)
-        return None if found is None else found.begun(self.all.counts)
-
-    def least(self, low: int, high: int | None, rise: int, ask: Callable[[int], Periodic | None]) -> Periodic | None:
-        """What ``ask`` gives for the smallest period in ``low..high - 1`` that it has an answer for, by bisection.
-
-        First ``low`` itself; without ``high``, then the first that it has an answer for, in growing steps.
-        """
-        best, rise, period = None, max(1, rise), low
-        while (high is None or low < high) and not self.done:
-            found = ask(period)
-            if found is not None:
-                best, high = found, found.period
-            elif high is None:
-                low, rise = period + 1, 2 * rise
-            else:
-                low = period + 1
-            period = low + rise if high is None else (low + high) // 2
-        return best
+        return min(5.0, self.left / 8)
 
     # --- beginning and end ---
 
@@ -374,8 +356,7 @@ class _OnePattern:
 
     def ask_coarsely(self, seed: Periodic, patience: float) -> None:
         """On the coarser grid, with slack for what it leaves out, a makespan near the bound; its order with the true times."""
-        period = self.rough.period if self.rough is not None and self.rough.step == seed.step else None
-        period = period or seed.step * max(self.coarse.work)
+        period = max(seed.step * max(self.coarse.work), seed.period // self.grid)
         until = self.budget.left - patience
         for counts in self.sizes(seed):
             if max(counts) < self.pace:
