@@ -35,6 +35,21 @@ class Rotation:
         """Microbatches of every route per period."""
         return len(self.start[0])
 
+    @classmethod
+    def of(cls, periodic: Periodic) -> Rotation:
+        """What a periodic schedule repeats, counted from its microbatches 0 on."""
+        step, period, rows = periodic.step, periodic.period, []
+        for row, first in zip(periodic.start, periodic.first, strict=True):
+            turns, copy = np.divmod(np.arange(first, first + step), step)
+            rows.append((row[first : first + step] - turns * period)[np.argsort(copy)])
+        begin = int(rows[0][0])
+        return cls(periodic.pattern, period, tuple(row - begin for row in rows))
+
+    def unrolled(self, turns: int) -> Rotation:
+        """The same with that many turns as one."""
+        shift = np.arange(turns, dtype=np.int64)[:, None] * self.period
+        return Rotation(self.pattern, turns * self.period, tuple((row + shift).ravel() for row in self.start))
+
     def begun(self, counts: Sequence[int]) -> Periodic:
         """The rotation with a beginning and an end, for as few microbatches as that takes; every operation as early as can be.
 
@@ -71,18 +86,17 @@ class _Modulo:
     Variables: the starts, the first family's first at 0. Of two operations on one machine, ``b`` starts ``turns`` whole periods,
     and a rest that leaves room for both, after ``a`` does; one literal per number of periods that is possible says whether it is
     as many at least, an order of two operations of the unrolled schedule. Copies of ``a`` that have begun when ``b`` starts are
-    ``turns`` more than those of ``b``: so what a device holds when a claim begins is a sum of these numbers.
+    ``turns`` more than those of ``b``: so what a device holds when a claim begins is a sum of these numbers. ``near`` is a hint;
+    with ``reach`` all numbers are to be no further than that from its own.
     """
 
-    def __init__(self, pattern: Pattern, period: int, step: int, slack: int) -> None:
+    def __init__(self, pattern: Pattern, period: int, step: int, near: Rotation | None, reach: int | None) -> None:
         self.pattern, self.period, self.step = pattern, period, step
+        self.near = None if near is None else [time for row in near.start for time in row.tolist()]
+        self.of_near, self.reach = 1 if near is None else near.period, reach
         self.model = cp_model.CpModel()
         steps = range(step)
-        self.edges = [
-            edge._replace(lag=edge.lag + slack) if pattern.device_of[edge.before] != pattern.device_of[edge.after] else edge
-            for edge in (*pattern.edges, *pattern.arcs)
-        ]
-        self.most = 3 + 2 * (sum(pattern.duration) + sum(edge.lag for edge in self.edges)) // period
+        self.most = 3 + 2 * (sum(pattern.duration) + sum(edge.lag for edge in pattern.edges)) // period
         relations = self._relations()
         apart = _apart(relations, step * len(pattern.families))
         self.possible = apart is not None
@@ -95,6 +109,8 @@ class _Modulo:
         for before, after, wait in relations:
             self.model.add(self.start[after] >= self.start[before] + wait)
         self.turns: dict[tuple[int, int], Any] = {}
+        for x, time in zip(self.start, self.near or (), strict=False):
+            self.model.add_hint(x, time)
         for families in pattern.machines:
             for a, b in combinations([o * step + k for o in families for k in steps], 2):
                 self._apart(a, b)
@@ -108,7 +124,7 @@ class _Modulo:
         in_order = [Edge(o, o, 1, 0) for o in range(len(pattern.families))]
         memory = [Edge(h.last, h.first, room.limit // h.amount, 0) for room in pattern.rooms for h in room.held if h.amount]
         found = []
-        for before, after, shift, lag in (*in_order, *self.edges, *memory):
+        for before, after, shift, lag in (*in_order, *pattern.edges, *pattern.arcs, *memory):
             for k in range(step):
                 turns, copy = divmod(k - shift, step)
                 found.append((before * step + copy, after * step + k, pattern.duration[before] + lag + turns * period))
@@ -124,6 +140,9 @@ class _Modulo:
             return
         low = max(-self.most, -((period - other - int(self.apart[a, b])) // period))
         high = min(self.most, (-int(self.apart[b, a]) - own) // period)
+        near = None if self.near is None else (self.near[b] - self.near[a]) // self.of_near
+        if near is not None and self.reach is not None:
+            low, high = max(low, near - self.reach), min(high, near + self.reach)
         self.possible &= low <= high
         behind = self.start[b] - self.start[a]
         self.model.add_linear_constraint(behind, low * period + own, (high + 1) * period - other)
@@ -131,6 +150,8 @@ class _Modulo:
         for turns, literal in enumerate(as_many, start=low + 1):
             self.model.add(behind >= turns * period + own).only_enforce_if(literal)
             self.model.add(behind <= turns * period - other).only_enforce_if(~literal)
+            if near is not None:
+                self.model.add_hint(literal, turns <= near)
         for less, more in pairwise(as_many):
             self.model.add_implication(more, less)
         self.turns[a, b] = low + sum(as_many)
@@ -166,15 +187,22 @@ def _apart(relations: Sequence[tuple[int, int, int]], size: int) -> IntArray | N
 
 
 def rotation(
-    pattern: Pattern, period: int, step: int, budget: Budget, seconds: float, slack: int = 0
+    pattern: Pattern,
+    period: int,
+    step: int,
+    budget: Budget,
+    seconds: float,
+    near: Rotation | None = None,
+    reach: int | None = None,
 ) -> tuple[Rotation | None, bool]:
     """A rotation with this period, and whether the answer is certain (a found one is, and a refuted one).
 
-    Every way to another device takes ``slack`` longer than it must.
+    ``near``: one of as many microbatches to begin the search with. With ``reach`` only such rotations are meant in which
+    operations that share a machine are at most so many turns more or less apart than there.
     """
     if period < max(1, step * max(pattern.work)):
         return None, True
-    model = _Modulo(pattern, period, step, slack)
+    model = _Modulo(pattern, period, step, near, reach)
     budget.charge(_PATH * (step * len(pattern.families)) ** 3)
     if not model.possible:
         return None, True

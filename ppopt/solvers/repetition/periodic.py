@@ -40,6 +40,8 @@ class Periodic:
     """Per family, how many operations the beginning has."""
     period: int
     step: int
+    shown: tuple[tuple[int, int], ...] = ()
+    """Of its pattern: numbers of microbatches, and what the period of so many is at least, in ticks."""
 
     @cached_property
     def makespan(self) -> int:

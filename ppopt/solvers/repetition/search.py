@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
@@ -39,6 +39,10 @@ _TRIAL = 0.02
 """Deterministic seconds for placing the operations of a period; about what it takes."""
 _SHARE = 0.7
 """Of the time, for the period."""
+_REACH = 2
+"""Turns by which operations may come nearer or go away from each other, around a rotation."""
+_MODELLED = 800
+"""Operations of several microbatches up to which their period is modelled."""
 _PARTS = (50, 1000, 10**9)
 """Parts of a period by which a smaller one is sought, one after the other."""
 _LONGEST = 12
@@ -60,7 +64,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Repeated(Outcome):
-    """``periodic``: what the schedule is an expansion of; ``lower_bound`` is the given one."""
+    """``periodic``: what the schedule is an expansion of, or the best that was found where none is; ``lower_bound`` is the given
+    one."""
 
     periodic: Periodic | None = None
     steps: tuple[Step, ...] = ()
@@ -91,9 +96,9 @@ def solve(
     if (
         schedule is not None and not schedule.within_memory
     ):  # operations that take no time may tie with each other in another order
-        schedule = best = None
+        schedule = search_.known = None
     budget = search_.budget
-    return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, best, tuple(search_.steps))
+    return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, search_.known, tuple(search_.steps))
 
 
 class _Search:
@@ -110,6 +115,7 @@ class _Search:
         self.counts = counts_of(pipeline)
         self.budget = Budget(limits)
         self.best: Periodic | None = None
+        self.known: Periodic | None = None
         self.value = upper
         self.steps: list[Step] = []
 
@@ -129,6 +135,12 @@ class _Search:
         met = self.value is not None and self.value <= self.lower
         gap = self.value is not None and self.value - self.lower <= self.budget.limits.gap * self.value
         return met or gap or self.budget.left <= 0
+
+    def know(self, periodic: Periodic, shown: dict[int, int]) -> None:
+        """Note a pattern's best, if it is better than that of another one, and what is shown of the pattern's periods."""
+        value, known = (None if p is None else p.makespan_for(self.counts) for p in (periodic, self.known))
+        if self.known is None or (value is not None and (known is None or value < known)):
+            self.known = replace(periodic, shown=tuple(shown.items()))
 
     def keep(self, periodic: Periodic) -> str:
         """Take it as the best if it is; and what to say of it."""
@@ -163,7 +175,10 @@ class _OnePattern:
         self.open = True
         start = search_.start
         self.own = start if start is not None and start.pattern == pattern else None
-        self.shortest: dict[int, int] = {}
+        self.rotations: dict[int, Rotation] = {}
+        """Per number of microbatches the one with the shortest period."""
+        self.shown = dict(self.own.shown) if self.own is not None else {}
+        self.shortest = dict(self.shown)
         """Per number of microbatches the shortest period that is left to ask for."""
         self.chance, self.turn = random.Random(self.budget.limits.seed), 0
         self.turned = reversed_pattern(pattern)
@@ -181,17 +196,24 @@ class _OnePattern:
 
     def run(self) -> None:
         """First the period, then the beginning and the end; where these leave nothing open, with a longer period."""
+        if self.own is not None and self.own.makespan_for(self.all.counts) is None:  # of another remainder
+            self.own = Rotation.of(self.own).begun(self.all.counts)
         if self.own is not None:
             self.all.keep(self.own)
         self.own = self.fastest()
         if self.own is not None and not self.done:
             self.ends(self.own, self.left / 16)
+        known = self.own
         while self.own is not None and not self.done:
+            value = self.own.makespan_for(self.all.counts)
             self.rounds()
+            known = self.own if self.own.makespan_for(self.all.counts) != value else known
             if 2 * self.own.step > _LONGEST:
                 break
             self.own = self.own.doubled(self.all.counts)
             self.low, self.pace, self.stuck = self.all.lower, 0, 0
+        if known is not None:
+            self.all.know(known, self.shown)
 
     def rounds(self) -> None:
         """All kinds of questions in turn, for longer and longer, while something is open."""
@@ -221,20 +243,20 @@ class _OnePattern:
     def fastest(self) -> Periodic | None:
         """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most, for ``_SHARE`` of the time.
 
-        Operations are placed for few microbatches first, then a model is asked for less; first roughly for all numbers of
+        Operations are placed for one microbatch first; then a model is asked for less, first roughly for all numbers of
         microbatches. No less than the bound leaves room for is looked for.
         """
         steps = range(1, min(_STEPS, *self.all.counts) + 1) if any(self.pattern.work) else ()
         best, until = self.own, self.until
         self.until = self.budget.left - _SHARE * self.left
-        for parts in _PARTS:
-            for step in steps:
-                if self.own is None and parts == _PARTS[0]:
-                    best = self.placed((step,), best, self.left / (4 if best is None else 8))
-                if not self.done:
-                    best = self.modelled(step, best, parts)
-        if self.own is not None:
-            best = self.placed(steps, best, self.left)
+        if best is None:
+            best = self.placed(steps[:1], None, self.left / 4)
+        else:
+            self.rotations[best.step] = Rotation.of(best)
+        for parts, step in product(_PARTS, steps):
+            if not self.done and (step == 1 or step * len(self.pattern.families) <= _MODELLED):
+                best = self.modelled(step, best, parts)
+        best = self.placed(steps, best, self.left)
         self.until = until
         return best
 
@@ -260,25 +282,39 @@ class _OnePattern:
         """
         best, rise, period = None, max(1, self.grid // 2), low
         while (high is None or low < high - high // parts) and not self.done:
-            patience = self.patience / (1 if period > low else 4)
-            rotated, _ = rotation(self.pattern, period, step, self.budget, patience)
-            found = None if rotated is None else quickened(rotated, self.pattern) or rotated
+            found, sure = self.rotated(period, step)
             if found is not None:
                 best, high = found, found.period
             else:
                 self.shortest[step] = low = period + 1
                 rise *= 2
+                if sure:
+                    self.shown[step] = low
             period = low + rise if high is None else (low + high) // 2
         return best
+
+    def rotated(self, period: int, step: int) -> tuple[Rotation | None, bool]:
+        """A rotation with no longer a period, around the best one that there is, then anywhere; and whether that is certain."""
+        known = [found for found in self.rotations.values() if step % found.step == 0]
+        best = min(known, key=lambda found: Fraction(found.period, found.step), default=None)
+        near = None if best is None else best.unrolled(step // best.step)
+        sure = False
+        for reach in (None,) if near is None else (_REACH, None):
+            patience = self.patience / (1 if reach is None else 2)
+            found, sure = rotation(self.pattern, period, step, self.budget, patience, near, reach)
+            if found is not None:
+                self.rotations[step] = found = quickened(found, self.pattern) or found
+                return found, True
+        return None, sure
 
     def placed(self, steps: Iterable[int], best: Periodic | None, seconds: float) -> Periodic | None:
         """The least time per microbatch by placing operations singly, or the ``best``; of several that with the best end.
 
-        Where an earlier search has found a period, with other seeds.
+        Where there is one, with other seeds.
         """
         until, self.until = self.until, self.budget.left - seconds
         value = None if best is None else (Fraction(best.period, best.step), 0)
-        seeds = range(1) if self.own is None else range(1, _SEEDS)
+        seeds = range(1) if best is None else range(1, _SEEDS)
         for seed, step in product(seeds, steps):
             if self.done or (value is not None and value[0] <= Fraction(least_period(self.pattern, step), step)):
                 continue
@@ -294,6 +330,7 @@ class _OnePattern:
                     constant = begun.makespan - begun.microbatches[0] // step * begun.period
                     if value is None or best is None or time < value[0] or (step == best.step and constant < value[1]):
                         best, value = begun, (time, constant)
+                        self.rotations[step] = found
                         answer[:] = [f"{self.all.pipeline.time(found.period)}", self.keep(begun)]
                 if not answer:
                     answer.append("no better one")
