@@ -68,7 +68,10 @@ def search_on(search: Search) -> None:
 
 
 def many_operations(search: Search) -> None:
-    """A good pace, the event graph where it may be larger; windows and repetition in turns, for longer."""
+    """A good pace, the event graph where it may be larger; windows and repetition in turns, for longer.
+
+    Where even the busiest device idles in the middle, a shorter period counts for more than windows at the ends.
+    """
     if search.goes_on:
         paced_schedules(search, search.left / 5)
     if search.goes_on and not search.keeps_pace:
@@ -76,13 +79,13 @@ def many_operations(search: Search) -> None:
     if search.goes_on:
         windows(search, min(search.left, search.time_limit / 10))
     if search.goes_on and search.repeats:
-        repeat(search, search.left / 6)
+        repeat(search, search.left / (6 if search.keeps_pace else 2))
     if search.goes_on:
         list_schedules(search, search.left / 8)
     if search.goes_on:
         paced_schedules(search, search.left / 5)
     if search.goes_on:
-        windows(search, search.left / (2 if search.keeps_pace else 3), shortest=8)
+        windows(search, search.left / (2 if search.keeps_pace else 6), shortest=8)
     if search.goes_on and search.repeats:
         repeat(search, search.left)
     if search.best is None:

@@ -43,6 +43,8 @@ _REACH = 2
 """Turns by which operations may come nearer or go away from each other, around a rotation."""
 _MODELLED = 800
 """Operations of several microbatches up to which their period is modelled."""
+_NEAR = 20
+"""Part of a period by which another one is near."""
 _PARTS = (50, 1000, 10**9)
 """Parts of a period by which a smaller one is sought, one after the other."""
 _LONGEST = 12
@@ -276,11 +278,14 @@ class _OnePattern:
         return best
 
     def least(self, step: int, low: int, high: int | None, parts: int) -> Rotation | None:
-        """A rotation with the smallest period in ``low..high - 1`` that is found, up to that part of it, by bisection.
+        """A rotation with the smallest period in ``low..high - 1`` that is found, up to that part of it.
 
-        First with ``low`` itself; without ``high``, then with the first for which there is one, in growing steps.
+        By bisection, nearer to ``high`` than to ``low``: it takes little time to find the next one around the last. If both are
+        near, or without ``high``, first with ``low`` itself; then with the first for which there is one, in growing steps.
         """
         best, rise, period = None, max(1, self.grid // 2), low
+        if high is not None and (high - low) * _NEAR > high:
+            period = (low + 2 * high) // 3
         while (high is None or low < high - high // parts) and not self.done:
             found, sure = self.rotated(period, step)
             if found is not None:
@@ -290,7 +295,7 @@ class _OnePattern:
                 rise *= 2
                 if sure:
                     self.shown[step] = low
-            period = low + rise if high is None else (low + high) // 2
+            period = low + rise if high is None else (low + 2 * high) // 3
         return best
 
     def rotated(self, period: int, step: int) -> tuple[Rotation | None, bool]:
