@@ -27,12 +27,14 @@ from ppopt.solvers.cpsat import Progress, limit, propagating
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.timing import in_turn
-from ppopt.timing.paths import NEVER, Paths, shortest_spans
+from ppopt.timing.paths import NEVER, Paths, largest_mean, shortest_spans
 
 _FIRST, _LEAST = 120, 12
 """Operations in a window at first, and at least."""
 _LARGER, _SMALLER = 1.2, 0.85
 """How that changes: after a window was searched through, and after it was not."""
+_LOOSE, _LOOSELY = 0.15, 30
+"""Share of the rounds for spans in which begins may move, and operations in a window there at first."""
 _PATIENCE = 1.0
 """Seconds for one window."""
 _BUILD = 5e-5
@@ -62,7 +64,9 @@ class _Search:
         self.begun, self.counted = time.monotonic(), 0.0
         self.chance = random.Random(limits.seed)
         self.workers = 1 if limits.deterministic else limits.workers or os.cpu_count() or 1
-        self.size = float(_FIRST)
+        self.size = {False: float(_FIRST), True: float(_LOOSELY)}
+        """Operations in a window, and in a loose one."""
+        self.loose = False
 
     @property
     def spent(self) -> float:
@@ -79,14 +83,16 @@ class _Search:
                 around = None
                 if progress is not None:
                     progress(self.value, self.lower)
-            elif self.size >= 2 * len(around.start):
+            elif self.size[self.objective == "span"] >= 2 * len(around.start):
                 return
 
     def round(self, around: _Around) -> bool:
         """Search one window per worker; whether the best got better."""
+        if self.objective == "span":
+            self.loose = self.size[False] >= 2 * len(around.start) or self.chance.random() < _LOOSE
         windows = []
         for _ in range(self.workers):
-            window = _Window(around, *self.span(around))
+            window = _Window(around, *self.span(around), loose=self.loose)
             solver = propagating(self.objective)
             seconds = max(0.01, min(_PATIENCE, self.limits.seconds - self.spent))
             limit(solver, replace(self.limits, seconds=seconds, gap=0, seed=self.chance.randrange(2**31)), workers=1)
@@ -95,7 +101,8 @@ class _Search:
         value = self.value
         for (window, solver), status in zip(windows, statuses, strict=True):
             self.counted += solver.response_proto.deterministic_time + _BUILD * len(window.model.proto.constraints)
-            self.size = max(_LEAST, self.size * (_LARGER if status == cp_model.OPTIMAL else _SMALLER))
+            factor = _LARGER if status == cp_model.OPTIMAL else _SMALLER
+            self.size[self.loose] = max(_LEAST, self.size[self.loose] * factor)
             if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) and solver.objective_value < value:
                 self.keep(window.schedule(solver))
         return self.value < value
@@ -107,7 +114,7 @@ class _Search:
 
     def span(self, around: _Around) -> tuple[int, int]:
         """Since when and until when operations start that are in a window of about the current size."""
-        times, size = around.times, round(self.size)
+        times, size = around.times, round(self.size[self.loose])
         at = self.chance.randrange(-size // 2, max(1, len(times) - size // 2))
         since = times[at] if at > 0 else times[0]
         return since, times[at + size] if at + size < len(times) else times[-1] + 1
@@ -193,10 +200,14 @@ class _Row(NamedTuple):
 
 
 class _Window:
-    """The model of what starts from ``since`` on and before ``until``."""
+    """The model of what starts from ``since`` on and before ``until``.
 
-    def __init__(self, around: _Around, since: int, until: int) -> None:
-        self.around = around
+    For spans the devices' begins may move if it is ``loose``. Where they stay, starts are known as well as for the makespan,
+    windows may be several times as large, and some schedules are out of reach.
+    """
+
+    def __init__(self, around: _Around, since: int, until: int, *, loose: bool = False) -> None:
+        self.around, self.loose = around, loose
         self.model = model = cp_model.CpModel()
         start, duration = around.start, around.duration
         self.since, self.until = since, until
@@ -236,12 +247,15 @@ class _Window:
         around, value, model = self.around, self.around.value, self.model
         heads, tails, direct = self._outside()
         reach = 2 * (self.until - self.since)
-        span = model.new_int_var(0, value, "span")
+        busy = [device for device, row in enumerate(around.paths.devices) if row]
+        least = largest_mean(direct[np.ix_(busy, busy)])
+        span = model.new_int_var(min(value, max(0, least)), value, "span")
         begins, ends = {}, {}
         for device, row in enumerate(around.paths.devices):
             if row:
                 first, last = around.start[row[0]], around.start[row[-1]] + around.duration[row[-1]]
-                begins[device] = model.new_int_var(first - reach, first + reach, "begin")
+                moved = reach if self.loose else 0
+                begins[device] = model.new_int_var(first - moved, first + moved, "begin")
                 ends[device] = model.new_int_var(last - reach, last + reach, "end")
                 model.add(span >= ends[device] - begins[device])
                 model.add_hint(begins[device], first)
