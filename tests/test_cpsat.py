@@ -1,10 +1,13 @@
 """CP-SAT: every word, alone and together, on instances whose optimum is worked out in a comment."""
 
+import random
 from dataclasses import dataclass
 
 import pytest
 from ortools.sat.python import cp_model
+from random_pipelines import random_pipeline
 
+from ppopt.bounds.late import start_by
 from ppopt.check import violations
 from ppopt.constraints import (
     Capacity,
@@ -285,3 +288,25 @@ def test_a_model_that_takes_long_to_build_is_given_up() -> None:
     words = (*rules_of(pipeline), *cuts_of(pipeline))
     outcome = cpsat.solve(pipeline, words, objective="makespan", lower=30, upper=30, horizon=30, limits=Limits(1e-9, workers=1))
     assert (outcome.schedule, outcome.lower_bound) == (None, 30)
+
+
+def test_devices_have_started_by_then():
+    # Work 9 each. Device 1 waits for 0F0, so it starts at 1 at the earliest; by 3, as proved, some best schedule's has started.
+    pipeline = Pipeline(2, 3, memory=Memory(limit=3))
+    assert start_by(pipeline) == [0, 3]
+    assert value(pipeline, objective="span", start_by=start_by(pipeline)) == 9
+    assert value(pipeline, objective="span", start_by=[0, 0]) == 10
+
+
+def test_starts_that_are_proved_keep_the_least_span():
+    rng, compared = random.Random(3), 0
+    while compared < 8:
+        pipeline = random_pipeline(rng, 15)
+        starts = start_by(pipeline)
+        if all(time is None for time in starts[1:]):
+            continue
+        compared += 1
+        span = value(pipeline, objective="span")
+        for grid in (1, 2, 3):
+            known = best(pipeline, objective="span", lower=span, upper=span, start_by=starts, grid=grid)
+            assert known.lower_bound <= span, pipeline

@@ -79,6 +79,17 @@ def test_random_pipelines() -> None:
     assert better >= 5
 
 
+def test_what_was_found_before_an_interrupt_is_kept() -> None:
+    def interrupt(value: int | None, lower: int) -> None:
+        raise KeyboardInterrupt
+
+    start = worst(Pipeline(2, 4), "makespan")
+    outcome = improved(start, objective="makespan", lower=0, limits=Limits(10, workers=1), progress=interrupt)
+    assert outcome.interrupted
+    assert outcome.schedule is not None
+    assert outcome.schedule.makespan < start.makespan
+
+
 def test_the_same_again_in_deterministic_mode() -> None:
     pipeline = Pipeline(4, 5, placement="wave", chunks=2, costs=Costs(forward=7, backward_input=8, backward_weight=5))
     start = worst(pipeline, "makespan")

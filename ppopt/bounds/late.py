@@ -62,15 +62,31 @@ def beside_span(pipeline: Pipeline) -> int | None:
     what one device takes, and the time before and after that. So if no schedule has a makespan below T, none has a span below
     ``T - beside_span``; and the search for a span needs no later horizon than ``beside_span`` above it.
 
-    The proof is about a flow; it holds for the pipeline where that is the flow itself: every backward is whole, or splitting it
-    is free, no pair saves time, no transfers wait for each other, and nothing precedes or follows a device's operations.
+    """
+    flow = _same(pipeline)
+    if flow is None:
+        return None
+    ends = zip(latest_first_starts(flow), latest_first_starts(flow.reversed()), strict=True)
+    return min((first + last for first, last in ends if first is not None and last is not None), default=None)
+
+
+def start_by(pipeline: Pipeline) -> list[int | None]:
+    """Per device, ticks after the first start on any device by which it has started its first operation in some schedule of
+    least device span, or of one that is asked for; ``None`` where nothing is proved (:func:`latest_first_starts`)."""
+    flow = _same(pipeline)
+    return [None] * pipeline.devices if flow is None else latest_first_starts(flow)
+
+
+def _same(pipeline: Pipeline) -> Flow | None:
+    """The flow of a pipeline if they are the same, so that what is proved of schedules of one holds for the other.
+
+    Every backward is whole, or splitting it is free, no pair saves time, no transfers wait for each other, and nothing precedes
+    or follows a device's operations.
     """
     whole = not pipeline.costs.split or splitting_is_free(pipeline)
     if not whole or pipeline.lines or pipeline.ticks.traffic or pairs_save_time(pipeline):
         return None
-    flow = flow_of(pipeline)
-    ends = zip(latest_first_starts(flow), latest_first_starts(flow.reversed()), strict=True)
-    return min((first + last for first, last in ends if first is not None and last is not None), default=None)
+    return flow_of(pipeline)
 
 
 def _lag(flow: Flow, before: int, after: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ppopt.bounds.late import start_by
 from ppopt.solve.horizons import horizon
 from ppopt.solve.result import Step
 from ppopt.solve.search import Search
@@ -141,6 +142,7 @@ def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) ->
         hint=None if decision else search.best,
         grid=grid,
         progress=search.report,
+        start_by=start_by(search.pipeline) if search.objective == "span" and not search.extra else (),
     )
     search.spent += outcome.spent
     if outcome.schedule is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
@@ -42,13 +42,18 @@ def solve(
     grid: int = 1,
     progress: Progress | None = None,
     strict: bool = False,
+    start_by: Sequence[int | None] = (),
 ) -> Outcome:
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``.
 
     All in ticks. With ``lower == upper`` this asks for any schedule of that makespan. With a ``grid`` of several ticks,
     durations and lags are rounded down to it: what is refuted stays refuted, and the found order is timed with the true ones,
     so its value may exceed ``upper``. Where operations without duration passed each other in what was found, the search is made
-    again with a ``strict`` model (:class:`~ppopt.solvers.cpsat_model.Model`). Ctrl-C stops it and is noted in the outcome.
+    again with a ``strict`` model (:class:`~ppopt.solvers.cpsat_model.Model`). ``start_by``: for spans, ticks by which each device
+    has started, ``None`` where that is open (:func:`ppopt.bounds.late.start_by`). Ctrl-C stops it and is noted in the outcome.
+
+    On a grid a span is rounded up: begins and ends may both lie between two steps. Within a whole number of steps all times can
+    be rounded down to steps.
 
     Raises:
         TypeError: a word that the model does not know.
@@ -56,7 +61,8 @@ def solve(
     """
     words = tuple(words)
     begun = time.monotonic()
-    lowest, highest = lower // grid, upper // grid
+    span = objective == "span"
+    lowest, highest = lower // grid, -(-upper // grid) if span else upper // grid
     until = highest if objective == "makespan" else horizon // grid
     none = Outcome(None, upper + 1, 0.0)
     if highest < lowest:
@@ -67,10 +73,11 @@ def solve(
             words,
             objective=objective,
             horizon=until,
-            lower=lowest,
+            lower=highest if lower == upper else lowest,
             upper=highest,
             grid=grid,
             strict=strict,
+            start_by=[None if time is None else time // grid for time in start_by],
             until=math.inf if limits.deterministic else begun + limits.seconds,
         )
     except NoRoom:
@@ -81,7 +88,7 @@ def solve(
         model.hint(hint)
     solver = propagating(objective) if model.decision else cp_model.CpSolver()
     limit(solver, limits, time.monotonic() - begun, 1 if model.decision else None)
-    status, interrupted = _run(solver, model, progress)
+    status, interrupted = _run(solver, model, objective, progress)
     spent = solver.response_proto.deterministic_time if limits.deterministic else time.monotonic() - begun
     if status == cp_model.MODEL_INVALID:
         raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
@@ -89,7 +96,7 @@ def solve(
         return Outcome(None, upper + 1, spent, interrupted)
     bound = lower
     if not model.decision:
-        bound = max(lower, grid * math.ceil(solver.best_objective_bound - 1e-6))
+        bound = max(lower, _ticks(math.ceil(solver.best_objective_bound - 1e-6), grid, objective))
     if status == cp_model.UNKNOWN:
         return Outcome(None, bound, spent, interrupted)
     schedule = None
@@ -109,10 +116,16 @@ def solve(
         limits=replace(limits, seconds=limits.seconds - spent),
         progress=progress,
         strict=True,
+        start_by=start_by,
     )
     found = [one for one in (again.schedule, schedule) if one is not None]
     best = min(found, key=lambda one: one.objective(objective), default=None)
     return Outcome(best, again.lower_bound, spent + again.spent, again.interrupted)
+
+
+def _ticks(steps: int, grid: int, objective: str) -> int:
+    """The least objective in ticks, if that in steps of ``grid`` ticks is at least so many."""
+    return grid * steps if objective == "makespan" else max(0, grid * (steps - 1) + 1)
 
 
 def propagating(objective: str) -> cp_model.CpSolver:
@@ -141,11 +154,13 @@ def limit(solver: cp_model.CpSolver, limits: Limits, spent: float = 0.0, workers
         parameters.max_time_in_seconds = max(0.0, limits.seconds - spent)
 
 
-def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> tuple[cp_model.CpSolverStatus, bool]:
+def _run(
+    solver: cp_model.CpSolver, model: Model, objective: str, progress: Progress | None
+) -> tuple[cp_model.CpSolverStatus, bool]:
     """The status, and whether Ctrl-C stopped the search."""
     watch = None
     if progress is not None and not model.decision:
-        watch = _Watch(progress, model.grid)
+        watch = _Watch(progress, model.grid, objective)
         solver.best_bound_callback = watch.bounded
     check()
     return search(solver, model.model, watch)
@@ -154,9 +169,9 @@ def _run(solver: cp_model.CpSolver, model: Model, progress: Progress | None) -> 
 class _Watch(cp_model.CpSolverSolutionCallback):
     """Passes on what the search reports, in ticks; found values only where a step is a tick, so that they are exact."""
 
-    def __init__(self, progress: Progress, grid: int) -> None:
+    def __init__(self, progress: Progress, grid: int, objective: str) -> None:
         super().__init__()
-        self._progress, self._grid = progress, grid
+        self._progress, self._grid, self._objective = progress, grid, objective
         self._best: int | None = None
 
     def on_solution_callback(self) -> None:
@@ -166,4 +181,4 @@ class _Watch(cp_model.CpSolverSolutionCallback):
 
     def bounded(self, bound: float) -> None:
         """A new lower bound, in steps."""
-        self._progress(self._best, self._grid * math.ceil(bound - 1e-6))
+        self._progress(self._best, _ticks(math.ceil(bound - 1e-6), self._grid, self._objective))

@@ -73,6 +73,7 @@ class Model:
     Variables are a start per operation (the halves of a pair share one), for those that may be left out a literal, and one for
     each two that may run as a pair. An operation that may be half of a pair has a size for each way to run it.
 
+    ``start_by``: per device a step by which it has started, ``None`` where there is none; of a model of spans.
     ``until``: when to give up, by ``time.monotonic``.
 
     Raises:
@@ -92,6 +93,7 @@ class Model:
         upper: int,
         grid: int = 1,
         strict: bool = False,
+        start_by: Sequence[int | None] = (),
         until: float = math.inf,
     ) -> None:
         self.pipeline, self.words, self.grid, self.upper = pipeline, tuple(words), grid, upper
@@ -155,7 +157,7 @@ class Model:
         self.objective: cp_model.IntVar | None = None
         self._bounds: list[tuple[cp_model.IntVar, cp_model.IntVar, IntArray]] = []
         if objective == "span":
-            self._span(lower, upper)
+            self._span(lower, upper, start_by)
         elif lower < upper:
             self._makespan(lower, upper)
 
@@ -195,6 +197,11 @@ class Model:
         family, microbatch = divmod(op, index.microbatches)
         at = self.pipeline.route_of_microbatch[microbatch], family % index.stages
         return tuple(int(of[at]) // self.grid * self.parts for of in (ticks.gather, ticks.scatter))  # type: ignore[return-value]
+
+    def _device(self, op: int) -> int:
+        """Of a computation."""
+        family, microbatch = divmod(op, self.pipeline.index.microbatches)
+        return self.pipeline.routes[self.pipeline.route_of_microbatch[microbatch]][family % self.pipeline.index.stages]
 
     def _size(self, steps: int) -> int:
         """In parts of a step."""
@@ -428,7 +435,7 @@ class Model:
                         end_by.only_enforce_if(literal)
         self.model.minimize(self.objective)
 
-    def _span(self, lower: int, upper: int) -> None:
+    def _span(self, lower: int, upper: int, start_by: Sequence[int | None]) -> None:
         self.objective = self.model.new_int_var(lower, upper, "span")
         for word in self.words:
             if not isinstance(word, Exclusive) or not word.computes:
@@ -436,7 +443,9 @@ class Model:
             ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
             ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
             traffic = {op: self._traffic(op) for op in ops.tolist()}
-            first = self.model.new_int_var(0, self.horizon, "begin")
+            by = start_by[self._device(int(ops[0]))] if start_by and len(ops) else None
+            latest = self.horizon if by is None else min(self.horizon, by * self.parts + self._most)
+            first = self.model.new_int_var(0, latest, "begin")
             last = self.model.new_int_var(0, self.horizon + max((after for _, after in traffic.values()), default=0), "end")
             for op, (before, after) in traffic.items():
                 enforced = [] if self.present[op] is None else [self.present[op]]

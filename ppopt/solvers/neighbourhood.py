@@ -52,7 +52,10 @@ def improved(
     Ctrl-C stops it and is noted in the outcome. For pipelines without traffic of the devices' own.
     """
     search = _Search(schedule, objective, lower, limits)
-    search.run(progress)
+    try:
+        search.run(progress)
+    except KeyboardInterrupt:
+        search.interrupted = True
     return Outcome(search.best if search.value < schedule.objective(objective) else None, lower, search.spent, search.interrupted)
 
 
