@@ -13,8 +13,9 @@ from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
 from ppopt.solvers.repetition import Periodic, solve
 from ppopt.solvers.repetition.budget import Budget
+from ppopt.solvers.repetition.middle import periodic_in, repeated_as
 from ppopt.solvers.repetition.modulo import least_period, rotation
-from ppopt.solvers.repetition.pattern import patterns_of
+from ppopt.solvers.repetition.pattern import counts_of, patterns_of
 from ppopt.solvers.repetition.periodic import order_from, retimed, schedule_of
 from ppopt.solvers.repetition.polish import polished
 from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
@@ -151,6 +152,23 @@ def test_smallest_periods_of_two_chunks(step: int, period: int) -> None:
         schedule = schedule_of(larger, periodic)
         assert violations(larger, schedule) == []
         assert schedule.makespan <= (periodic.makespan_for((microbatches,)) or 0)
+
+
+@pytest.mark.parametrize("name", ["linear", "fused", "slow links", "two routes"])
+def test_a_schedule_has_a_period_in_its_middle(name: str) -> None:
+    """As long as the schedule is; the same with one period more, and more of its order where that is taken from another place."""
+    pipeline = PIPELINES[name]
+    (pattern,) = patterns_of(pipeline)
+    expanded = schedule_of(pipeline, periodic_of(pipeline, 1))
+    found = periodic_in(expanded, pattern)
+    assert found is not None
+    assert found.makespan_for(counts_of(pipeline)) == expanded.makespan
+    small = pipeline.changed(microbatches=sum(found.microbatches) + 3 * found.step * len(pipeline.routes))
+    schedule = schedule_of(small, found)
+    for more in range(4):
+        again = repeated_as(schedule, found, more)
+        assert again is not None
+        assert again.makespan == schedule.makespan
 
 
 def example() -> Periodic:

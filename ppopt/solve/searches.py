@@ -34,6 +34,7 @@ def repeat(search: Search, seconds: float) -> None:
             limits=Limits(seconds, search.gap, search.workers, search.seed, search.deterministic),
             upper=None if search.best is None else search.value,
             start=search.periodic,
+            like=None if ticks.traffic else search.best,
             progress=report,
         )
         search.spent += outcome.spent

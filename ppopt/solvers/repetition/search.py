@@ -11,6 +11,8 @@ from fractions import Fraction
 from itertools import product
 
 from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+from ppopt.solvers.neighbourhood import improved
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.ends import (
@@ -22,6 +24,7 @@ from ppopt.solvers.repetition.ends import (
     reversed_periodic,
     shortened,
 )
+from ppopt.solvers.repetition.middle import periodic_in, repeated_as
 from ppopt.solvers.repetition.modulo import Rotation, least_period, rotation
 from ppopt.solvers.repetition.pattern import Pattern, counts_of, patterns_of
 from ppopt.solvers.repetition.periodic import Periodic, retimed, schedule_of
@@ -47,6 +50,10 @@ _NEAR = 20
 """Part of a period by which another one is near."""
 _PARTS = (50, 1000, 10**9)
 """Parts of a period by which a smaller one is sought, one after the other."""
+_MORE = 5
+"""Periods more in a schedule whose neighbourhoods are searched."""
+_MIDDLE = (2, 3, 1, 4, 0, 5)
+"""How many of these come before the one that is repeated, in the order in which that is tried."""
 _LONGEST = 12
 """Most microbatches per period, once no better time per microbatch is found."""
 _LARGE = 6000
@@ -83,15 +90,16 @@ def solve(
     limits: Limits,
     upper: int | None = None,
     start: Periodic | None = None,
+    like: Schedule | None = None,
     progress: Progress | None = None,
 ) -> Repeated:
     """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
 
     Data-parallel traffic does not count here. ``lower_bound`` is a proved one for that, in ticks; the search is over when it is
     met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``start`` is what an
-    earlier search of this pipeline has found.
+    earlier search of this pipeline has found; ``like`` is a schedule of it whose middle may repeat.
     """
-    search_ = _Search(pipeline, lower_bound, limits, upper, start, progress)
+    search_ = _Search(pipeline, lower_bound, limits, upper, start, like, progress)
     search_.run()
     best = search_.best
     schedule = None if best is None else schedule_of(pipeline, best)
@@ -111,9 +119,10 @@ class _Search:
         limits: Limits,
         upper: int | None,
         start: Periodic | None,
+        like: Schedule | None,
         progress: Progress | None,
     ) -> None:
-        self.pipeline, self.lower, self.start, self.progress = pipeline, lower, start, progress
+        self.pipeline, self.lower, self.start, self.like, self.progress = pipeline, lower, start, like, progress
         self.counts = counts_of(pipeline)
         self.budget = Budget(limits)
         self.best: Periodic | None = None
@@ -202,6 +211,8 @@ class _OnePattern:
             self.own = Rotation.of(self.own).begun(self.all.counts)
         if self.own is not None:
             self.all.keep(self.own)
+        if self.all.like is not None:
+            self.look(self.all.like)
         self.own = self.fastest()
         if self.own is not None and not self.done:
             self.ends(self.own, self.left / 16)
@@ -226,6 +237,8 @@ class _OnePattern:
             if self.several and not self.done:
                 self.ask_coarsely(self.own, 2 * patience)
             if not self.done:
+                self.around(self.own, 3 * patience)
+            if not self.done:
                 self.halve(self.own, patience)
             if not self.done:
                 self.ends(self.own, patience)
@@ -241,6 +254,16 @@ class _OnePattern:
         return self.all.keep(periodic)
 
     # --- the period ---
+
+    def look(self, schedule: Schedule) -> None:
+        """Begin with what a schedule repeats in its middle, if that is better than what there is."""
+        with self.all.step("the middle of the best schedule") as answer:
+            found = periodic_in(schedule, self.pattern)
+            if found is not None:
+                self.rotations[found.step] = Rotation.of(found)
+                answer += [f"{found.step} microbatches per {self.all.pipeline.time(found.period)}", self.keep(found)]
+            else:
+                answer.append("does not repeat")
 
     def fastest(self) -> Periodic | None:
         """The least time per microbatch that is found, of ``_STEPS`` microbatches per period at most, for ``_SHARE`` of the time.
@@ -486,6 +509,24 @@ class _OnePattern:
             self.open |= not sure or found.makespan < seed.makespan
             self.stuck += found.makespan == seed.makespan
             answer.append(self.keep(found))
+
+    def around(self, seed: Periodic, patience: float) -> None:
+        """Search neighbourhoods of a schedule with a few periods more, where the middle is at full speed and stays as it is."""
+        few = seed.microbatches[0] + _MORE * seed.step
+        if len(self.all.counts) > 1 or few > self.all.counts[0] or seed.period > seed.step * max(self.pattern.work):
+            return
+        copies = (self.all.counts[0] - few) // seed.step
+        with self.all.step(f"neighbourhoods in {few} microbatches") as answer:
+            small = schedule_of(self.all.pipeline.changed(microbatches=few), seed)
+            lower = max(0, self.all.lower - copies * seed.period)
+            limits = replace(self.budget.limits, seconds=min(patience, self.left))
+            outcome = improved(small, objective="makespan", lower=lower, limits=limits)
+            self.budget.charge(outcome.spent)
+            self.budget.interrupted |= outcome.interrupted
+            self.open |= outcome.schedule is not None
+            ways = (repeated_as(outcome.schedule or small, seed, more) for more in _MIDDLE)
+            found = next(filter(None, ways), None)
+            answer.append("nothing that repeats" if found is None else self.keep(found))
 
     def _text(self, seed: Periodic, counts: tuple[int, ...], value: int) -> str:
         time = self.all.pipeline.time
