@@ -104,9 +104,9 @@ def few_operations(search: Search) -> None:
             repeat(search, search.left / 5)
         improve(search, search.left / 5)
 
-    def hard() -> None:
+    def hard() -> None:  # schedules of short spans are found around others, and hardly by decisions
         windows(search, min(search.left, search.time_limit / 20))
-        improve(search, search.left / 5)
+        improve(search, search.left / (3 if search.objective == "span" else 5))
 
     if search.open:
         decide(search, seconds, grids[0], hard)
