@@ -35,8 +35,11 @@ _LARGER, _SMALLER = 1.2, 0.85
 """How that changes: after a window was searched through, and after it was not."""
 _LOOSE, _LOOSELY = 0.15, 30
 """Share of the rounds for spans in which begins may move, and operations in a window there at first."""
-_PATIENCE = 1.0
-"""Seconds for one window."""
+_PATIENCE: dict[Objective, float] = {"makespan": 0.25, "span": 1.0}
+_MOST_PATIENCE = 2.0
+"""Seconds for one window at first, and at most."""
+_LONGER = 1.3
+"""How they grow where no window of a round was any good; and shrink where one was."""
 _BUILD = 5e-5
 """Deterministic seconds for making a constraint; about what it takes."""
 _LONG = -NEVER // 2
@@ -67,6 +70,7 @@ class _Search:
         self.begun, self.counted = time.monotonic(), 0.0
         self.chance = random.Random(limits.seed)
         self.workers = 1 if limits.deterministic else limits.workers or os.cpu_count() or 1
+        self.patience = _PATIENCE[objective]
         self.size = {False: float(_FIRST), True: float(_LOOSELY)}
         """Operations in a window, and in a loose one."""
         self.loose = False
@@ -97,7 +101,7 @@ class _Search:
         for _ in range(self.workers):
             window = _Window(around, *self.span(around), loose=self.loose)
             solver = propagating(self.objective)
-            seconds = max(0.01, min(_PATIENCE, self.limits.seconds - self.spent))
+            seconds = max(0.01, min(self.patience, self.limits.seconds - self.spent))
             limit(solver, replace(self.limits, seconds=seconds, gap=0, seed=self.chance.randrange(2**31)), workers=1)
             windows.append((window, solver))
         statuses, self.interrupted = search_all([(solver, window.model, None) for window, solver in windows])
@@ -108,7 +112,10 @@ class _Search:
             self.size[self.loose] = max(_LEAST, self.size[self.loose] * factor)
             if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) and solver.objective_value < value:
                 self.keep(window.schedule(solver))
-        return self.value < value
+        better = self.value < value
+        longer = self.patience / _LONGER if better else self.patience * _LONGER
+        self.patience = min(max(longer, _PATIENCE[self.objective]), _MOST_PATIENCE)
+        return better
 
     def keep(self, schedule: Schedule | None) -> None:
         """Keep it if it is the best."""
