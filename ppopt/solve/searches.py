@@ -47,10 +47,10 @@ def repeat(search: Search, seconds: float) -> None:
         raise KeyboardInterrupt
 
 
-def improve(search: Search, seconds: float) -> None:
-    """Search around the best schedule."""
+def improve(search: Search, seconds: float) -> bool:
+    """Search around the best schedule; whether a better one was found."""
     if search.best is None or not search.goes_on or search.extra or search.pipeline.ticks.traffic:
-        return
+        return False
     with uninterrupted():
         from ppopt.solvers import cpsat
         from ppopt.solvers.neighbourhood import improved
@@ -71,6 +71,7 @@ def improve(search: Search, seconds: float) -> None:
         done(search.best_text())
     if outcome.interrupted:
         raise KeyboardInterrupt
+    return outcome.schedule is not None
 
 
 def decide(search: Search, seconds: float, grid: int, otherwise: Callable[[], None] | None = None) -> None:

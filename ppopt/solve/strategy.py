@@ -104,9 +104,12 @@ def few_operations(search: Search) -> None:
             repeat(search, search.left / 5)
         improve(search, search.left / 5)
 
+    gains = False
+
     def hard() -> None:  # schedules of short spans are found around others, and hardly by decisions
+        nonlocal gains
         windows(search, min(search.left, search.time_limit / 20))
-        improve(search, search.left / (3 if search.objective == "span" else 5))
+        gains = improve(search, search.left / (3 if search.objective == "span" else 5))
 
     if search.open:
         decide(search, seconds, grids[0], hard)
@@ -114,6 +117,8 @@ def few_operations(search: Search) -> None:
         windows(search, min(search.left, search.time_limit / 10))
     if search.goes_on and not search.keeps_pace:
         event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
+    if search.goes_on and gains:
+        improve(search, search.left / (2 if search.operations > MANY else 3))
     if search.open:
         decide(search, 3 * seconds, grids[0])
     if search.goes_on and search.repeats:
