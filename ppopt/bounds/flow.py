@@ -30,7 +30,7 @@ objective of device intervals alone (makespan and device span are).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -73,6 +73,15 @@ class Arc(NamedTuple):
     shift: int
 
 
+class Turn(NamedTuple):
+    """For lack of memory ``after(n)`` starts at least ``lag`` after the start of ``before(n - shift)``."""
+
+    before: int
+    after: int
+    shift: int
+    lag: int
+
+
 @dataclass(frozen=True)
 class Flow:
     """Families of operations in topological order of the data edges, numbered from 0. Times in ticks."""
@@ -95,6 +104,8 @@ class Flow:
     held: tuple[Held, ...]
     arcs: tuple[Arc, ...]
     """Consequences of ``held`` and ``limit``."""
+    turns: tuple[Turn, ...]
+    """Others, where a device holds several stages of a route."""
     limit: tuple[int, ...] | None
     """Per device, static memory taken off; ``None`` is unlimited."""
     before: tuple[int, ...]
@@ -116,6 +127,10 @@ class Flow:
             edges=tuple(Edge(last - after, last - before, lag) for before, after, lag in self.edges),
             held=tuple(Held(last - end, last - first, amount) for first, end, amount in self.held),
             arcs=tuple(Arc(last - after, last - before, shift) for before, after, shift in self.arcs),
+            turns=tuple(
+                Turn(last - after, last - before, shift, lag + self.duration[before] - self.duration[after])
+                for before, after, shift, lag in self.turns
+            ),
             before=self.after[::-1],
             after=self.before[::-1],
         )
@@ -140,6 +155,7 @@ class Flow:
             edges=tuple(Edge(number[a], number[b], lag) for a, b, lag in self.edges if b in number),
             held=tuple(Held(number[first], last[end], amount) for first, end, amount in self.held),
             arcs=tuple(Arc(number[a], number[b], shift) for a, b, shift in self.arcs if a in number),
+            turns=tuple(Turn(number[a], number[b], shift, lag) for a, b, shift, lag in self.turns),
             before=tuple(self.before[o] for o in kept),
             after=tuple(self.after[o] for o in kept),
         )
@@ -267,6 +283,7 @@ def flow_of(pipeline: Pipeline, share: Share | None = None, *, links: bool = Tru
         tuple(builder.edges),
         tuple(builder.held),
         tuple(builder.arcs),
+        tuple(builder.turns),
         limit,
         tuple(builder.before),
         tuple(builder.after),
@@ -303,6 +320,7 @@ class _Builder:
         self.edges: list[Edge] = []
         self.held: list[Held] = []
         self.arcs: list[Arc] = []
+        self.turns: list[Turn] = []
 
     def add(
         self,
@@ -376,6 +394,8 @@ class _Builder:
             for stage, device in enumerate(devices):
                 below[device] += int(self.pipeline.amounts.activation[route, stage])
                 self._add_memory(route, stage, first[stage], last[stage], self.limit[device], below[device])
+            for device, room in enumerate(self.limit):
+                self._add_turns(route, [stage for stage, at in enumerate(devices) if at == device], first, room)
 
     def _add_memory(self, route: int, stage: int, first: int, last: tuple[int, int | None], limit: int, below: int) -> None:
         """What one stage holds, and the arcs that follow.
@@ -395,6 +415,22 @@ class _Builder:
         if weight is not None and retained:
             self.held.append(Held(first, weight, retained))
             self.arcs.append(Arc(weight, first, 1 + (limit - below) // retained))
+
+    def _add_turns(self, route: int, stages: Sequence[int], first: Sequence[int], limit: int) -> None:
+        """The forwards of an earlier one of a device's ``stages`` wait for those of a later one.
+
+        When ``F(n)`` of the later one starts, no backward of the microbatches from n on has run on the device. With ``below`` as
+        above, those that have begun the earlier stage hold that much each, and n holds the later stage and those between, too: so
+        ``F(n + c)`` of the earlier stage has not started, where c of them do not fit, ``c = (limit - these) // below``.
+        """
+        amounts = self.pipeline.amounts.activation[route].tolist()
+        below = 0
+        for i, earlier in enumerate(stages):
+            below += amounts[earlier]
+            beside = 0
+            for later in stages[i + 1 :] if below else ():
+                beside += amounts[later]
+                self.turns.append(Turn(first[later], first[earlier], (limit - beside) // below, 0))
 
 
 def heads(flow: Flow, *, memory: bool, own: bool = False, most: int | None = None, work: bool = True) -> list[IntArray]:

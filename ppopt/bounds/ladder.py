@@ -34,8 +34,10 @@ def best(
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
     Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or at the
-    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every window gets half of what is left. The
-    first three take milliseconds. ``shortest``: windows of less than so many eighths of the filling time are left out.
+    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every search gets a third of what is left. The
+    first three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than
+    what is known, then whether it is much more: such questions are often decided where the first one is not.
+    ``shortest``: windows of less than so many eighths of the filling time are left out.
     """
     known = -1
     for of in (work, machine, memory):
@@ -52,32 +54,39 @@ def best(
     makespan = of_flow(makespan, flow, pipeline, objective, pairs)
     begin, spent = time.monotonic(), 0.0
     for first, last, grain in _windows(flow, objective, shortest):
-        left = time_limit - (spent if deterministic else time.monotonic() - begin)
-        if left < time_limit / 20:
-            return
-        spent += left / 2
         first = min(first, max(makespan // 2, makespan - last))
-        bound = window(
-            pipeline,
-            first,
-            min(last, makespan - first),
-            objective,
-            makespan=makespan,
-            known=known,
-            target=target,
-            grain=grain,
-            pairs=pairs,
-            time_limit=left / 2,
-            workers=workers,
-            seed=seed,
-            deterministic=deterministic,
-        )
-        if bound is not None and bound.value > known:
-            known = bound.value
-            makespan = max(makespan, known)
-            yield bound
-        if target is not None and known >= target:
-            return
+        asked, rise, climbing = target, 0, False
+        while True:
+            left = time_limit - (spent if deterministic else time.monotonic() - begin)
+            if left < time_limit / 20:
+                return
+            spent += left / 3
+            bound = window(
+                pipeline,
+                first,
+                min(last, makespan - first),
+                objective,
+                makespan=makespan,
+                known=known,
+                target=asked,
+                grain=grain,
+                pairs=pairs,
+                time_limit=left / 3,
+                workers=workers,
+                seed=seed,
+                deterministic=deterministic,
+            )
+            better = bound is not None and bound.value > known
+            if bound is not None and better:
+                known = bound.value
+                makespan = max(makespan, known)
+                yield bound
+            if target is not None and known >= target:
+                return
+            if bound is None or target is None or (climbing and not better):
+                break
+            rise = 2 * rise if climbing else max(1, (target - known) // 8)
+            asked, climbing = min(target, known + rise), True
 
 
 def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[int, int, int]]:
@@ -97,6 +106,6 @@ def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for eighths in (eighths for eighths in (4, 8, 10, 12, 14, 16) if eighths >= shortest):
+        for eighths in (eighths for eighths in (4, 8, 14, 12, 16, 10) if eighths >= shortest):
             first, last = (max(grain, time + fill * eighths // 8) for time in late)
             yield first, last, grain

@@ -16,10 +16,10 @@ def search(solver: Any, model: Any, callback: Any = None) -> tuple[Any, bool]:
     return status, interrupted
 
 
-def search_all(searches: Sequence[tuple[Any, Any, Any]]) -> tuple[list[Any], bool]:
+def search_all(searches: Sequence[tuple[Any, Any, Any]], *, race: bool = False) -> tuple[list[Any], bool]:
     """Solve several at once, each a solver, a model and a callback (or ``None``); and whether Ctrl-C stopped them.
 
-    CP-SAT swallows the signal, so it searches in other threads.
+    ``race``: the first that ends stops the others. CP-SAT swallows the signal, so it searches in other threads.
     """
     results: list[Any] = [None] * len(searches)
 
@@ -42,7 +42,7 @@ def search_all(searches: Sequence[tuple[Any, Any, Any]]) -> tuple[list[Any], boo
                 thread.join(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
         except KeyboardInterrupt:
             interrupted = True
-        if interrupted:
+        if interrupted or (race and any(result is not None for result in results)):
             for solver, _, _ in searches:
                 solver.stop_search()  # without effect before the search has begun, so again and again
     for result in results:
