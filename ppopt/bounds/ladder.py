@@ -93,11 +93,12 @@ def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[
     """Lengths of the start and of the end window, and grain: half of the time in which a pipeline fills, then up to twice that.
 
     That is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits
-    them more often. Much longer windows prove little more and take far longer; slightly longer ones may prove much more.
+    them twice each way, four where four times. Much longer windows prove little more and take far longer; slightly longer ones may prove much more.
     For the device span, the time by which the last device has begun comes on top.
     """
     lags = sum(edge.lag for edge in flow.edges)
-    rounds = 3 * flow.devices * (sum(flow.duration) + lags) // sum(isinstance(kind, Kind) for kind in flow.kind)
+    rounds = 4 * flow.devices + sum(kind is Kind.F for kind in flow.kind)
+    rounds = rounds * (sum(flow.duration) + lags) // (2 * sum(isinstance(kind, Kind) for kind in flow.kind))
     way = max(flow.chain(0, last) for last in range(len(flow.label)))
     fill = max(1, min(rounds, way))
     late = [0, 0]
@@ -106,6 +107,6 @@ def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for eighths in (eighths for eighths in (4, 8, 14, 12, 16, 10) if eighths >= shortest):
+        for eighths in (eighths for eighths in (4, 8, 10, 12, 14, 16) if eighths >= shortest):
             first, last = (max(grain, time + fill * eighths // 8) for time in late)
             yield first, last, grain

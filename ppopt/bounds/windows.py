@@ -60,9 +60,8 @@ def window(
 
     Valid for every pipeline: all routes, uneven durations, latencies, links, memory, few microbatches (for the device span a
     transfer is a mere delay). ``pairs``: also for schedules with overlapped pairs. ``None``: where a window is below ``grain`` or
-    both are more than ``makespan``, or hold more than
-    ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time with ``deterministic``. With two ``workers`` or more two
-    solvers race, with and without presolve.
+    both are more than ``makespan``, or hold more than ``MAX_OPERATIONS``. ``time_limit`` is in seconds, of deterministic time
+    with ``deterministic``. With two ``workers`` or more two solvers race, with and without presolve.
     """
     check_objective(objective)
     begun = time.monotonic()
