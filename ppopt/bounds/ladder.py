@@ -92,8 +92,9 @@ def best(
 def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[int, int, int]]:
     """Lengths of the start and of the end window, and grain: half of the time in which a pipeline fills, then up to twice that.
 
-    That is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits
-    them twice each way, four where four times. Much longer windows prove little more and take far longer; slightly longer ones may prove much more.
+    That is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits them
+    twice each way, four where four times. Much longer windows prove little more and take far longer; slightly longer ones may
+    prove much more.
     For the device span, the time by which the last device has begun comes on top.
     """
     lags = sum(edge.lag for edge in flow.edges)
