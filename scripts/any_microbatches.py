@@ -42,6 +42,8 @@ def row(result: Result) -> dict[str, object]:
     work = int(max(result.schedule.work))
     idle = result.value - work
     return {
+        "value": pipeline.time(result.value),
+        "bound": pipeline.time(result.lower_bound),
         "idle": pipeline.time(idle),
         "proved idle": pipeline.time(max(0, result.lower_bound - work)),
         "idle gap": round((result.value - result.lower_bound) / idle, 4) if idle else 0.0,
