@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from peers import COSTS, Entry, entries, label, pipeline_of
 
-from ppopt.named import Restriction, find
+from ppopt.named import Restriction, adapted, find
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
 
@@ -235,6 +235,18 @@ def test_the_adapted_v_is_never_worse_than_the_authors() -> None:
         schedule = find("zb-v").schedule(pipeline, variant="adapted", limit=int(limit))
         assert pipeline.time(schedule.device_span) <= entry["device_span"]
         assert pipeline.amount(max(schedule.peak_memory)) <= limit
+
+
+def test_heuristics_at_other_limits_fit_what_the_authors_need() -> None:
+    """Within exactly the memory of the authors' schedule some limit gives one that is no worse."""
+    group = [e for e in MEASURED if e["schedule"] == "zb-v" and e["devices"] == 4 and e["memory_limit"]]
+    assert len(group) >= 8
+    for entry in group:
+        name, peaks = list(entry["peak_memory"].items())[-1]
+        memory = Memory(Fraction(1, 2), Fraction(name.split()[1]) / 2, [round(peak + 5e-4, 3) for peak in peaks])
+        pipeline = pipeline_of(entry, "wave", memory=memory)
+        fitting = [schedule.device_span for _, schedule in adapted(pipeline) if schedule.within_memory]
+        assert pipeline.time(min(fitting)) <= entry["device_span"], entry
 
 
 @pytest.mark.parametrize("entry", [pytest.param(e, id=label(e)) for e in MEASURED if e["schedule"] in ("v-half", "v-min")])

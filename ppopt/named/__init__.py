@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -30,6 +30,7 @@ __all__ = [
     "Restriction",
     "Row",
     "UnknownSchedule",
+    "adapted",
     "compare",
     "find",
     "of_order",
@@ -133,6 +134,31 @@ def _resolved(
     except PipelineError as error:
         reason = f"recompute = {choice}: {error}"
         return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
+
+
+def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
+    """The named schedules that are heuristics under a memory limit, on this placement, at one limit after the other.
+
+    They count memory more coarsely than a pipeline does: what they make at a higher limit may fit, and what they make at a lower
+    one may not. Limits are D to 2D activations of a microbatch, those nearest to the pipeline's first.
+    """
+    amounts, devices = pipeline.amounts, pipeline.devices
+    room = 2.0 * devices
+    if amounts.limit is not None:
+        held = [int(amounts.activation[:, [d == at for at in pipeline.routes[0]]].sum(axis=1).max()) for d in range(devices)]
+        room = max((float(limit) / own for limit, own in zip(amounts.limit, held, strict=True) if own), default=room)
+    for limit in sorted(range(devices, 2 * devices + 1), key=lambda limit: abs(limit - room)):
+        for definition in NAMED.values():
+            takes = {parameter.name: parameter.choices for parameter in definition.parameters}
+            if "limit" not in takes or definition.placement != pipeline.placement:
+                continue
+            params: dict[str, Any] = {"limit": limit} | ({"variant": "adapted"} if "variant" in takes else {})
+            try:
+                schedule = definition.schedule(pipeline, **params)
+            except Restriction:
+                continue
+            if schedule.pipeline.routes == pipeline.routes:
+                yield f"{definition.name}, limit {limit}", schedule
 
 
 def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:

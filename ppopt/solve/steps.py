@@ -13,7 +13,7 @@ from ppopt import bounds
 from ppopt.bounds import Bound
 from ppopt.bounds.throughput import throughput
 from ppopt.constraints import Precede, Word, chain, chosen, operations, rules_of
-from ppopt.named import Row
+from ppopt.named import Row, adapted
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import halves
 from ppopt.solve.search import Search
@@ -97,6 +97,21 @@ def list_schedules(search: Search, seconds: float = 1.0) -> None:
                 late = time.monotonic() - begun > seconds and not search.deterministic
                 if (late and search.left <= 0) or (search.large and search.left <= spare) or not search.apart:
                     break
+        done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
+
+
+def adapted_schedules(search: Search, seconds: float) -> None:
+    """The heuristics among the named schedules, at one limit of memory after the other, for so many ``seconds``."""
+    if search.extra:
+        return
+    with search.step("named heuristics") as done:
+        before, until = search.best, search.left - seconds
+        for name, schedule in adapted(search.pipeline):
+            if schedule.within_memory:
+                search.found(time_order(search.pipeline, schedule.order), name)
+            search.spent += LISTED * search.operations
+            if search.left <= until or not search.open:
+                break
         done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
 
 

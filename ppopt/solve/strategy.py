@@ -13,6 +13,7 @@ from ppopt.solve.search import Search
 from ppopt.solve.searches import decide, improve, integer_program, minimise, repeat
 from ppopt.solve.steps import (
     LARGE_GRAPH,
+    adapted_schedules,
     binding_order,
     closed_form,
     closed_forms,
@@ -97,6 +98,8 @@ def few_operations(search: Search) -> None:
     longest = int(search.pipeline.ticks.duration.max())
     grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
     seconds = max(1.0, search.time_limit / 30)
+    if search.goes_on:
+        adapted_schedules(search, min(1.0, search.left / 4))
     if search.goes_on:
         paced_schedules(search, search.left / (12 if search.operations > MANY else 40))
     if search.goes_on and search.operations > MANY:
