@@ -268,7 +268,7 @@ def small(draw: st.DrawFn) -> Pipeline:
 
 
 @given(small(), st.sampled_from(["makespan", "span"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective):
     result = proved(pipeline, objective=objective)
     greedy = min(schedule.objective(objective) for _, schedule in baselines(pipeline))

@@ -32,6 +32,8 @@ COARSE = 200
 """Ticks of the longest operation there."""
 MANY = 1000
 """Where there are more, schedules are improved before decisions are asked for, which take long."""
+WIDE = 0.05
+"""Where more of the best is open, better schedules are looked for first; else decisions at the bound often end the search."""
 
 
 def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
@@ -98,10 +100,9 @@ def few_operations(search: Search) -> None:
     longest = int(search.pipeline.ticks.duration.max())
     grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
     seconds = max(1.0, search.time_limit / 30)
-    if search.goes_on:
-        adapted_schedules(search, min(1.0, search.left / 4))
-    if search.goes_on:
-        paced_schedules(search, search.left / (12 if search.operations > MANY else 40))
+    wide = search.best is None or search.value - search.lower > WIDE * search.value
+    if search.goes_on and (wide or search.operations > MANY):
+        _starts(search)
     if search.goes_on and search.operations > MANY:
         if search.repeats and search.pipeline.microbatches > search.pipeline.devices:
             repeat(search, search.left / 5)
@@ -111,6 +112,8 @@ def few_operations(search: Search) -> None:
 
     def hard() -> None:  # schedules of short spans are found around others, and hardly by decisions
         nonlocal gains
+        if search.paced is None:
+            _starts(search)
         windows(search, min(search.left, search.time_limit / 20))
         gains = improve(search, search.left / (3 if search.objective == "span" else 5))
 
@@ -135,6 +138,13 @@ def few_operations(search: Search) -> None:
             if search.goes_on:
                 minimise(search, 2 * seconds, grid)
         seconds *= 2
+
+
+def _starts(search: Search) -> None:
+    """Schedules that take longer to make than those by a priority rule, and are often better."""
+    adapted_schedules(search, min(1.0, search.left / 4))
+    if search.goes_on:
+        paced_schedules(search, search.left / (12 if search.operations > MANY else 40))
 
 
 def makespan_first(search: Search, seconds: float) -> None:
