@@ -158,7 +158,7 @@ def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
             except Restriction:
                 continue
             if schedule.pipeline.routes == pipeline.routes:
-                yield f"{definition.name}, limit {limit}", schedule
+                yield f"{definition.name}, limit {limit}", time_order(pipeline, schedule.order)
 
 
 def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:

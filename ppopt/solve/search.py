@@ -144,6 +144,10 @@ class Search:
         """The best value and where it is from."""
         return "nothing found" if self.best is None else f"best {self.pipeline.time(self.value)} ({self.source})"
 
+    def text_since(self, before: Schedule | None) -> str:
+        """The same, and whether it got better than ``before``."""
+        return f"{'improved: ' if self.best is not before else ''}{self.best_text()}"
+
     @contextmanager
     def step(self, name: str) -> Iterator[Callable[[str], None]]:
         """Note what a step did, and how long it took, even if it is interrupted."""

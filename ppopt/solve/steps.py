@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ppopt.bounds.throughput import throughput
 from ppopt.constraints import Precede, Word, chain, chosen, operations, rules_of
 from ppopt.named import Row, adapted
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import halves
+from ppopt.schedule import Schedule, halves
 from ppopt.solve.search import Search
 from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
@@ -29,7 +29,7 @@ STATES = 50_000
 LISTED = 2e-5
 """Deterministic seconds for an operation of a list schedule; about what it takes."""
 PATIENCE = 150
-"""Paces that are tried after the last one that was the best."""
+"""Schedules that are tried after the last one that was the best."""
 
 
 def closed_forms(search: Search) -> None:
@@ -97,37 +97,32 @@ def list_schedules(search: Search, seconds: float = 1.0) -> None:
                 late = time.monotonic() - begun > seconds and not search.deterministic
                 if (late and search.left <= 0) or (search.large and search.left <= spare) or not search.apart:
                     break
-        done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
+        done(search.text_since(before))
 
 
 def adapted_schedules(search: Search, seconds: float) -> None:
     """The heuristics among the named schedules, at one limit of memory after the other, for so many ``seconds``."""
-    if search.extra:
-        return
-    with search.step("named heuristics") as done:
-        before, until = search.best, search.left - seconds
-        for name, schedule in adapted(search.pipeline):
-            if schedule.within_memory:
-                search.found(time_order(search.pipeline, schedule.order), name)
-            search.spent += LISTED * search.operations
-            if search.left <= until or not search.open:
-                break
-        done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
+    _one_after_the_other(search, "named heuristics", adapted(search.pipeline), seconds)
 
 
 def paced_schedules(search: Search, seconds: float) -> None:
     """List schedules whose microbatches enter at a pace, for so many ``seconds`` or until they have not got better for long."""
+    search.paced = search.paced or each_paced(search.pipeline, search.objective, search.seed)
+    _one_after_the_other(search, "list scheduling at a pace", search.paced, seconds)
+
+
+def _one_after_the_other(search: Search, step: str, schedules: Iterator[tuple[str, Schedule]], seconds: float) -> None:
+    """Take those that fit, for so many ``seconds``, until the gap is closed or the last ``PATIENCE`` have not been better."""
     if search.extra:
         return
-    with search.step("list scheduling at a pace") as done:
+    with search.step(step) as done:
         before, until, tries = search.best, search.left - seconds, 0
-        search.paced = search.paced or each_paced(search.pipeline, search.objective, search.seed)
-        for name, schedule in search.paced:
-            tries = 0 if search.found(schedule, name) else tries + 1
+        for name, schedule in schedules:
+            tries = 0 if schedule.within_memory and search.found(schedule, name) else tries + 1
             search.spent += LISTED * search.operations
             if search.left <= until or tries == PATIENCE or not search.open:
                 break
-        done(f"{'improved: ' if search.best is not before else ''}{search.best_text()}")
+        done(search.text_since(before))
 
 
 def _by_priority(search: Search) -> None:
@@ -182,10 +177,6 @@ def windows(search: Search, seconds: float, shortest: int = 0) -> None:
         for bound in found:
             if bound.value > search.lower:
                 done(_bounded(search, bound))
-
-
-def _on(grid: int) -> str:
-    return f" (on a grid of {grid} ticks)" if grid > 1 else ""
 
 
 def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:

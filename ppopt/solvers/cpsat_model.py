@@ -28,7 +28,7 @@ from ppopt.constraints import (
 )
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, durations, halves
+from ppopt.schedule import Schedule, durations, halves, of_stages
 from ppopt.solvers.couples import Couple, couples
 from ppopt.solvers.shifts import Shifts
 
@@ -197,11 +197,6 @@ class Model:
         family, microbatch = divmod(op, index.microbatches)
         at = self.pipeline.route_of_microbatch[microbatch], family % index.stages
         return tuple(int(of[at]) // self.grid * self.parts for of in (ticks.gather, ticks.scatter))  # type: ignore[return-value]
-
-    def _device(self, op: int) -> int:
-        """Of a computation."""
-        family, microbatch = divmod(op, self.pipeline.index.microbatches)
-        return self.pipeline.routes[self.pipeline.route_of_microbatch[microbatch]][family % self.pipeline.index.stages]
 
     def _size(self, steps: int) -> int:
         """In parts of a step."""
@@ -443,7 +438,7 @@ class Model:
             ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
             ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
             traffic = {op: self._traffic(op) for op in ops.tolist()}
-            by = start_by[self._device(int(ops[0]))] if start_by and len(ops) else None
+            by = start_by[int(of_stages(self.pipeline, ops[:1], self.pipeline.device_of)[0])] if start_by and len(ops) else None
             latest = self.horizon if by is None else min(self.horizon, by * self.parts + self._most)
             first = self.model.new_int_var(0, latest, "begin")
             last = self.model.new_int_var(0, self.horizon + max((after for _, after in traffic.values()), default=0), "end")
