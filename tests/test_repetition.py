@@ -262,3 +262,17 @@ def test_only_what_beats_the_given_value_is_returned() -> None:
     optimum = int(pipeline.work.max()) + 2
     assert solve(pipeline, lower_bound=optimum, limits=Limits(5, workers=1), upper=optimum).schedule is None
     assert np.all([step.seconds >= 0 for step in solve(pipeline, lower_bound=optimum, limits=Limits(5, workers=1)).steps])
+
+
+def test_what_was_found_before_an_interrupt_is_kept() -> None:
+    shown = []
+
+    def interrupt(value: int | None, lower: int) -> None:
+        shown.append(value)
+        raise KeyboardInterrupt
+
+    pipeline = PIPELINES["wave"]
+    found = solve(pipeline, lower_bound=0, limits=Limits(20, workers=1), progress=interrupt)
+    assert found.interrupted
+    assert found.schedule is not None
+    assert [found.schedule.makespan] == shown

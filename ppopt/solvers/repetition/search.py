@@ -100,7 +100,10 @@ def solve(
     earlier search of this pipeline has found; ``like`` is a schedule of it whose middle may repeat.
     """
     search_ = _Search(pipeline, lower_bound, limits, upper, start, like, progress)
-    search_.run()
+    try:
+        search_.run()
+    except KeyboardInterrupt:  # what was found is kept
+        search_.budget.interrupted = True
     best = search_.best
     schedule = None if best is None else schedule_of(pipeline, best)
     if (
