@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ def search_all(searches: Sequence[tuple[Any, Any, Any]], *, race: bool = False) 
     ``race``: the first that ends stops the others. CP-SAT swallows the signal, so it searches in other threads.
     """
     results: list[Any] = [None] * len(searches)
+    ended = threading.Event()
 
     def work(place: int) -> None:
         try:
@@ -29,6 +31,8 @@ def search_all(searches: Sequence[tuple[Any, Any, Any]], *, race: bool = False) 
             results[place] = solver.solve(model, callback)
         except BaseException as error:  # handed on to the caller's thread
             results[place] = error
+        if race or None not in results:
+            ended.set()
 
     for solver, _, _ in searches:
         solver.parameters.catch_sigint_signal = False  # its own handler would swallow Ctrl-C, or abort the process
@@ -38,11 +42,13 @@ def search_all(searches: Sequence[tuple[Any, Any, Any]], *, race: bool = False) 
     interrupted = False
     while any(thread.is_alive() for thread in threads):
         try:
-            for thread in threads:
-                thread.join(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
+            if interrupted or ended.is_set():
+                time.sleep(0.001)
+            else:
+                ended.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
         except KeyboardInterrupt:
             interrupted = True
-        if interrupted or (race and any(result is not None for result in results)):
+        if interrupted or ended.is_set():
             for solver, _, _ in searches:
                 solver.stop_search()  # without effect before the search has begun, so again and again
     for result in results:

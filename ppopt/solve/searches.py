@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ppopt.bounds.late import start_by
+from ppopt.schedule import Schedule
 from ppopt.solve.horizons import horizon
 from ppopt.solve.result import Step
 from ppopt.solve.search import Search
 from ppopt.solvers.interrupt import uninterrupted
 
 
-def repeat(search: Search, seconds: float) -> None:
-    """A schedule of few microbatches with a period that repeats, expanded to all of them.
+def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None:
+    """A schedule of few microbatches with a period that repeats, expanded to all of them; ``like`` may be one to begin with.
 
     It is looked for without data-parallel traffic, which lengthens a schedule by the longest of either kind at most.
     """
@@ -34,7 +35,7 @@ def repeat(search: Search, seconds: float) -> None:
             limits=Limits(seconds, search.gap, search.workers, search.seed, search.deterministic),
             upper=None if search.best is None else search.value,
             start=search.periodic,
-            like=None if ticks.traffic else search.best,
+            like=None if ticks.traffic else like or search.best,
             progress=report,
         )
         search.spent += outcome.spent

@@ -206,5 +206,5 @@ def rotation(
     budget.charge(_PATH * (step * len(pattern.families)) ** 3)
     if not model.possible:
         return None, True
-    solver, sure = budget.solve(model.model, seconds, _WAY)
+    solver, sure = budget.solve(model.model, seconds, (_WAY,))
     return (None, sure) if solver is None else (model.found(solver), True)

@@ -11,9 +11,12 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from ppopt.pipeline import IntArray
-from ppopt.solvers.repetition.budget import SHARES, Budget
+from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.pattern import Pattern
 from ppopt.solvers.repetition.periodic import Periodic
+
+_WAYS = (0, 2, 1)
+"""Of searching, in :data:`~ppopt.solvers.repetition.budget.WAYS`: the ones that find most first."""
 
 
 @dataclass(frozen=True)
@@ -217,14 +220,11 @@ def ranges(pattern: Pattern, count: Sequence[int], makespan: int) -> list[tuple[
 
 
 def search(model: Recurrence, budget: Budget, seconds: float) -> tuple[Periodic | None, bool]:
-    """What a search has found in that time, and whether it shows that there is nothing to be found; each way for its share."""
+    """What a search has found in that time, and whether it shows that there is nothing to be found."""
     if not model.possible:
         return None, True
-    for way, share in enumerate(SHARES):
-        solver, sure = budget.solve(model.model, seconds * share, way)
-        if solver is not None or sure:
-            return (None if solver is None else model.found(solver)), True
-    return None, False
+    solver, sure = budget.solve(model.model, seconds, _WAYS)
+    return (None, sure) if solver is None else (model.found(solver), True)
 
 
 def _not(literal: Any) -> Any:

@@ -97,7 +97,8 @@ def solve(
 
     Data-parallel traffic does not count here. ``lower_bound`` is a proved one for that, in ticks; the search is over when it is
     met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``start`` is what an
-    earlier search of this pipeline has found; ``like`` is a schedule of it whose middle may repeat.
+    earlier search of this pipeline has found; ``like`` is a schedule of it, with any number of microbatches, whose middle may
+    repeat.
     """
     search_ = _Search(pipeline, lower_bound, limits, upper, start, like, progress)
     try:
@@ -189,6 +190,8 @@ class _OnePattern:
         self.open = True
         start = search_.start
         self.own = start if start is not None and start.pattern == pattern else None
+        self.base = self.own
+        """Of the shortest period that with the fewest microbatches: questions about it are the easiest."""
         self.rotations: dict[int, Rotation] = {}
         """Per number of microbatches the one with the shortest period."""
         self.shown = dict(self.own.shown) if self.own is not None else {}
@@ -211,12 +214,14 @@ class _OnePattern:
     def run(self) -> None:
         """First the period, then the beginning and the end; where these leave nothing open, with a longer period."""
         if self.own is not None and self.own.makespan_for(self.all.counts) is None:  # of another remainder
-            self.own = Rotation.of(self.own).begun(self.all.counts)
+            self.own = self.base = Rotation.of(self.own).begun(self.all.counts)
         if self.own is not None:
             self.all.keep(self.own)
         if self.all.like is not None:
             self.look(self.all.like)
         self.own = self.fastest()
+        if self.base is not None and self.base.step > 1 and not self.done:
+            self.fewer(self.base)
         if self.own is not None and not self.done:
             self.ends(self.own, self.left / 16)
         known = self.own
@@ -226,7 +231,7 @@ class _OnePattern:
             known = self.own if self.own.makespan_for(self.all.counts) != value else known
             if 2 * self.own.step > _LONGEST:
                 break
-            self.own = self.own.doubled(self.all.counts)
+            self.own = self.base = self.own.doubled(self.all.counts)
             self.low, self.pace, self.stuck = self.all.lower, 0, 0
         if known is not None:
             self.all.know(known, self.shown)
@@ -234,15 +239,15 @@ class _OnePattern:
     def rounds(self) -> None:
         """All kinds of questions in turn, for longer and longer, while something is open."""
         patience, self.open = self.left / 16, True
-        while self.own is not None and not self.done and self.open:
+        while self.own is not None and self.base is not None and not self.done and self.open:
             self.open = False
-            self.ask_all(self.own, self.all.lower, patience)
+            self.ask_all(self.base, self.all.lower, patience)
             if self.several and not self.done:
-                self.ask_coarsely(self.own, 2 * patience)
+                self.ask_coarsely(self.base, 2 * patience)
             if not self.done:
                 self.around(self.own, 3 * patience)
             if not self.done:
-                self.halve(self.own, patience)
+                self.halve(self.base, patience)
             if not self.done:
                 self.ends(self.own, patience)
             if not self.done and self.fits(self.own.microbatches):
@@ -254,6 +259,9 @@ class _OnePattern:
         value, own = (None if p is None else p.makespan_for(self.all.counts) for p in (periodic, self.own))
         if own is None or (value is not None and value < own):
             self.own = periodic
+        pace = (Fraction(periodic.period, periodic.step), periodic.step)
+        if self.base is None or pace <= (Fraction(self.base.period, self.base.step), self.base.step):
+            self.base = periodic
         return self.all.keep(periodic)
 
     # --- the period ---
@@ -263,7 +271,9 @@ class _OnePattern:
         with self.all.step("the middle of the best schedule") as answer:
             found = periodic_in(schedule, self.pattern)
             if found is not None:
-                self.rotations[found.step] = Rotation.of(found)
+                self.rotations[found.step] = rotation_ = Rotation.of(found)
+                if found.makespan_for(self.all.counts) is None:  # of another remainder
+                    found = rotation_.begun(self.all.counts)
                 answer += [f"{found.step} microbatches per {self.all.pipeline.time(found.period)}", self.keep(found)]
             else:
                 answer.append("does not repeat")
@@ -368,6 +378,21 @@ class _OnePattern:
         self.until = until
         return best
 
+    def fewer(self, base: Periodic) -> None:
+        """The same time per microbatch with fewer microbatches per period, if that is found."""
+        for step in (step for step in range(1, base.step) if base.period * step % base.step == 0):
+            with self.all.step(f"a period of {step} microbatches, as fast") as answer:
+                period = base.period * step // base.step
+                seeds = range(self.budget.limits.seed, self.budget.limits.seed + _SEEDS)
+                some = (next(rotations(self.pattern, step, seed=seed), None) for seed in seeds)
+                placed = next((one for one in some if one is not None and one.period <= period), None)
+                self.budget.charge(_SEEDS * _TRIAL)
+                if placed is None:
+                    placed, _ = self.rotated(period, step)
+                answer.append("none found" if placed is None else self.keep(placed.begun(self.all.counts)))
+            if placed is not None or self.done:
+                break
+
     @property
     def patience(self) -> float:
         """Seconds for a question about a period."""
@@ -454,11 +479,14 @@ class _OnePattern:
         """Bisection between what is refuted at all sizes and the best; what stays open is left aside, in ever larger parts."""
         value = seed.makespan_for(self.all.counts)
         best = self.all.value if value is None or self.all.value is None else min(value, self.all.value)
-        low, aside = self.low, 2
+        low, aside, left = self.low, 2, None
         while best is not None and low < best and aside < 200 and not self.done:
             middle = best - max(1, (best - low) // aside)
+            if middle == left:
+                break
             found = self.ask_all(seed, middle, patience / 2)
             if found is None:
+                left = middle
                 aside *= 4
             elif found:
                 best = min(best, self.all.value or best)
