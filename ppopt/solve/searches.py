@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from itertools import chain
 
 from ppopt.bounds.late import start_by
 from ppopt.schedule import Schedule
 from ppopt.solve.horizons import horizon
 from ppopt.solve.result import Step
 from ppopt.solve.search import Search
+from ppopt.solve.steps import LISTED
 from ppopt.solvers.interrupt import uninterrupted
+from ppopt.timing import each_baseline
+from ppopt.timing.pacing import each_paced
+
+ROUNDS = 4
+"""Microbatches per device in a schedule of few of them, whose middle may repeat."""
+PERIODS = 12
+"""By a multiple of so many there are fewer, so that periods of 1, 2, 3, 4 and 6 microbatches fit."""
 
 
 def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None:
@@ -46,6 +56,30 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
     search.steps += [Step(f"repetition: {step.question}", step.seconds, step.answer) for step in outcome.steps]
     if outcome.interrupted:
         raise KeyboardInterrupt
+
+
+def from_few(search: Search, seconds: float) -> None:
+    """List schedules of few microbatches; repetition from the one whose middle, repeated, gives the best schedule."""
+    with uninterrupted():
+        from ppopt.solvers.repetition import patterns_of, repeated_value
+
+    pipeline = search.pipeline
+    few = pipeline.microbatches - max(0, pipeline.microbatches - ROUNDS * pipeline.devices) // PERIODS * PERIODS
+    small, patterns = pipeline.changed(microbatches=few), patterns_of(pipeline)
+    with search.step(f"the middle of schedules of {few} microbatches") as done:
+        best: tuple[Fraction, Schedule] | None = None
+        until = search.left - seconds / 3
+        for name, schedule in chain(each_baseline(small), each_paced(small, search.objective, search.seed)):
+            value = repeated_value(schedule, patterns, pipeline.microbatches)
+            if value is not None and (best is None or value < best[0]):
+                best = value, schedule
+                done(f"about {pipeline.time(round(value))} ({name})")
+            search.spent += LISTED * small.index.size
+            if search.left <= until:
+                break
+        if best is None:
+            done("none repeats")
+    repeat(search, 2 * seconds / 3, None if best is None else best[1])
 
 
 def improve(search: Search, seconds: float) -> bool:

@@ -10,7 +10,7 @@ from ppopt.bounds.late import beside_span
 from ppopt.named import Row
 from ppopt.solve.result import Step
 from ppopt.solve.search import Search
-from ppopt.solve.searches import decide, improve, integer_program, minimise, repeat
+from ppopt.solve.searches import decide, from_few, improve, integer_program, minimise, repeat
 from ppopt.solve.steps import (
     LARGE_GRAPH,
     adapted_schedules,
@@ -32,10 +32,6 @@ COARSE = 200
 """Ticks of the longest operation there."""
 MANY = 1000
 """Where there are more, schedules are improved before decisions are asked for, which take long."""
-ROUNDS = 4
-"""Microbatches per device in a schedule of few of them, whose middle may repeat."""
-PERIODS = 12
-"""By a multiple of so many there are fewer, so that periods of 1, 2, 3, 4 and 6 microbatches fit."""
 WIDE = 0.05
 """Where more of the best is open, better schedules are looked for first; else decisions at the bound often end the search."""
 
@@ -48,7 +44,7 @@ def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         closed_forms(search)
         few_states(search)
         if search.open:
-            repeat(search, search.time_limit / 20)
+            from_few(search, search.time_limit / 10)
     named_schedules(search, rows)
     if search.extra and binding_order(search):
         return
@@ -83,8 +79,6 @@ def many_operations(search: Search) -> None:
         windows(search, search.left / 4)
         if search.goes_on and search.repeats:
             repeat(search, search.left / 4)
-    if search.goes_on and search.repeats:
-        from_few(search, search.left / 5)
     if search.goes_on and not search.keeps_pace:
         event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
     if search.goes_on:
@@ -101,29 +95,6 @@ def many_operations(search: Search) -> None:
         repeat(search, search.left)
     if search.best is None:
         list_schedules(search)
-
-
-def from_few(search: Search, seconds: float) -> None:
-    """Schedules of few microbatches at a pace, and what the best of them repeats in its middle."""
-    all_, some = search.pipeline.microbatches, ROUNDS * search.pipeline.devices
-    few = all_ - max(0, all_ - some) // PERIODS * PERIODS
-    inner = Search(
-        search.pipeline.changed(microbatches=few),
-        search.objective,
-        (),
-        seconds,
-        search.gap,
-        workers=search.workers,
-        seed=search.seed,
-        deterministic=search.deterministic,
-        progress=None,
-    )
-    closed_forms(inner)
-    paced_schedules(inner, seconds / 3)
-    search.spent += inner.spent
-    search.steps += [Step(f"{few} microbatches: {step.name}", step.seconds, step.outcome) for step in inner.steps]
-    if inner.best is not None:
-        repeat(search, 2 * seconds / 3, inner.best)
 
 
 def few_operations(search: Search) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 import numpy as np
 
 from ppopt.constraints import operations
@@ -46,6 +49,16 @@ def periodic_in(schedule: Schedule, pattern: Pattern) -> Periodic | None:
             found = Periodic(pattern, start, tuple(first), period, step)
             return found if found.holds() else None
     return None
+
+
+def repeated_value(schedule: Schedule, patterns: Sequence[Pattern], microbatches: int) -> Fraction | None:
+    """Ticks that it takes about, its middle repeated up to so many microbatches; ``None`` where that does not repeat.
+
+    About, since the numbers of microbatches may differ by a part of a period.
+    """
+    more = microbatches - schedule.pipeline.microbatches
+    found = (periodic_in(schedule, pattern) for pattern in patterns)
+    return min((schedule.makespan + Fraction(one.period, one.step) * more for one in found if one is not None), default=None)
 
 
 def repeated_as(schedule: Schedule, seed: Periodic, more: int) -> Periodic | None:

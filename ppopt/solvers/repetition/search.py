@@ -220,8 +220,10 @@ class _OnePattern:
         if self.all.like is not None:
             self.look(self.all.like)
         self.own = self.fastest()
-        if self.base is not None and self.base.step > 1 and not self.done:
-            self.fewer(self.base)
+        start, base = self.all.start, self.base
+        tried = start is not None and base is not None and start.period * base.step == base.period * start.step
+        if base is not None and base.step > 1 and not tried and not self.done:
+            self.fewer(base)
         if self.own is not None and not self.done:
             self.ends(self.own, self.left / 16)
         known = self.own
