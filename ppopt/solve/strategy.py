@@ -63,7 +63,7 @@ def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
 def search_on(search: Search) -> None:
     """For spans the makespan first; then what suits the number of operations."""
     if search.open and search.objective == "span" and not search.extra:
-        makespan_first(search, search.left * (0.8 if search.large else 0.3))
+        makespan_first(search, search.left * (0.8 if search.large else 0.3 if search.operations > MANY else 0.15))
     if search.large:
         many_operations(search)
     else:
@@ -101,7 +101,8 @@ def few_operations(search: Search) -> None:
     """Decisions at the bound and between bound and best, for longer and longer; between the rounds, improve and minimise."""
     longest = int(search.pipeline.ticks.duration.max())
     grids = [-(-longest // COARSE), 1] if longest > FINE else [1]
-    seconds = max(1.0, search.time_limit / 30)
+    asking = search.objective == "span" and search.operations <= MANY  # decisions take longer, and bring more than the rest
+    seconds = max(1.0, search.time_limit / (15 if asking else 30))
     wide = search.best is None or search.value - search.lower > WIDE * search.value
     if search.goes_on and (wide or search.operations > MANY):
         _starts(search)
@@ -120,8 +121,10 @@ def few_operations(search: Search) -> None:
         gains = improve(search, search.left / (3 if search.objective == "span" else 5))
 
     if search.open:
-        decide(search, seconds, grids[0], hard)
-    if search.goes_on:
+        decide(search, seconds, grids[0], None if asking else hard)
+    if search.goes_on and asking:
+        hard()
+    if search.goes_on and not asking:
         windows(search, min(search.left, search.time_limit / 10))
     if search.goes_on and not search.keeps_pace:
         event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)

@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.searching import search
+from ppopt.bounds.searching import search, search_all
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -86,9 +86,10 @@ def solve(
         return Outcome(None, lower, time.monotonic() - begun)
     if hint is not None:
         model.hint(hint)
-    solver = propagating(objective) if model.decision else cp_model.CpSolver()
-    limit(solver, limits, time.monotonic() - begun, 1 if model.decision else None)
-    status, interrupted = _run(solver, model, objective, progress)
+    if span and model.decision:
+        solver, status, interrupted = _raced(model, limits, begun)
+    else:
+        solver, status, interrupted = _alone(model, limits, begun, objective, progress)
     spent = solver.response_proto.deterministic_time if limits.deterministic else time.monotonic() - begun
     if status == cp_model.MODEL_INVALID:
         raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
@@ -154,16 +155,36 @@ def limit(solver: cp_model.CpSolver, limits: Limits, spent: float = 0.0, workers
         parameters.max_time_in_seconds = max(0.0, limits.seconds - spent)
 
 
-def _run(
-    solver: cp_model.CpSolver, model: Model, objective: str, progress: Progress | None
-) -> tuple[cp_model.CpSolverStatus, bool]:
-    """The status, and whether Ctrl-C stopped the search."""
+def _alone(
+    model: Model, limits: Limits, begun: float, objective: str, progress: Progress | None
+) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus, bool]:
+    """The solver, its status, and whether Ctrl-C stopped the search."""
+    solver = propagating(objective) if model.decision else cp_model.CpSolver()
+    limit(solver, limits, time.monotonic() - begun, 1 if model.decision else None)
     watch = None
     if progress is not None and not model.decision:
         watch = _Watch(progress, model.grid, objective)
         solver.best_bound_callback = watch.bounded
     check()
-    return search(solver, model.model, watch)
+    return solver, *search(solver, model.model, watch)
+
+
+def _raced(model: Model, limits: Limits, begun: float) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus, bool]:
+    """The same for a decision on spans: one search settles first when the devices begin, since all starts are known well then;
+    with a second worker another one does not, which is now and then faster."""
+    alone = limits.deterministic or (limits.workers or os.cpu_count() or 1) == 1
+    solvers = []
+    for branching in (cp_model.PARTIAL_FIXED_SEARCH, cp_model.AUTOMATIC_SEARCH)[: 1 if alone else 2]:
+        solver = propagating("makespan")
+        solver.parameters.search_branching = branching
+        limit(solver, limits, time.monotonic() - begun, 1)
+        solvers.append(solver)
+    check()
+    models = [model.model, *(model.model.clone() for _ in solvers[1:])]
+    statuses, interrupted = search_all([(*both, None) for both in zip(solvers, models, strict=True)], race=True)
+    ended = [place for place, status in enumerate(statuses) if status != cp_model.UNKNOWN]
+    place = ended[0] if ended else 0
+    return solvers[place], statuses[place], interrupted
 
 
 class _Watch(cp_model.CpSolverSolutionCallback):

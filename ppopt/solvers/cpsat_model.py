@@ -441,7 +441,9 @@ class Model:
             by = start_by[int(of_stages(self.pipeline, ops[:1], self.pipeline.device_of)[0])] if start_by and len(ops) else None
             latest = self.horizon if by is None else min(self.horizon, by * self.parts + self._most)
             first = self.model.new_int_var(0, latest, "begin")
-            last = self.model.new_int_var(0, self.horizon + max((after for _, after in traffic.values()), default=0), "end")
+            span = self.upper * self.parts + self._most
+            longest = max((after for _, after in traffic.values()), default=0)
+            last = self.model.new_int_var(0, self.horizon + max(span, longest), "end")
             for op, (before, after) in traffic.items():
                 enforced = [] if self.present[op] is None else [self.present[op]]
                 self.model.add(first <= self.start[op] - before).only_enforce_if(enforced)
@@ -450,9 +452,32 @@ class Model:
             if self.parts > 1:
                 self.model.add_modulo_equality(0, first, self.parts)
             self.model.add(self.objective * self.parts + self._most >= last - first)
+            if self.decision:
+                self.model.add(last == first + span)
+                if not self.couple and not self._partner:
+                    self._within(first, span, ops.tolist())
             self._bounds.append((first, last, ops))
-        if lower < upper:
+        if self.decision:
+            begins = [first for first, _, _ in self._bounds]
+            self.model.add_decision_strategy(begins, cp_model.CHOOSE_FIRST, cp_model.SELECT_LOWER_HALF)
+        else:
             self.model.minimize(self.objective)
+
+    def _within(self, first: cp_model.IntVar, span: int, ops: Sequence[int]) -> None:
+        """No two operations of a device at once, said again of their times since its ``first`` start, a variable: in a ``span``
+        that is given these times are known far better than those since the schedule's begin, as long as devices may begin
+        early or late."""
+        intervals = []
+        for op in ops:
+            ((way, literal),) = self.modes[op]
+            since = self.model.new_int_var(0, max(0, span - way), "")
+            same = self.model.add(self.start[op] == first + since)
+            if literal is None:
+                intervals.append(self.model.new_fixed_size_interval_var(since, way, ""))
+            else:
+                same.only_enforce_if(literal)
+                intervals.append(self.model.new_optional_fixed_size_interval_var(since, way, literal, ""))
+        self.model.add_no_overlap(intervals)
 
     # --- schedules in and out ---
 
