@@ -357,6 +357,8 @@ PRIORITIES: dict[str, Rule] = {
     "paced": paced,
 }
 """The priority rules by name. Keys are compared one after the other, small before large."""
+_CROWDED = ("backward-first", "oldest-backward-first")
+"""Those that are tried with several numbers of microbatches in flight."""
 
 
 # --- the scheduler -----------------------------------------------------------------------------------------------
@@ -659,25 +661,40 @@ def baselines(pipeline: Pipeline) -> list[tuple[str, Schedule]]:
 
 
 def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
-    """A schedule of every rule, patient and not, within the memory limit.
+    """A schedule of every rule, patient and not, within the memory limit; those first that tend to be the best.
 
     Where ``B`` or ``I``, ``W`` is a free choice, also with every backward split. Where a device holds several stages and
     memory is limited, also with at most so many microbatches between their first and last operation, for several numbers:
-    early stages then leave room for the later ones.
+    early stages then leave room for the later ones. Once a number is so large that it changes nothing, larger ones are left out.
     """
     rules = rules_of(pipeline)
-    variants: list[tuple[str, tuple[Word, ...]]] = [("", ())]
+    plain = Jobs(pipeline, rules, links=True)
+    free = {}
+    for label, name, patient in _variants(_CROWDED, ""):
+        free[name, patient] = order = run_jobs(plain, PRIORITIES[name](plain), patient=patient)
+        yield label, time_order(pipeline, order)
+    for most in _crowds(pipeline):
+        jobs = Jobs(pipeline, (*rules, *in_flight(pipeline, most)), links=True)
+        for label, name, patient in _variants(_CROWDED, f"{most} in flight"):
+            if (name, patient) in free:
+                order = run_jobs(jobs, PRIORITIES[name](jobs), patient=patient)
+                if all(map(np.array_equal, order.rows, free[name, patient].rows)):
+                    del free[name, patient]
+                else:
+                    yield label, time_order(pipeline, order)
+    others = [(plain, "", [name for name in PRIORITIES if name not in _CROWDED])]
     if pipeline.costs.split and not splitting_is_free(pipeline):
-        variants.append(("split", always_split(pipeline)))
-    variants += [(f"{most} in flight", in_flight(pipeline, most)) for most in _crowds(pipeline)]
-    for variant, words in variants:
-        jobs = Jobs(pipeline, (*rules, *words), links=True)
-        names = PRIORITIES if not variant.endswith("flight") else ("backward-first", "oldest-backward-first")
-        for name in names:
-            keys = PRIORITIES[name](jobs)
-            for patient in (False, True):
-                label = ", ".join(part for part in (f"greedy {name}", "patient" if patient else "", variant) if part)
-                yield label, time_order(pipeline, run_jobs(jobs, keys, patient=patient))
+        others.append((Jobs(pipeline, (*rules, *always_split(pipeline)), links=True), "split", list(PRIORITIES)))
+    for jobs, variant, names in others:
+        for label, name, patient in _variants(names, variant):
+            yield label, time_order(pipeline, run_jobs(jobs, PRIORITIES[name](jobs), patient=patient))
+
+
+def _variants(names: Iterable[str], variant: str) -> Iterator[tuple[str, str, bool]]:
+    """Label, rule, and whether devices are patient."""
+    for name in names:
+        for patient in (False, True):
+            yield ", ".join(part for part in (f"greedy {name}", "patient" if patient else "", variant) if part), name, patient
 
 
 def in_flight(pipeline: Pipeline, most: int) -> tuple[Word, ...]:
