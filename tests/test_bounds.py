@@ -340,6 +340,13 @@ def test_windows_close_what_the_closed_forms_leave_open():
     assert (idle(last, pipeline), last.argument) == (783, "window certificate")
 
 
+def test_windows_that_have_said_all_they_can_are_not_asked_again():
+    pipeline, settled = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), set()
+    *_, last = bounds.best(pipeline, target=500, settled=settled)
+    assert last.argument == "window certificate"
+    assert "window certificate" not in [bound.argument for bound in bounds.best(pipeline, target=500, settled=settled)]
+
+
 def test_span_certificates():
     """Part of an activation is retained until W, whose backlog the closed forms do not see."""
     pipeline = linear(4, 1024, 2, 2, 1, limit=4, retained=0.5)

@@ -172,3 +172,18 @@ def test_two_memories_of_one_device_that_hold_different_things_are_refused():
     other = Capacity((Hold(Family(0, Kind.F), (Family(0, Kind.I), Family(0, Kind.B)), 1),), 1)
     with pytest.raises(ValueError, match="a device has one memory"):
         list_schedule(pipeline, (*rules_of(pipeline), other))
+
+
+def test_numbers_in_flight_that_change_nothing_are_left_out():
+    """Two microbatches fit a device of three chunks, so up to six first chunks do; what that leads to is seen with fewer."""
+    pipeline = Pipeline(2, 12, placement="wave", chunks=3, memory=Memory(limit=2))
+    schedules = baselines(pipeline)
+    names = [name for name, _ in schedules]
+    assert len(set(names)) == len(names)
+    assert names[0] == "greedy backward-first"
+    most = {int(name.split(", ")[-1].split()[0]) for name in names if name.endswith("in flight")}
+    assert 0 < max(most) < 6
+    for name, schedule in schedules:
+        if name.endswith("in flight"):
+            plain = ", ".join(name.split(", ")[:-1])
+            assert schedule.order.texts() != dict(schedules)[plain].order.texts()

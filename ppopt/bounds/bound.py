@@ -15,13 +15,15 @@ class Bound:
     """No schedule is shorter than ``value`` ticks.
 
     ``argument`` names the argument ("work", "one-machine", "memory", "window certificate", "event graph"), ``proof`` gives its
-    figures in words. ``schedule``: one that comes with the argument, if any; often as short.
+    figures in words. ``schedule``: one that comes with the argument, if any; often as short. ``exact``: more time would not give
+    more by the same argument.
     """
 
     value: int
     argument: str
     proof: str = ""
     schedule: Schedule | None = None
+    exact: bool = True
 
 
 def check_objective(objective: str) -> None:

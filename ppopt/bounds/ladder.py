@@ -30,16 +30,19 @@ def best(
     seed: int = 0,
     deterministic: bool = False,
     shortest: int = 0,
+    settled: set[tuple[int, int, int]] | None = None,
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
     Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or at the
-    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every search gets a third of what is left. The
+    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every search gets half of what is left. The
     first three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than
     what is known, then whether it is much more: such questions are often decided where the first one is not.
-    ``shortest``: windows of less than so many eighths of the filling time are left out.
+    ``shortest``: windows of less than so many eighths of the filling time are left out. ``settled``: windows (of this pipeline
+    and objective) that have said all they can, which are left out too; more are added.
     """
     known = -1
+    settled = set() if settled is None else settled
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)
         if bound is not None and bound.value > known:
@@ -55,23 +58,25 @@ def best(
     begin, spent = time.monotonic(), 0.0
     for first, last, grain in _windows(flow, objective, shortest):
         first = min(first, max(makespan // 2, makespan - last))
+        lengths = first, min(last, makespan - first), grain
+        if lengths in settled:
+            continue
         asked, rise, climbing = target, 0, False
         while True:
             left = time_limit - (spent if deterministic else time.monotonic() - begin)
-            if left < time_limit / 20:
+            if left < time_limit / 12:
                 return
-            spent += left / 3
+            spent += left / 2
             bound = window(
                 pipeline,
-                first,
-                min(last, makespan - first),
+                *lengths[:2],
                 objective,
                 makespan=makespan,
                 known=known,
                 target=asked,
                 grain=grain,
                 pairs=pairs,
-                time_limit=left / 3,
+                time_limit=left / 2,
                 workers=workers,
                 seed=seed,
                 deterministic=deterministic,
@@ -83,6 +88,9 @@ def best(
                 yield bound
             if target is not None and known >= target:
                 return
+            if bound is not None and bound.exact:
+                settled.add(lengths)
+                break
             if bound is None or target is None or (climbing and not better):
                 break
             rise = 2 * rise if climbing else max(1, (target - known) // 8)
@@ -90,11 +98,11 @@ def best(
 
 
 def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[int, int, int]]:
-    """Lengths of the start and of the end window, and grain: half of the time in which a pipeline fills, then up to twice that.
+    """Lengths of the start and of the end window, and grain: the time in which a pipeline fills, half of it, then up to twice.
 
-    That is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits them
+    That time is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits them
     twice each way, four where four times. Much longer windows prove little more and take far longer; slightly longer ones may
-    prove much more.
+    prove much more. Half of it seldom proves anything, but does so where the whole takes too long.
     For the device span, the time by which the last device has begun comes on top.
     """
     lags = sum(edge.lag for edge in flow.edges)
@@ -108,6 +116,6 @@ def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for eighths in (eighths for eighths in (4, 8, 10, 12, 14, 16) if eighths >= shortest):
+        for eighths in (eighths for eighths in (8, 4, 10, 12, 14, 16) if eighths >= shortest):
             first, last = (max(grain, time + fill * eighths // 8) for time in late)
             yield first, last, grain

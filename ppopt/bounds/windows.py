@@ -104,7 +104,7 @@ def window(
     proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
     if objective == "span":
         proof += ", transfers as mere delays" * bool(pipeline.lines) + ", without traffic" * pipeline.ticks.traffic
-    return Bound(proved, "window certificate", proof)
+    return Bound(proved, "window certificate", proof, exact="OPTIMAL" in statuses)
 
 
 def of_flow(makespan: int, flow: Flow, pipeline: Pipeline, objective: Objective, pairs: bool) -> int:

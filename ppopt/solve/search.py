@@ -53,8 +53,12 @@ class Search:
     named: tuple[Row, ...] = ()
     periodic: Periodic | None = None
     """What repetition has found, to begin with when it goes on."""
+    listed: Iterator[tuple[str, Schedule]] | None = None
+    """List schedules by one rule after the other, to go on with."""
     paced: Iterator[tuple[str, Schedule]] | None = None
     """List schedules at one pace after the other, to go on with."""
+    settled: set[tuple[int, int, int]] = field(default_factory=set)
+    """Windows that have proved all they can."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)

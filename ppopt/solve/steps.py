@@ -83,14 +83,15 @@ def binding_order(search: Search) -> bool:
 
 
 def list_schedules(search: Search, seconds: float = 1.0) -> None:
-    """List schedules, as long as there is time left, and for so many ``seconds`` in any case."""
+    """List schedules from where it stopped, as long as there is time left, and for so many ``seconds`` in any case."""
     with search.step("list scheduling") as done:
         before = search.best
         if search.extra:
             _by_priority(search)
         else:
             begun, spare = time.monotonic(), search.left - seconds
-            for name, schedule in each_baseline(search.pipeline):
+            search.listed = search.listed or each_baseline(search.pipeline)
+            for name, schedule in search.listed:
                 search.found(schedule, name)
                 if search.large:
                     search.spent += LISTED * search.operations
@@ -172,6 +173,7 @@ def windows(search: Search, seconds: float, shortest: int = 0) -> None:
             seed=search.seed,
             deterministic=search.deterministic,
             shortest=shortest,
+            settled=search.settled,
         )
         done("nothing new")
         for bound in found:

@@ -45,6 +45,8 @@ def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         few_states(search)
         if search.open:
             from_few(search, search.time_limit / 10)
+        if search.goes_on:
+            list_schedules(search, search.time_limit / (20 if search.keeps_pace else 5))
     named_schedules(search, rows)
     if search.extra and binding_order(search):
         return
@@ -107,6 +109,7 @@ def few_operations(search: Search) -> None:
     if search.goes_on and (wide or search.operations > MANY):
         _starts(search)
     if search.goes_on and search.operations > MANY:
+        windows(search, min(search.left, search.time_limit / 12))
         if search.repeats and search.pipeline.microbatches > search.pipeline.devices:
             repeat(search, search.left / 5)
         improve(search, search.left / 5)
@@ -117,7 +120,7 @@ def few_operations(search: Search) -> None:
         nonlocal gains
         if search.paced is None:
             _starts(search)
-        windows(search, min(search.left, search.time_limit / 20))
+        windows(search, min(search.left, search.time_limit / 12))
         gains = improve(search, search.left / (3 if search.objective == "span" else 5))
 
     if search.open:
@@ -125,7 +128,7 @@ def few_operations(search: Search) -> None:
     if search.goes_on and asking:
         hard()
     if search.goes_on and not asking:
-        windows(search, min(search.left, search.time_limit / 10))
+        windows(search, min(search.left, search.time_limit / 8))
     if search.goes_on and not search.keeps_pace:
         event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
     if search.goes_on and gains:
