@@ -257,3 +257,10 @@ def test_v_half_and_v_min_beside_the_authors(entry: Entry) -> None:
     allowed = 1.0 if entry["costs"] == "unit" else 1.03
     assert pipeline.time(schedule.makespan) <= entry["makespan"] * allowed
     assert pipeline.amount(max(schedule.peak_memory)) <= max(entry["peak_memory"]["retained 1"])
+
+
+def test_adapted_schedules_come_to_an_end_where_operations_take_no_time():
+    """The last device waits for nobody here, and has begun no more than the first when there is nothing left to begin."""
+    costs = Costs(forward=[4, 0], backward_input=[4, 2], backward_weight=0)
+    pipeline = Pipeline(2, 3, placement="wave", chunks=2, costs=costs, memory=Memory(limit=1))
+    assert [name for name, _ in adapted(pipeline)]

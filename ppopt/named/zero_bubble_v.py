@@ -81,7 +81,8 @@ class GreedyV(Progress):
     def order(self) -> Order | None:
         """Run it; ``None`` where it gets stuck."""
         devices = range(self.pipeline.devices)
-        self._warm_up()
+        if not self._warm_up():
+            return None
         for _ in range(2 * self.microbatches):
             back = [self._comes_back(d) for d in devices]
             for d in (*(d for d in reversed(devices) if back[d]), *(d for d in devices if not back[d])):
@@ -104,7 +105,8 @@ class GreedyV(Progress):
         stage = self._stage(kind, d, back)
         return self.done(kind, stage) < self.microbatches and self.arrival(kind, stage) is not None
 
-    def _warm_up(self) -> None:
+    def _warm_up(self) -> bool:
+        """The forwards before the first backward; whether it does not get stuck."""
         devices, microbatches = self.pipeline.devices, self.microbatches
         for d in range(devices):
             self.run(Kind.F, d)
@@ -122,11 +124,17 @@ class GreedyV(Progress):
             self.run(Kind.F, 2 * devices - 1 - d)
         back = False
         for d in range(1, devices):  # no device has begun less than the one before it
+            idle_legs = 0
             while self._behind(d):
+                idle_legs += 1
                 for other in reversed(range(d, devices)):
                     if self._has_input(Kind.F, other, back):
                         self.run(Kind.F, self._stage(Kind.F, other, back))
+                        idle_legs = 0
+                if idle_legs == 2:  # neither leg has anything to run
+                    return False
                 back = not back
+        return True
 
     def _behind(self, d: int) -> bool:
         here, before = ([self._count(Kind.F, of, back) for back in (False, True)] for of in (d, d - 1))
