@@ -348,10 +348,24 @@ def test_windows_that_have_said_all_they_can_are_not_asked_again():
 
 
 def test_span_certificates():
-    """Part of an activation is retained until W, whose backlog the closed forms do not see."""
+    """Part of an activation is retained until W, whose backlog both the window and the time to fill the memory show."""
     pipeline = linear(4, 1024, 2, 2, 1, limit=4, retained=0.5)
-    found = {bound.argument: idle(bound, pipeline) for bound in bounds.best(pipeline, "span", target=5129, time_limit=120)}
-    assert found == {"work": 0, "memory": 6, "window certificate": 9}
+    window = bounds.window(pipeline, 20, 20, "span", makespan=5120, target=5130, time_limit=60)
+    assert idle(window, pipeline) == idle(bounds.memory(pipeline, "span"), pipeline) == 9
+
+
+@pytest.mark.parametrize(("limit", "expected", "optimal"), [(8, 3, 3), (6, 5, 5), (5, 7, 8), (4, 9, 11)])
+def test_what_a_device_cannot_do_while_it_fills_and_empties(limit, expected, optimal):
+    """Two stages share a device's memory; windows prove the optimal idle time, and there are schedules with it."""
+    pipeline = linear(4, 1024, limit=limit, placement="wave", chunks=2)
+    assert idle(bounds.memory(pipeline), pipeline) == expected <= optimal
+
+
+def test_before_the_first_release_a_device_runs_forwards_alone_and_no_more_than_fit():
+    """The last device of a V begins 7 * 98 ticks after the first; 1542 ticks later the first gradient is back, and 16 forwards
+    take 1472 of these."""
+    pipeline = linear(8, 1024, 92, 90, 47, 6, limit=16, placement="wave", chunks=2)
+    assert idle(bounds.memory(pipeline), pipeline) == 7 * 98 + 1542 - 16 * 92
 
 
 @pytest.mark.parametrize("first", range(1, 77, 15))

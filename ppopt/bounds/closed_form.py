@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +20,8 @@ from ppopt.pipeline import IntArray, Pipeline
 
 _THRESHOLDS = 256
 """Heads and tails tried per device as thresholds; any choice gives a valid bound."""
+_FILLING = 32
+"""Instances of each family whose heads are tried as times by which a device has filled."""
 _INSTANCES = 2**22
 """Most numbers in the arrays of heads counted from each device's own start; the first instances are kept."""
 
@@ -62,7 +67,7 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
 def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """What the memory limits alone imply; ``None`` without limits. ``pairs`` as in :func:`machine`.
 
-    The best of three arguments:
+    The best of four arguments:
 
     *Turns.* Where a stage has room for C microbatches, its ``F(n)`` waits for ``I(n - C)`` or ``W(n - C)``, so every C
     instances take at least the shortest way from the start of ``F`` to the end of that backward (the arcs of
@@ -71,6 +76,10 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
     *Area.* A device holds an amount from the start of ``F`` to the end of the backward, no shorter than that way; all these
     rectangles fit under ``limit``, rounded down to a multiple of the amounts' common divisor, between its first
     head and its least tail: ``makespan >= head + area / limit + tail``.
+
+    *Filling.* In its first t ticks a device runs what claims memory only as far as that fits, and the rest not before its head;
+    what it cannot run of t is idle time, and so at the end with u: ``value >= work + idle(t) + idle(u)`` where ``t + u <= work``
+    (:func:`_filling`).
     """
     check_objective(objective)
     if pipeline.amounts.limit is None:
@@ -78,6 +87,7 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
     found = [_one_machine(pipeline, objective, pairs, memory=True)]
     for flow in flows_of(pipeline, pairs):
         found += [_area(flow, objective), _turns(flow)]
+    found += [_filling(flow, objective) for flow in flows_of(pipeline, pairs, links=False)]
     return max((bound for bound in found if bound is not None), key=lambda bound: bound.value, default=None)
 
 
@@ -213,6 +223,67 @@ def _area(flow: Flow, objective: Objective) -> Bound | None:
         if best is None or value > best.value:
             best = Bound(value, "memory", f"memory times time of device {device}")
     return best
+
+
+def _filling(flow: Flow, objective: Objective) -> Bound | None:
+    """Work and idle time of a device while it fills and empties."""
+    own = objective == "span"
+    best = None
+    for device, (first, last) in enumerate(zip(*(_unused(of, own) for of in (flow, flow.reversed())), strict=True)):
+        work = flow.work[device]
+        for time, idle in first:
+            if time <= work:
+                _, other = last[bisect_right(last, work - time, key=itemgetter(0)) - 1]
+                value = work + idle + other + (flow.around[device] if own else 0)
+                if best is None or value > best.value:
+                    proof = f"work of {flow.names[device]}, and what it cannot do while it fills and empties"
+                    best = Bound(value, "memory", proof)
+    return best
+
+
+def _unused(flow: Flow, own: bool) -> list[list[tuple[int, int]]]:
+    """Per device, times since the begin (``own``: since its own first start), and how much of that it idles at least; both rise.
+
+    By time t a device has run no more of an instance than since its head. Of what claims memory it has started no more than fits
+    with what has been given back before t, at the earliest; what of that brings most time per memory comes first, parts of
+    operations too.
+    """
+    assert flow.limit is not None
+    head = heads(flow, memory=True, own=own, most=2 * _FILLING)
+    found = []
+    for device, families in enumerate(flow.families_of[: flow.devices]):
+        rows = {o: head[o][device] if own else head[o] for o in families}
+        held = [hold for hold in flow.held if hold.first in rows and hold.amount]
+        if not held:
+            found.append([(0, 0)])
+            continue
+        known = min((int(row[-1]) for o, row in rows.items() if len(row) < flow.count[o]), default=FAR)
+        ends = {o: row + flow.duration[o] for o, row in rows.items()}
+        times = np.unique(np.concatenate([row[:_FILLING] for row in (*rows.values(), *(end + 1 for end in ends.values()))]))
+        times = times[(times > 0) & (times <= known)]
+        run = {o: _run(row, flow.duration[o], times).astype(object) for o, row in rows.items()}  # products may be large
+        room, claimed = np.full(len(times), flow.limit[device], dtype=object), dict.fromkeys((hold.first for hold in held), 0)
+        for first, last, amount in held:
+            claimed[first] += amount
+            room += amount * np.searchsorted(ends[last], times)
+        done = sum(run[o] for o in rows if o not in claimed)
+        for o in sorted(claimed, key=lambda o: Fraction(flow.duration[o], claimed[o]), reverse=True):
+            if flow.duration[o]:
+                part = np.minimum(run[o], room * flow.duration[o] // claimed[o])
+                done = done + part
+                room -= part * claimed[o] // flow.duration[o]
+        idle = np.maximum.accumulate(np.concatenate(([0], times - done)))
+        rising = np.flatnonzero(idle[1:] > idle[:-1])
+        found.append([(0, 0), *((int(times[i]), int(idle[i + 1])) for i in rising)])
+    return found
+
+
+def _run(head: IntArray, duration: int, times: IntArray) -> IntArray:
+    """How much of a family's operations can be run by each of these times, if each starts at its head."""
+    over, begun = np.searchsorted(head + duration, times), np.searchsorted(head, times)
+    sums = np.concatenate(([0], np.cumsum(head)))
+    run: IntArray = over * duration + (begun - over) * times - (sums[begun] - sums[over])
+    return run
 
 
 def _turns(flow: Flow) -> Bound | None:
