@@ -52,7 +52,8 @@ class Search:
     interrupted: bool = False
     named: tuple[Row, ...] = ()
     periodic: Periodic | None = None
-    """What repetition has found, to begin with when it goes on."""
+    base: Periodic | None = None
+    """What repetition has found, to begin with when it goes on: the best, and of the shortest period the smallest."""
     listed: Iterator[tuple[str, Schedule]] | None = None
     """List schedules by one rule after the other, to go on with."""
     paced: Iterator[tuple[str, Schedule]] | None = None

@@ -17,9 +17,11 @@ from ppopt.timing import each_baseline
 from ppopt.timing.pacing import each_paced
 
 ROUNDS = 4
-"""Microbatches per device in a schedule of few of them, whose middle may repeat."""
+"""Microbatches per device that the beginning and the end of a list schedule take, more or less."""
 PERIODS = 12
-"""By a multiple of so many there are fewer, so that periods of 1, 2, 3, 4 and 6 microbatches fit."""
+"""Few microbatches are fewer by a multiple of so many, so that periods of 1, 2, 3, 4 and 6 fit."""
+TURNS = 3
+"""So many of these in the middle."""
 
 
 def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None:
@@ -45,11 +47,12 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
             limits=Limits(seconds, search.gap, search.workers, search.seed, search.deterministic),
             upper=None if search.best is None else search.value,
             start=search.periodic,
+            base=search.base,
             like=None if ticks.traffic else like or search.best,
             progress=report,
         )
         search.spent += outcome.spent
-        search.periodic = outcome.periodic or search.periodic
+        search.periodic, search.base = outcome.periodic or search.periodic, outcome.base or search.base
         if outcome.schedule is not None:
             search.found(outcome.schedule, "repetition")
         done(search.best_text())
@@ -64,12 +67,15 @@ def from_few(search: Search, seconds: float) -> None:
         from ppopt.solvers.repetition import patterns_of, repeated_value
 
     pipeline = search.pipeline
-    few = pipeline.microbatches - max(0, pipeline.microbatches - ROUNDS * pipeline.devices) // PERIODS * PERIODS
+    most = ROUNDS * pipeline.devices + TURNS * PERIODS
+    few = pipeline.microbatches - max(0, pipeline.microbatches - most) // PERIODS * PERIODS
     small, patterns = pipeline.changed(microbatches=few), patterns_of(pipeline)
     with search.step(f"the middle of schedules of {few} microbatches") as done:
         best: tuple[Fraction, Schedule] | None = None
         until = search.left - seconds / 3
         for name, schedule in chain(each_baseline(small), each_paced(small, search.objective, search.seed)):
+            if few == pipeline.microbatches:
+                search.found(schedule, name)
             value = repeated_value(schedule, patterns, pipeline.microbatches)
             if value is not None and (best is None or value < best[0]):
                 best = value, schedule

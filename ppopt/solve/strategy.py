@@ -32,6 +32,8 @@ COARSE = 200
 """Ticks of the longest operation there."""
 MANY = 1000
 """Where there are more, schedules are improved before decisions are asked for, which take long."""
+SEVERAL = 20_000
+"""Up to so many a list schedule takes a moment, and many are tried before other steps."""
 WIDE = 0.05
 """Where more of the best is open, better schedules are looked for first; else decisions at the bound often end the search."""
 
@@ -46,7 +48,8 @@ def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         if search.open:
             from_few(search, search.time_limit / 10)
         if search.goes_on:
-            list_schedules(search, search.time_limit / (20 if search.keeps_pace else 5))
+            few = search.operations <= SEVERAL and not search.keeps_pace
+            list_schedules(search, search.time_limit / (5 if few else 20))
     named_schedules(search, rows)
     if search.extra and binding_order(search):
         return
@@ -78,7 +81,7 @@ def many_operations(search: Search) -> None:
     Where even the busiest device idles in the middle, a shorter period counts for more than windows at the ends.
     """
     if search.goes_on and search.keeps_pace:
-        windows(search, search.left / 4)
+        windows(search, search.left / 3)
         if search.goes_on and search.repeats:
             repeat(search, search.left / 4)
     if search.goes_on and not search.keeps_pace:

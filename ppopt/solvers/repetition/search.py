@@ -74,9 +74,10 @@ class Step:
 @dataclass(frozen=True)
 class Repeated(Outcome):
     """``periodic``: what the schedule is an expansion of, or the best that was found where none is; ``lower_bound`` is the given
-    one."""
+    one. ``base``: of the shortest period that with the fewest microbatches."""
 
     periodic: Periodic | None = None
+    base: Periodic | None = None
     steps: tuple[Step, ...] = ()
 
 
@@ -90,17 +91,18 @@ def solve(
     limits: Limits,
     upper: int | None = None,
     start: Periodic | None = None,
+    base: Periodic | None = None,
     like: Schedule | None = None,
     progress: Progress | None = None,
 ) -> Repeated:
     """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
 
     Data-parallel traffic does not count here. ``lower_bound`` is a proved one for that, in ticks; the search is over when it is
-    met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``start`` is what an
-    earlier search of this pipeline has found; ``like`` is a schedule of it, with any number of microbatches, whose middle may
-    repeat.
+    met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``start`` and ``base``
+    are what an earlier search of this pipeline has found; ``like`` is a schedule of it, with any number of microbatches, whose
+    middle may repeat.
     """
-    search_ = _Search(pipeline, lower_bound, limits, upper, start, like, progress)
+    search_ = _Search(pipeline, lower_bound, limits, upper, (start, base), like, progress)
     try:
         search_.run()
     except KeyboardInterrupt:  # what was found is kept
@@ -112,7 +114,8 @@ def solve(
     ):  # operations that take no time may tie with each other in another order
         schedule = search_.known = None
     budget = search_.budget
-    return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, search_.known, tuple(search_.steps))
+    known = search_.known, search_.base
+    return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, *known, tuple(search_.steps))
 
 
 class _Search:
@@ -122,7 +125,7 @@ class _Search:
         lower: int,
         limits: Limits,
         upper: int | None,
-        start: Periodic | None,
+        start: tuple[Periodic | None, Periodic | None],
         like: Schedule | None,
         progress: Progress | None,
     ) -> None:
@@ -131,6 +134,7 @@ class _Search:
         self.budget = Budget(limits)
         self.best: Periodic | None = None
         self.known: Periodic | None = None
+        self.base: Periodic | None = None
         self.value = upper
         self.steps: list[Step] = []
 
@@ -151,11 +155,11 @@ class _Search:
         gap = self.value is not None and self.value - self.lower <= self.budget.limits.gap * self.value
         return met or gap or self.budget.left <= 0
 
-    def know(self, periodic: Periodic, shown: dict[int, int]) -> None:
+    def know(self, periodic: Periodic, base: Periodic | None, shown: dict[int, int]) -> None:
         """Note a pattern's best, if it is better than that of another one, and what is shown of the pattern's periods."""
         value, known = (None if p is None else p.makespan_for(self.counts) for p in (periodic, self.known))
         if self.known is None or (value is not None and (known is None or value < known)):
-            self.known = replace(periodic, shown=tuple(shown.items()))
+            self.known, self.base = replace(periodic, shown=tuple(shown.items())), base
 
     def keep(self, periodic: Periodic) -> str:
         """Take it as the best if it is; and what to say of it."""
@@ -188,10 +192,8 @@ class _OnePattern:
         self.several = self.grid > 1 and pattern.several
         self.refuted: set[Question] = set()
         self.open = True
-        start = search_.start
-        self.own = start if start is not None and start.pattern == pattern else None
-        self.base = self.own
-        """Of the shortest period that with the fewest microbatches: questions about it are the easiest."""
+        self.own, self.base = (one if one is not None and one.pattern == pattern else None for one in search_.start)
+        """The best, and of the shortest period that with the fewest microbatches: questions about it are the easiest."""
         self.rotations: dict[int, Rotation] = {}
         """Per number of microbatches the one with the shortest period."""
         self.shown = dict(self.own.shown) if self.own is not None else {}
@@ -214,16 +216,16 @@ class _OnePattern:
     def run(self) -> None:
         """First the period, then the beginning and the end; where these leave nothing open, with a longer period."""
         if self.own is not None and self.own.makespan_for(self.all.counts) is None:  # of another remainder
-            self.own = self.base = Rotation.of(self.own).begun(self.all.counts)
+            self.own = Rotation.of(self.own).begun(self.all.counts)
         if self.own is not None:
-            self.all.keep(self.own)
+            self.keep(self.own)
+        tried = self.base
         if self.all.like is not None:
             self.look(self.all.like)
         self.own = self.fastest()
-        start, base = self.all.start, self.base
-        tried = start is not None and base is not None and start.period * base.step == base.period * start.step
-        if base is not None and base.step > 1 and not tried and not self.done:
-            self.fewer(base)
+        if self.base is not None and self.base is not tried and not self.done:
+            self.fewer(self.base)
+        base = self.base
         if self.own is not None and not self.done:
             self.ends(self.own, self.left / 16)
         known = self.own
@@ -231,12 +233,13 @@ class _OnePattern:
             value = self.own.makespan_for(self.all.counts)
             self.rounds()
             known = self.own if self.own.makespan_for(self.all.counts) != value else known
+            base = self.base if base is None or self.base is None or self.base.step <= base.step else base
             if 2 * self.own.step > _LONGEST:
                 break
             self.own = self.base = self.own.doubled(self.all.counts)
             self.low, self.pace, self.stuck = self.all.lower, 0, 0
         if known is not None:
-            self.all.know(known, self.shown)
+            self.all.know(known, base, self.shown)
 
     def rounds(self) -> None:
         """All kinds of questions in turn, for longer and longer, while something is open."""
@@ -262,7 +265,7 @@ class _OnePattern:
         if own is None or (value is not None and value < own):
             self.own = periodic
         pace = (Fraction(periodic.period, periodic.step), periodic.step)
-        if self.base is None or pace <= (Fraction(self.base.period, self.base.step), self.base.step):
+        if self.base is None or pace < (Fraction(self.base.period, self.base.step), self.base.step):
             self.base = periodic
         return self.all.keep(periodic)
 
@@ -289,10 +292,12 @@ class _OnePattern:
         steps = range(1, min(_STEPS, *self.all.counts) + 1) if any(self.pattern.work) else ()
         best, until = self.own, self.until
         self.until = self.budget.left - _SHARE * self.left
-        if best is None:
-            best = self.placed(steps[:1], None, self.left / 4)
-        else:
+        if best is not None:
             self.rotations[best.step] = Rotation.of(best)
+        if self.all.start[0] is None:
+            placed = self.placed(steps[:1], None, self.left / 4)
+            if placed is not None and (best is None or placed.period * best.step <= best.period * placed.step):
+                best = placed
         for parts, step in product(_PARTS, steps):
             if not self.done and (step == 1 or step * len(self.pattern.families) <= _MODELLED):
                 best = self.modelled(step, best, parts)
