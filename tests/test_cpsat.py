@@ -52,6 +52,19 @@ def value(pipeline: Pipeline, *extra, objective="makespan", **options) -> int:
     return outcome.lower_bound
 
 
+def test_decisions_at_once():
+    """Both answers may come in time, at least one does, and none is wrong; what is out of the question needs no search."""
+    pipeline = Pipeline(3, 4, memory=Memory(limit=2))
+    least = value(pipeline)
+    words = (*rules_of(pipeline), *cuts_of(pipeline, ()))
+    for targets in ((least - 1, least), (least, least + 3), (least - 2, least - 1), (0, least)):
+        outcomes = cpsat.decide(pipeline, words, targets=targets, limits=Limits(30, workers=2))
+        for target, outcome in zip(targets, outcomes, strict=True):
+            assert outcome.lower_bound == target + (target < least and outcome.lower_bound > target)
+            assert outcome.schedule is None or least <= outcome.schedule.makespan <= target
+        assert any(of.schedule is not None or of.lower_bound > target for of, target in zip(outcomes, targets, strict=True))
+
+
 def test_rules_alone():
     # Work 3 each; device 1 starts after 0F0 and its F, I, W fill 1..4; device 0: F, then I at 3 at the earliest, W: 5.
     assert value(Pipeline(2, 1)) == 5

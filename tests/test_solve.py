@@ -16,6 +16,7 @@ from ppopt.named import Restriction, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.solve import Result, horizon, solve, span_horizon
+from ppopt.solve.searches import between
 from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
 from ppopt.timing import baselines, each_baseline
@@ -302,3 +303,14 @@ def test_more_memory_is_never_slower_and_costs_scale(pipeline):
     links = Links(latency=3 * pipeline.links.latency)
     scaled = proved(pipeline.changed(costs=Costs(**times), links=links))
     assert Fraction(scaled.value, scaled.pipeline.ticks.per_unit) == 3 * Fraction(value, pipeline.ticks.per_unit)
+
+
+def test_targets_between_bound_and_best():
+    assert between(0, 30, [], 1) == [15]
+    assert between(0, 30, [], 2) == [10, 20]
+    assert between(0, 30, [10, 20], 2) == [5, 25]
+    assert between(0, 30, [4, 20], 2) == [23, 26]
+    assert between(0, 30, [5, 25], 2) == []
+    assert between(7, 8, [], 2) == [7]
+    assert between(7, 8, [7], 2) == []
+    assert between(7, 10, [8], 2) == [9]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ppopt.bounds.late import start_by
 from ppopt.schedule import Schedule
@@ -15,6 +17,9 @@ from ppopt.solve.steps import LISTED
 from ppopt.solvers.interrupt import uninterrupted
 from ppopt.timing import each_baseline
 from ppopt.timing.pacing import each_paced
+
+if TYPE_CHECKING:
+    from ppopt.solvers.outcome import Outcome
 
 ROUNDS = 4
 """Microbatches per device that the beginning and the end of a list schedule take, more or less."""
@@ -116,41 +121,69 @@ def improve(search: Search, seconds: float) -> bool:
 
 
 def decide(search: Search, seconds: float, grid: int, otherwise: Callable[[], None] | None = None) -> None:
-    """Ask at the bound, then whether the best can be beaten at all, then by bisection.
+    """Ask at the bound and whether the best can be beaten at all, then by bisection; two questions at once with two workers.
 
     Where it stays open whether the best can be beaten, what there is ``otherwise`` to prove it comes before bisection.
     Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
     decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side.
     """
-    if search.open and search.best is not None:
-        ask(search, search.lower, seconds, grid)
-    if search.open and search.best is not None and search.lower < search.value - 1:
-        decided = ask(search, search.value - 1, seconds, grid)
-        if otherwise is not None and not decided and search.left > 0:
-            otherwise()
+    alone = search.deterministic or search.objective == "span"  # which one question takes both workers for
+    at_once = 1 if alone else min(2, search.workers or os.cpu_count() or 1)
+    at_bound = at_best = True
     undecided: list[int] = []
     while search.open and search.best is not None and search.left > 0:
         low, high = search.lower, search.value
         undecided = [target for target in undecided if low <= target < high]
-        if not undecided:
-            target = (low + high) // 2
+        at_best = at_best and (low < high - 1 or not at_bound)
+        ends = [low] * at_bound + [high - 1] * at_best
+        targets = (ends or between(low, high, undecided, at_once))[:at_once]
+        if not targets:
+            return
+        for target, decided in zip(targets, ask(search, targets, seconds, grid), strict=True):
+            if decided is None:
+                continue
+            if at_bound and target == low:
+                at_bound = False
+            elif at_best and target == high - 1:
+                at_best = False
+                if otherwise is not None and not decided and search.open and search.left > 0:
+                    otherwise()
+            elif not decided:
+                undecided = sorted([*undecided, target])
+
+
+def between(low: int, high: int, undecided: Sequence[int], count: int) -> list[int]:
+    """Up to ``count`` targets, far from both ends and from what is ``undecided``; none where there is little left."""
+    least = max(1, (high - low) // 6)
+    gaps = [(low, undecided[0]), (undecided[-1], high)] if undecided else [(low, high)]
+    gaps = sorted((gap for gap in gaps if gap[1] - gap[0] > least or not undecided), key=lambda gap: gap[0] - gap[1])
+    if len(gaps) == 1:
+        (since, until), parts = gaps[0], count + 1
+        return sorted({since + (until - since) * part // parts for part in range(1, parts)}.difference(undecided))
+    return [(since + until) // 2 for since, until in gaps]
+
+
+def ask(search: Search, targets: Sequence[int], seconds: float, grid: int) -> list[bool | None]:
+    """For each of ``targets`` whether it could be decided if there is a schedule of at most so many true ticks.
+
+    They are asked at the same time, and the first answer ends it: ``None`` where another one came first.
+    """
+    times = " or ".join(str(search.pipeline.time(target)) for target in targets)
+    with search.step(f"CP-SAT: is there one of {times}?{_on(grid)}") as done:
+        before = search.value
+        if len(targets) == 1:
+            found = [cp_sat(search, targets[0], targets[0], seconds, grid)]
         else:
-            below, above = undecided[0] - low, high - undecided[-1]
-            if max(below, above) <= max(1, (high - low) // 6):
-                return
-            target = low + below // 2 if below > above else high - above // 2
-        if not ask(search, target, seconds, grid):
-            undecided = sorted([*undecided, target])
-
-
-def ask(search: Search, target: int, seconds: float, grid: int) -> bool:
-    """Whether it could be decided if there is a schedule of at most ``target``, on the true ticks."""
-    if search.left <= 0:
-        return False
-    with search.step(f"CP-SAT: is there one of {search.pipeline.time(target)}?{_on(grid)}") as done:
-        before, found = search.value, cp_sat(search, target, target, seconds, grid)
-        done(search.best_text() if found else "not decided in time" if found is None else "no")
-    return found is False or (found is True and search.value < before)
+            found = _at_once(search, targets, seconds, grid)
+        refuted = [target for target, of in zip(targets, found, strict=True) if of is False]
+        if any(found):
+            done(search.best_text())
+        elif refuted:
+            done("no" if len(refuted) == len(targets) else f"none of {search.pipeline.time(max(refuted))}")
+        else:
+            done("not decided in time")
+    answered = any(of is not None for of in found)
+    return [None if of is None and answered else of is False or (of is True and search.value < before) for of in found]
 
 
 def minimise(search: Search, seconds: float, grid: int) -> None:
@@ -166,14 +199,11 @@ def minimise(search: Search, seconds: float, grid: int) -> None:
 
 
 def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) -> bool | None:
-    """Whether a schedule in ``lower..upper`` was found; ``None`` if that stayed open."""
+    """Whether a schedule in ``lower..upper`` was found, the best there is if possible; ``None`` if that stayed open."""
     with uninterrupted():
         from ppopt.solvers import cpsat
         from ppopt.solvers.outcome import Limits
 
-    search.versions["ortools"] = cpsat.VERSION
-    argument = f"{cpsat.NAME} {cpsat.VERSION}"
-    decision = lower == upper
     outcome = cpsat.solve(
         search.pipeline,
         search.words,
@@ -182,23 +212,55 @@ def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) ->
         upper=upper,
         horizon=search.horizon(upper),
         limits=Limits(min(seconds, search.left), search.gap, search.workers, search.seed, search.deterministic),
-        hint=None if decision else search.best,
+        hint=None if lower == upper else search.best,
         grid=grid,
         progress=search.report,
-        start_by=start_by(search.pipeline) if search.objective == "span" and not search.extra else (),
+        start_by=_start_by(search),
     )
+    found = _learned(search, outcome, lower, upper)
+    _raise_interrupt([outcome])
+    return found
+
+
+def _at_once(search: Search, targets: Sequence[int], seconds: float, grid: int) -> list[bool | None]:
+    """The same for makespans of at most each of ``targets``, until the first answer."""
+    with uninterrupted():
+        from ppopt.solvers import cpsat
+        from ppopt.solvers.outcome import Limits
+
+    limits = Limits(min(seconds, search.left), search.gap, search.workers, search.seed)
+    outcomes = cpsat.decide(search.pipeline, search.words, targets=targets, limits=limits, grid=grid)
+    found = [_learned(search, outcome, target, target) for outcome, target in zip(outcomes, targets, strict=True)]
+    _raise_interrupt(outcomes)
+    return found
+
+
+def _learned(search: Search, outcome: Outcome, lower: int, upper: int) -> bool | None:
+    """Keep what CP-SAT has shown; as :func:`cp_sat`."""
+    from ppopt.solvers import cpsat
+
+    search.versions["ortools"] = cpsat.VERSION
+    argument = f"{cpsat.NAME} {cpsat.VERSION}"
     search.spent += outcome.spent
     if outcome.schedule is not None:
         search.found(outcome.schedule, "CP-SAT")
     if outcome.lower_bound > upper:
         search.prove(upper + 1, argument)
-    elif not decision:
+    elif lower < upper:
         search.prove(outcome.lower_bound, argument)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
     if outcome.schedule is not None:
         return True
     return False if outcome.lower_bound > upper else None
+
+
+def _raise_interrupt(outcomes: Iterable[Outcome]) -> None:
+    if any(outcome.interrupted for outcome in outcomes):
+        raise KeyboardInterrupt
+
+
+def _start_by(search: Search) -> Sequence[int | None]:
+    """Ticks by which each device has begun, where spans count."""
+    return start_by(search.pipeline) if search.objective == "span" and not search.extra else ()
 
 
 def integer_program(search: Search) -> None:

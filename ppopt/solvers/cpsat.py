@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from ortools.sat.python import cp_model
@@ -59,69 +59,129 @@ def solve(
         TypeError: a word that the model does not know.
         ValueError: words that contradict each other.
     """
-    words = tuple(words)
+    question = _Question(
+        pipeline, tuple(words), objective, lower, upper, horizon, limits, grid=grid, strict=strict, start_by=start_by
+    )
     begun = time.monotonic()
-    span = objective == "span"
-    lowest, highest = lower // grid, -(-upper // grid) if span else upper // grid
-    until = highest if objective == "makespan" else horizon // grid
-    none = Outcome(None, upper + 1, 0.0)
-    if highest < lowest:
-        return none
-    try:
-        model = Model(
-            pipeline,
-            words,
-            objective=objective,
-            horizon=until,
-            lower=highest if lower == upper else lowest,
-            upper=highest,
-            grid=grid,
-            strict=strict,
-            start_by=[None if time is None else time // grid for time in start_by],
-            until=math.inf if limits.deterministic else begun + limits.seconds,
-        )
-    except NoRoom:
-        return none
-    except OutOfTime:
-        return Outcome(None, lower, time.monotonic() - begun)
+    model = question.model()
+    if isinstance(model, Outcome):
+        return model
     if hint is not None:
         model.hint(hint)
-    if span and model.decision:
+    if objective == "span" and model.decision:
         solver, status, interrupted = _raced(model, limits, begun)
     else:
         solver, status, interrupted = _alone(model, limits, begun, objective, progress)
-    spent = solver.response_proto.deterministic_time if limits.deterministic else time.monotonic() - begun
-    if status == cp_model.MODEL_INVALID:
-        raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
-    if status == cp_model.INFEASIBLE:
-        return Outcome(None, upper + 1, spent, interrupted)
-    bound = lower
-    if not model.decision:
-        bound = max(lower, _ticks(math.ceil(solver.best_objective_bound - 1e-6), grid, objective))
-    if status == cp_model.UNKNOWN:
-        return Outcome(None, bound, spent, interrupted)
-    schedule = None
-    with suppress(Stuck):  # operations without duration that CP-SAT lets pass each other; no schedule, but the bound holds
-        schedule = timed(pipeline, words, *model.found(solver), objective, grid, model.parts)
-    outcome = Outcome(schedule, bound if schedule is not None else min(bound, upper), spent, interrupted)
-    exact = grid == 1 and (schedule is None or schedule.objective(objective) > model.value(solver, objective))
-    if not exact or strict or interrupted or spent >= limits.seconds:
-        return outcome
-    again = solve(
-        pipeline,
-        words,
-        objective=objective,
-        lower=lower if model.decision else outcome.lower_bound,
-        upper=upper,
-        horizon=horizon,
-        limits=replace(limits, seconds=limits.seconds - spent),
-        progress=progress,
-        strict=True,
-        start_by=start_by,
-    )
-    found = [one for one in (again.schedule, schedule) if one is not None]
-    best = min(found, key=lambda one: one.objective(objective), default=None)
-    return Outcome(best, again.lower_bound, spent + again.spent, again.interrupted)
+    return question.outcome(model, solver, status, time.monotonic() - begun, interrupted, progress)
+
+
+def decide(pipeline: Pipeline, words: Iterable[Word], *, targets: Sequence[int], limits: Limits, grid: int = 1) -> list[Outcome]:
+    """Whether there are schedules with a makespan of at most so many ticks; all are asked at once, and the first answer ends it.
+
+    Otherwise as :func:`solve` with ``lower == upper``; a thread for each of the ``targets``.
+    """
+    words, begun = tuple(words), time.monotonic()
+    questions = [_Question(pipeline, words, "makespan", target, target, target, limits, grid=grid) for target in targets]
+    models = [question.model() for question in questions]
+    if any(isinstance(model, Outcome) for model in models):
+        return [of if isinstance(of, Outcome) else Outcome(None, target, 0.0) for of, target in zip(models, targets, strict=True)]
+    solvers = [propagating("makespan") for _ in models]
+    for solver in solvers:
+        limit(solver, limits, time.monotonic() - begun, 1)
+    check()
+    made = [(solver, model) for solver, model in zip(solvers, models, strict=True) if isinstance(model, Model)]
+    statuses, interrupted = search_all([(solver, model.model, None) for solver, model in made], race=True)
+    spent = time.monotonic() - begun
+    return [
+        question.outcome(model, solver, status, spent, interrupted)
+        for question, (solver, model), status in zip(questions, made, statuses, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The arguments of :func:`solve`."""
+
+    pipeline: Pipeline
+    words: tuple[Word, ...]
+    objective: str
+    lower: int
+    upper: int
+    horizon: int
+    limits: Limits
+    grid: int = 1
+    strict: bool = False
+    start_by: Sequence[int | None] = ()
+
+    def model(self) -> Model | Outcome:
+        """The model, if one is needed and there is time to make it."""
+        begun, grid, limits = time.monotonic(), self.grid, self.limits
+        span = self.objective == "span"
+        lowest, highest = self.lower // grid, -(-self.upper // grid) if span else self.upper // grid
+        none = Outcome(None, self.upper + 1, 0.0)
+        if highest < lowest:
+            return none
+        try:
+            return Model(
+                self.pipeline,
+                self.words,
+                objective=self.objective,
+                horizon=self.horizon // grid if span else highest,
+                lower=highest if self.lower == self.upper else lowest,
+                upper=highest,
+                grid=grid,
+                strict=self.strict,
+                start_by=[None if time is None else time // grid for time in self.start_by],
+                until=math.inf if limits.deterministic else begun + limits.seconds,
+            )
+        except NoRoom:
+            return none
+        except OutOfTime:
+            return Outcome(None, self.lower, time.monotonic() - begun)
+
+    def outcome(
+        self,
+        model: Model,
+        solver: cp_model.CpSolver,
+        status: cp_model.CpSolverStatus,
+        seconds: float,
+        interrupted: bool,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """What a search of so many seconds has shown."""
+        grid, limits = self.grid, self.limits
+        spent = solver.response_proto.deterministic_time if limits.deterministic else seconds
+        if status == cp_model.MODEL_INVALID:
+            raise AssertionError(f"CP-SAT refuses the model: {model.model.validate()}")
+        if status == cp_model.INFEASIBLE:
+            return Outcome(None, self.upper + 1, spent, interrupted)
+        bound = self.lower
+        if not model.decision:
+            bound = max(bound, _ticks(math.ceil(solver.best_objective_bound - 1e-6), grid, self.objective))
+        if status == cp_model.UNKNOWN:
+            return Outcome(None, bound, spent, interrupted)
+        schedule = None
+        with suppress(Stuck):  # operations without duration that CP-SAT lets pass each other; no schedule, but the bound holds
+            schedule = timed(self.pipeline, self.words, *model.found(solver), self.objective, grid, model.parts)
+        outcome = Outcome(schedule, bound if schedule is not None else min(bound, self.upper), spent, interrupted)
+        exact = grid == 1 and (schedule is None or schedule.objective(self.objective) > model.value(solver, self.objective))
+        if not exact or self.strict or interrupted or spent >= limits.seconds:
+            return outcome
+        again = solve(
+            self.pipeline,
+            self.words,
+            objective=self.objective,
+            lower=self.lower if model.decision else outcome.lower_bound,
+            upper=self.upper,
+            horizon=self.horizon,
+            limits=replace(limits, seconds=limits.seconds - spent),
+            progress=progress,
+            strict=True,
+            start_by=self.start_by,
+        )
+        found = [one for one in (again.schedule, schedule) if one is not None]
+        best = min(found, key=lambda one: one.objective(self.objective), default=None)
+        return Outcome(best, again.lower_bound, spent + again.spent, again.interrupted)
 
 
 def _ticks(steps: int, grid: int, objective: str) -> int:
