@@ -3,6 +3,7 @@
 from ppopt.solvers.repetition.middle import repeated_value
 from ppopt.solvers.repetition.pattern import patterns_of
 from ppopt.solvers.repetition.periodic import Periodic
-from ppopt.solvers.repetition.search import Repeated, Step, solve
+from ppopt.solvers.repetition.search import Repeated, solve
+from ppopt.solvers.repetition.state import Step
 
 __all__ = ["Periodic", "Repeated", "Step", "patterns_of", "repeated_value", "solve"]
