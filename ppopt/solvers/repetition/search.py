@@ -84,7 +84,9 @@ def _run_pattern(of: OnePattern) -> None:
     tried = of.base
     if of.all.like is not None:
         periods.look(of.all.like)
-    of.own = periods.fastest()
+    fastest = periods.fastest()
+    if fastest is not None and (of.own is None or fastest.period * of.own.step < of.own.period * fastest.step):
+        of.own = fastest
     if of.base is not None and of.base is not tried and not of.done:
         periods.fewer(of.base)
     base = of.base
