@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ STUDIES = [
 ]
 FIELD = STUDIES[:-1]
 """Those that repeat CrossPipe's figures."""
+FEW = 64
+"""Microbatches on all devices together up to which every figure is compared each time."""
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +86,10 @@ def reference() -> dict[Any, dict[str, Any]]:
     return found
 
 
-def test_every_figure_is_a_point_of_a_study_and_equal_to_it() -> None:
-    figures = reference()
+@pytest.mark.parametrize("most", [FEW, pytest.param(math.inf, marks=pytest.mark.slow)])
+def test_every_figure_is_a_point_of_a_study_and_equal_to_it(most: float) -> None:
+    """Of those with at most so many microbatches on all devices together."""
+    figures = {key: figure for key, figure in reference().items() if key[2] * key[3] <= most}
     met: Counter[str] = Counter()
     missing = set(figures)
     for name in FIELD:
@@ -103,9 +108,8 @@ def test_every_figure_is_a_point_of_a_study_and_equal_to_it() -> None:
                 assert outcome["bubble_ratio"] == pytest.approx(figures[key]["bubble_ratio"], abs=1e-8), key
                 met[name] += 1
                 missing.discard(key)
-    assert met["weak_scaling"] >= 58
-    assert met["imbalance"] >= 140
-    assert sum(met.values()) > 1000
+    assert set(met) == set(FIELD)
+    assert sum(met.values()) > (1000 if most > FEW else 400)
     # what is left: their ZB-H1 puts the slower ends' extra time into the input gradient alone
     assert {(figures[key]["schedule"], figures[key]["study"]) for key in missing} == {("zb-h1", "first and last stage slower")}
 
