@@ -140,7 +140,7 @@ def test_proof_times_prints_a_table(tmp_path: Path) -> None:
         str(SCRIPTS / "proof_times.py"),
         "--quick",
         "--time-limit",
-        "5",
+        "3",
         "--workers",
         "1",
         "--into",
