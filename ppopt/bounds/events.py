@@ -37,7 +37,9 @@ _BYTES = 2**30
 _WORD = 4
 """Numbers of a row in a word of 64 bits; rows are made of whole words."""
 _BLOCK = 2**13
-"""States whose successors are found together."""
+"""States whose successors are found together, at most."""
+_BLOCKS = 32
+"""And at most this part of the largest number of states, so that too many are noticed soon."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +297,7 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
     blocks: list[tuple[npt.NDArray[Any], ...]] = []
     done = 0
     while done < known.size:
-        until = min(known.size, done + _BLOCK)
+        until = min(known.size, done + min(_BLOCK, 1 + most // _BLOCKS))
         new, source, begun, elapsed = events.after(known.rows[done:until])
         if span:
             new[events.ended(new, flow.device[0])] = last

@@ -48,8 +48,7 @@ def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         if search.open:
             from_few(search, search.time_limit / 10)
         if search.goes_on:
-            few = search.operations <= SEVERAL and not search.keeps_pace
-            list_schedules(search, search.time_limit / (5 if few else 20))
+            list_schedules(search, search.time_limit / (5 if search.operations <= SEVERAL else 20))
     named_schedules(search, rows)
     if search.extra and binding_order(search):
         return
