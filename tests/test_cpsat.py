@@ -246,6 +246,10 @@ def test_a_hint_is_complete():
                 assert solver.objective_value == schedule.objective(objective)
 
 
+def test_as_many_threads_as_workers_and_one_in_deterministic_mode():
+    assert [Limits(1, workers=3, deterministic=mode).threads for mode in (False, True)] == [3, 1]
+
+
 def test_the_same_seed_repeats_in_deterministic_mode():
     pipeline = Pipeline(3, 4, memory=Memory(limit=2), costs=Costs(forward=5, backward_input=4, backward_weight=3))
     words = (*rules_of(pipeline), *cuts_of(pipeline))

@@ -15,6 +15,7 @@ from ppopt.solve.result import Limit, Progress, Reason, Result, Step
 from ppopt.solve.search import Search, words_of
 from ppopt.solve.strategy import run
 from ppopt.solvers.interrupt import noting
+from ppopt.solvers.outcome import Limits
 from ppopt.timing import time_order
 
 if TYPE_CHECKING:
@@ -135,7 +136,6 @@ def verify(
     result: Result, *, time_limit: float = 60.0, workers: int | None = None, seed: int = 0, deterministic: bool = False
 ) -> Opinion:
     """Show by another route that nothing is better than ``result.lower_bound``, or that nothing exists at all."""
-    from ppopt.solvers.outcome import Limits
     from ppopt.solvers.verify import second_opinion
 
     pipeline, objective, bound = result.pipeline, result.objective, result.lower_bound

@@ -17,6 +17,7 @@ from ppopt.schedule import Schedule
 from ppopt.solve.horizons import span_horizon
 from ppopt.solve.result import Limit, Progress, Reason, Result, Step
 from ppopt.solvers.interrupt import check
+from ppopt.solvers.outcome import Limits
 
 if TYPE_CHECKING:
     from ppopt.solvers.repetition import Periodic
@@ -122,6 +123,10 @@ class Search:
     def left(self) -> float:
         """Seconds left."""
         return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
+
+    def limits(self, seconds: float) -> Limits:
+        """Those of a step of at most so many seconds."""
+        return Limits(min(seconds, self.left), self.gap, self.workers, self.seed, self.deterministic)
 
     def found(self, schedule: Schedule, name: str) -> bool:
         """Keep a schedule if it is the best so far; whether it is."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from ppopt.bounds.late import start_by
 from ppopt.schedule import Schedule
@@ -15,11 +13,9 @@ from ppopt.solve.result import Step
 from ppopt.solve.search import Search
 from ppopt.solve.steps import LISTED
 from ppopt.solvers.interrupt import uninterrupted
+from ppopt.solvers.outcome import Outcome
 from ppopt.timing import each_baseline
 from ppopt.timing.pacing import each_paced
-
-if TYPE_CHECKING:
-    from ppopt.solvers.outcome import Outcome
 
 ROUNDS = 4
 """Microbatches per device that the beginning and the end of a list schedule take, more or less."""
@@ -36,7 +32,6 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
     """
     with uninterrupted():
         from ppopt.solvers import cpsat, repetition
-        from ppopt.solvers.outcome import Limits
 
     search.versions["ortools"] = cpsat.VERSION
     ticks = search.pipeline.ticks
@@ -49,7 +44,7 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
         outcome = repetition.solve(
             search.pipeline,
             lower_bound=max(0, search.lower - traffic),
-            limits=Limits(seconds, search.gap, search.workers, search.seed, search.deterministic),
+            limits=search.limits(seconds),
             upper=None if search.best is None else search.value,
             start=search.periodic,
             base=search.base,
@@ -100,7 +95,6 @@ def improve(search: Search, seconds: float) -> bool:
     with uninterrupted():
         from ppopt.solvers import cpsat
         from ppopt.solvers.neighbourhood import improved
-        from ppopt.solvers.outcome import Limits
 
     search.versions["ortools"] = cpsat.VERSION
     with search.step("neighbourhoods") as done:
@@ -108,7 +102,7 @@ def improve(search: Search, seconds: float) -> bool:
             search.best,
             objective=search.objective,
             lower=search.lower,
-            limits=Limits(min(seconds, search.left), search.gap, search.workers, search.seed, search.deterministic),
+            limits=search.limits(seconds),
             progress=search.report,
         )
         search.spent += outcome.spent
@@ -127,8 +121,8 @@ def decide(search: Search, seconds: float, grid: int, otherwise: Callable[[], No
     Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
     decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side.
     """
-    alone = search.deterministic or search.objective == "span"  # which one question takes both workers for
-    at_once = 1 if alone else min(2, search.workers or os.cpu_count() or 1)
+    one = search.objective == "span"  # which one question takes both workers for
+    at_once = 1 if one else min(2, search.limits(seconds).threads)
     at_bound = at_best = True
     undecided: list[int] = []
     while search.open and search.best is not None and search.left > 0:
@@ -202,7 +196,6 @@ def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) ->
     """Whether a schedule in ``lower..upper`` was found, the best there is if possible; ``None`` if that stayed open."""
     with uninterrupted():
         from ppopt.solvers import cpsat
-        from ppopt.solvers.outcome import Limits
 
     outcome = cpsat.solve(
         search.pipeline,
@@ -211,7 +204,7 @@ def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) ->
         lower=lower,
         upper=upper,
         horizon=search.horizon(upper),
-        limits=Limits(min(seconds, search.left), search.gap, search.workers, search.seed, search.deterministic),
+        limits=search.limits(seconds),
         hint=None if lower == upper else search.best,
         grid=grid,
         progress=search.report,
@@ -226,10 +219,8 @@ def _at_once(search: Search, targets: Sequence[int], seconds: float, grid: int) 
     """The same for makespans of at most each of ``targets``, until the first answer."""
     with uninterrupted():
         from ppopt.solvers import cpsat
-        from ppopt.solvers.outcome import Limits
 
-    limits = Limits(min(seconds, search.left), search.gap, search.workers, search.seed)
-    outcomes = cpsat.decide(search.pipeline, search.words, targets=targets, limits=limits, grid=grid)
+    outcomes = cpsat.decide(search.pipeline, search.words, targets=targets, limits=search.limits(seconds), grid=grid)
     found = [_learned(search, outcome, target, target) for outcome, target in zip(outcomes, targets, strict=True)]
     _raise_interrupt(outcomes)
     return found
@@ -267,7 +258,6 @@ def integer_program(search: Search) -> None:
     """Minimise by the ILP, from the best and from the bound."""
     with uninterrupted():
         from ppopt.solvers import ilp
-        from ppopt.solvers.outcome import Limits
     search.versions["pulp"] = ilp.VERSION
     with search.step("ILP: minimise") as done:
         upper = horizon(search.pipeline) if search.best is None else search.value
@@ -278,7 +268,7 @@ def integer_program(search: Search) -> None:
             lower=search.lower,
             upper=upper,
             horizon=search.horizon(upper),
-            limits=Limits(search.left, search.gap, search.workers, search.seed),
+            limits=search.limits(search.left),
             hint=search.best,
         )
         search.infeasible = search.best is None and outcome.lower_bound > upper

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -169,7 +168,7 @@ def windows(search: Search, seconds: float, shortest: int = 0) -> None:
             target=None if search.best is None else search.value,
             pairs=search.pairs,
             time_limit=seconds,
-            workers=1 if search.deterministic else search.workers or os.cpu_count() or 1,
+            workers=search.limits(seconds).threads,
             seed=search.seed,
             deterministic=search.deterministic,
             shortest=shortest,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -207,11 +206,10 @@ def limit(solver: cp_model.CpSolver, limits: Limits, spent: float = 0.0, workers
     parameters = solver.parameters
     parameters.random_seed = limits.seed
     parameters.relative_gap_limit = limits.gap
+    parameters.num_workers = workers or limits.threads
     if limits.deterministic:
-        parameters.num_workers = 1
         parameters.max_deterministic_time = limits.seconds
     else:
-        parameters.num_workers = workers or limits.workers or os.cpu_count() or 1
         parameters.max_time_in_seconds = max(0.0, limits.seconds - spent)
 
 
@@ -232,9 +230,8 @@ def _alone(
 def _raced(model: Model, limits: Limits, begun: float) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus, bool]:
     """The same for a decision on spans: one search settles first when the devices begin, since all starts are known well then;
     with a second worker another one does not, which is now and then faster."""
-    alone = limits.deterministic or (limits.workers or os.cpu_count() or 1) == 1
     solvers = []
-    for branching in (cp_model.PARTIAL_FIXED_SEARCH, cp_model.AUTOMATIC_SEARCH)[: 1 if alone else 2]:
+    for branching in (cp_model.PARTIAL_FIXED_SEARCH, cp_model.AUTOMATIC_SEARCH)[: limits.threads]:
         solver = propagating("makespan")
         solver.parameters.search_branching = branching
         limit(solver, limits, time.monotonic() - begun, 1)

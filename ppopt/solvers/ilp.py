@@ -36,7 +36,8 @@ def solve(
 ) -> Outcome:
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``, in ticks.
 
-    CBC tells no bound: where it stops early, the bound is ``lower``. HiGHS tells one.
+    CBC tells no bound: where it stops early, the bound is ``lower``. HiGHS tells one. Neither knows deterministic time: seconds
+    are the clock's, and there are as many threads as workers, in deterministic mode too.
 
     Raises:
         TypeError: a word that the program does not know.

@@ -7,7 +7,6 @@ of the window alone, whatever the size of the pipeline is.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from bisect import bisect_left
@@ -69,7 +68,6 @@ class _Search:
         self.interrupted = False
         self.begun, self.counted = time.monotonic(), 0.0
         self.chance = random.Random(limits.seed)
-        self.workers = 1 if limits.deterministic else limits.workers or os.cpu_count() or 1
         self.patience = _PATIENCE[objective]
         self.size = {False: float(_FIRST), True: float(_LOOSELY)}
         """Operations in a window, and in a loose one."""
@@ -98,7 +96,7 @@ class _Search:
         if self.objective == "span":
             self.loose = self.size[False] >= 2 * len(around.start) or self.chance.random() < _LOOSE
         windows = []
-        for _ in range(self.workers):
+        for _ in range(self.limits.threads):
             window = _Window(around, *self.span(around), loose=self.loose)
             solver = propagating(self.objective)
             seconds = max(0.01, min(self.patience, self.limits.seconds - self.spent))

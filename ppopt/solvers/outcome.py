@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,11 @@ class Limits:
     workers: int | None = None
     seed: int = 0
     deterministic: bool = False
+
+    @property
+    def threads(self) -> int:
+        """How many search at a time: as many as there are processors, where ``workers`` does not say it."""
+        return 1 if self.deterministic else self.workers or os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

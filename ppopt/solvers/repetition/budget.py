@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 
@@ -58,7 +57,7 @@ class Budget:
         ``ways`` are places in :data:`WAYS` of how to search. With several workers one worker races for each of them (measured:
         often ten times as fast as workers that share what they find); else each has its share of the time.
         """
-        workers = 1 if self.limits.deterministic else self.limits.workers or os.cpu_count() or 1
+        workers = self.limits.threads
         if len(ways) > 1 and workers > 1:
             entries = [(ways[place % len(ways)], place // len(ways)) for place in range(min(workers, _MOST))]
             return self._race(model, seconds, entries, 1)
