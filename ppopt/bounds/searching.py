@@ -17,10 +17,16 @@ def search(solver: Any, model: Any, callback: Any = None) -> tuple[Any, bool]:
     return status, interrupted
 
 
-def search_all(searches: Sequence[tuple[Any, Any, Any]], *, race: bool = False) -> tuple[list[Any], bool]:
+def race(solvers: Sequence[Any], model: Any) -> tuple[list[Any], bool]:
+    """Solve one model by several solvers until the first has ended: their statuses, and whether Ctrl-C stopped them."""
+    models = [model, *(model.clone() for _ in solvers[1:])]  # threads share none
+    return search_all([(*both, None) for both in zip(solvers, models, strict=True)], first_ends=True)
+
+
+def search_all(searches: Sequence[tuple[Any, Any, Any]], *, first_ends: bool = False) -> tuple[list[Any], bool]:
     """Solve several at once, each a solver, a model and a callback (or ``None``); and whether Ctrl-C stopped them.
 
-    ``race``: the first that ends stops the others. CP-SAT swallows the signal, so it searches in other threads.
+    ``first_ends``: the first that ends stops the others. CP-SAT swallows the signal, so it searches in other threads.
     """
     results: list[Any] = [None] * len(searches)
     ended = threading.Event()
@@ -31,7 +37,7 @@ def search_all(searches: Sequence[tuple[Any, Any, Any]], *, race: bool = False) 
             results[place] = solver.solve(model, callback)
         except BaseException as error:  # handed on to the caller's thread
             results[place] = error
-        if race or None not in results:
+        if first_ends or None not in results:
             ended.set()
 
     for solver, _, _ in searches:

@@ -11,7 +11,7 @@ from ppopt.bounds.bound import Bound, Objective, check_objective
 from ppopt.bounds.closed_form import makespan_of
 from ppopt.bounds.flow import Flow, flows_of, heads
 from ppopt.bounds.late import latest_first_starts
-from ppopt.bounds.searching import search_all
+from ppopt.bounds.searching import race
 from ppopt.constraints import pairs_save_time
 from ppopt.pipeline import IntArray, Pipeline
 
@@ -123,7 +123,7 @@ def run(solvers: Sequence[Any], model: Any) -> list[str]:
     Raises:
         RuntimeError: a solver refused the model.
     """
-    statuses, interrupted = search_all([(solver, model.clone(), None) for solver in solvers], race=True)
+    statuses, interrupted = race(solvers, model)
     if interrupted:
         raise KeyboardInterrupt
     names = [solver.status_name(status) for solver, status in zip(solvers, statuses, strict=True)]

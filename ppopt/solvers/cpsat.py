@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.searching import search, search_all
+from ppopt.bounds.searching import race, search, search_all
 from ppopt.constraints import Word
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -89,7 +89,7 @@ def decide(pipeline: Pipeline, words: Iterable[Word], *, targets: Sequence[int],
         limit(solver, limits, time.monotonic() - begun, 1)
     check()
     made = [(solver, model) for solver, model in zip(solvers, models, strict=True) if isinstance(model, Model)]
-    statuses, interrupted = search_all([(solver, model.model, None) for solver, model in made], race=True)
+    statuses, interrupted = search_all([(solver, model.model, None) for solver, model in made], first_ends=True)
     spent = time.monotonic() - begun
     return [
         question.outcome(model, solver, status, spent, interrupted)
@@ -237,8 +237,7 @@ def _raced(model: Model, limits: Limits, begun: float) -> tuple[cp_model.CpSolve
         limit(solver, limits, time.monotonic() - begun, 1)
         solvers.append(solver)
     check()
-    models = [model.model, *(model.model.clone() for _ in solvers[1:])]
-    statuses, interrupted = search_all([(*both, None) for both in zip(solvers, models, strict=True)], race=True)
+    statuses, interrupted = race(solvers, model.model)
     ended = [place for place, status in enumerate(statuses) if status != cp_model.UNKNOWN]
     place = ended[0] if ended else 0
     return solvers[place], statuses[place], interrupted

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.searching import search_all
+from ppopt.bounds.searching import race
 from ppopt.solvers.outcome import Limits
 
 WAYS = ((False, 0), (True, 1), (False, 1))
@@ -86,7 +86,7 @@ class Budget:
                 parameters.max_deterministic_time = seconds
             else:
                 parameters.max_time_in_seconds = seconds
-        statuses, interrupted = search_all([(solver, model, None) for solver in solvers], race=True)
+        statuses, interrupted = race(solvers, model)
         self.interrupted |= interrupted
         self._counted += sum(solver.response_proto.deterministic_time for solver in solvers)
         self._counted += _BUILD * len(model.proto.constraints)
