@@ -5,6 +5,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.solve import solve
 from ppopt.solvers import cpsat, ilp, ilp_model
 from ppopt.solvers.cpsat_model import Model
-from ppopt.timing import baselines, exposed_traffic, time_order
+from ppopt.solvers.repetition import patterns_of, repeated, repeated_value
+from ppopt.solvers.repetition.middle import periodic_in
+from ppopt.timing import baselines, each_baseline, exposed_traffic, time_order
 
 MODELS = Path(__file__).parents[1] / "models"
 ROWS = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]
@@ -239,15 +242,35 @@ def test_the_bound_meets_the_traffic_of_the_slowest_way() -> None:
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_many_microbatches(overlap: bool) -> None:
-    # What is best without traffic is best with it: device 0 gathers before its first operation, and scatters after its last one.
-    plain = Pipeline(3, 700)
-    pipeline = plain.changed(data_parallel=DataParallel(4, 5, overlap))
-    without, result = (solve(p, workers=1, time_limit=10) for p in (plain, pipeline))
-    assert any(step.name.startswith("repetition, without traffic") for step in result.steps)
+    # What is best without traffic (device 2 begins after 2 and never idles) is best with it: device 0 gathers before its first
+    # operation, and scatters after its last one. Repetition goes on from the middle of a list schedule.
+    pipeline = Pipeline(3, 560, data_parallel=DataParallel(4, 5, overlap))
+    result = solve(pipeline, deterministic=True, time_limit=10)
+    steps = {step.name: step.outcome for step in result.steps}
+    assert "repeated" in steps["the middle of schedules of 56 microbatches"]
+    assert "(repetition)" in steps["repetition, without traffic"]
+    assert "microbatches per" in steps["repetition: the middle of the best schedule"]
     assert result.schedule is not None
     assert violations(pipeline, result.schedule, earliest=True) == []
-    assert without.reason == result.reason == "optimal"
-    assert result.schedule.makespan == result.lower_bound == without.lower_bound + 9
+    assert result.reason == "optimal"
+    assert result.schedule.makespan == result.lower_bound == 3 * 560 + 2 + 9
+
+
+@pytest.mark.parametrize("links", [Links(latency=1), Links(occupancy=1)], ids=["latency", "occupancy"])
+def test_the_middle_of_a_schedule_with_traffic_is_repeated(links: Links) -> None:
+    traffic = DataParallel((4, Fraction(100, 3)), (1, Fraction(50, 7)), overlap=True)
+    pipeline = Pipeline(2, 72, "wave", 2, memory=Memory(limit=3), links=links, data_parallel=traffic)
+    patterns = patterns_of(pipeline)
+    _, few = next(each_baseline(pipeline.changed(microbatches=36)))
+    periodic = periodic_in(few, patterns[0])
+    assert periodic is not None
+    assert periodic.makespan_for((36,)) == max(row[-1] for row in few.end) - min(row[0] for row in few.start)  # without traffic
+    many = repeated(few, patterns, pipeline)
+    assert many is not None
+    assert violations(pipeline, many) == []
+    # a device computes three units for a microbatch, and does not idle in the middle
+    assert many.makespan == repeated_value(few, patterns, 72) == few.makespan + 36 * 3 * pipeline.ticks.per_unit
+    assert repeated(few, patterns, pipeline.changed(microbatches=1)) is None  # fewer than its beginning and end have
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])

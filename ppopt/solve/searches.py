@@ -48,7 +48,7 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
             upper=None if search.best is None else search.value,
             start=search.periodic,
             base=search.base,
-            like=None if ticks.traffic else like or search.best,
+            like=like or search.best,
             progress=report,
         )
         search.spent += outcome.spent
@@ -64,28 +64,34 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
 def from_few(search: Search, seconds: float) -> None:
     """List schedules of few microbatches; repetition from the one whose middle, repeated, gives the best schedule."""
     with uninterrupted():
-        from ppopt.solvers.repetition import patterns_of, repeated_value
+        from ppopt.solvers.repetition import patterns_of, repeated, repeated_value
 
     pipeline = search.pipeline
     most = ROUNDS * pipeline.devices + TURNS * PERIODS
     few = pipeline.microbatches - max(0, pipeline.microbatches - most) // PERIODS * PERIODS
     small, patterns = pipeline.changed(microbatches=few), patterns_of(pipeline)
     with search.step(f"the middle of schedules of {few} microbatches") as done:
-        best: tuple[Fraction, Schedule] | None = None
+        best: tuple[Fraction, str, Schedule] | None = None
         until = search.left - seconds / 3
         for name, schedule in chain(each_baseline(small), each_paced(small, search.objective, search.seed)):
             if few == pipeline.microbatches:
                 search.found(schedule, name)
             value = repeated_value(schedule, patterns, pipeline.microbatches)
             if value is not None and (best is None or value < best[0]):
-                best = value, schedule
+                best = value, name, schedule
                 done(f"about {pipeline.time(round(value))} ({name})")
             search.spent += LISTED * small.index.size
             if search.left <= until:
                 break
         if best is None:
             done("none repeats")
-    repeat(search, 2 * seconds / 3, None if best is None else best[1])
+        elif pipeline.ticks.traffic:  # repetition does not count it, and what it finds may have more of it
+            whole = repeated(best[2], patterns, pipeline)
+            if whole is not None and whole.within_memory:
+                search.found(whole, f"{best[1]}, repeated")
+                done(search.best_text())
+    if search.goes_on:
+        repeat(search, 2 * seconds / 3, None if best is None else best[2])
 
 
 def improve(search: Search, seconds: float) -> bool:

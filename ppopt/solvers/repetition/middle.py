@@ -8,29 +8,30 @@ from fractions import Fraction
 import numpy as np
 
 from ppopt.constraints import operations
-from ppopt.pipeline import IntArray
+from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.repetition.pattern import Pattern
-from ppopt.solvers.repetition.periodic import Periodic, order_from, retimed
+from ppopt.solvers.repetition.pattern import Pattern, counts_of
+from ppopt.solvers.repetition.periodic import Periodic, order_from, retimed, schedule_of
 
 _MOST = 12
 """Most microbatches per period that are looked for."""
 
 
 def periodic_in(schedule: Schedule, pattern: Pattern) -> Periodic | None:
-    """The schedule with its beginning, one period, and its end, of the same makespan for as many microbatches.
+    """The schedule with its beginning, one period, and its end, of the same makespan (without traffic) for as many microbatches.
 
     ``None``: around half of its time it does not repeat itself twice, or it runs other operations than the pattern has.
     """
     rows = _starts(schedule, pattern)
     if rows is None:
         return None
-    half = schedule.makespan // 2
+    makespan = max(int(row[-1]) + time for row, time in zip(rows, pattern.duration, strict=True) if len(row))
+    half = makespan // 2
     for step in range(1, min(_MOST, *(len(row) // 2 for row in rows)) + 1):
         period = _after(rows[0], half, step)
         if not period:
             continue
-        begin, end = 0, schedule.makespan
+        begin, end = 0, makespan
         for row in rows:
             other = row[:-step][row[step:] - row[:-step] != period]
             begin = max(begin, int(other[other < half].max(initial=-1)) + 1)
@@ -61,6 +62,16 @@ def repeated_value(schedule: Schedule, patterns: Sequence[Pattern], microbatches
     return min((schedule.makespan + Fraction(one.period, one.step) * more for one in found if one is not None), default=None)
 
 
+def repeated(schedule: Schedule, patterns: Sequence[Pattern], pipeline: Pipeline) -> Schedule | None:
+    """Its middle repeated up to the microbatches of ``pipeline``, the same with more of them.
+
+    ``None``: it does not repeat, or no whole number of its periods leads there.
+    """
+    found = (periodic_in(schedule, pattern) for pattern in patterns)
+    fit = (one for one in found if one is not None and one.copies_for(counts_of(pipeline)) is not None)
+    return next((schedule_of(pipeline, one) for one in fit), None)
+
+
 def repeated_as(schedule: Schedule, seed: Periodic, more: int) -> Periodic | None:
     """The schedule with the period of ``seed``, which comes behind so many more of them than there.
 
@@ -82,16 +93,17 @@ def _after(row: IntArray, time: int, step: int) -> int:
 
 
 def _starts(schedule: Schedule, pattern: Pattern) -> list[IntArray] | None:
-    """Per family its starts in order, from the schedule's begin on; ``None``: it runs other operations."""
+    """Per family its starts in order, from the first one on; ``None``: it runs other operations."""
     pipeline = schedule.pipeline
     times = np.full(pipeline.index.size, -1, dtype=np.int64)
+    begin = min(int(starts.min()) for starts in schedule.start if len(starts))  # an all-gather begins sooner
     ran = 0
     for numbers, starts in zip(
         (*schedule.order.rows, *schedule.transfers.rows), (*schedule.start, *schedule.transfers.start), strict=True
     ):
         if len(numbers) and int(numbers.max()) >= len(times):
             return None
-        times[numbers] = starts - schedule.begin
+        times[numbers] = starts - begin
         ran += len(numbers)
     rows = [np.sort(times[operations(pipeline, family)]) for family in pattern.families]
     return None if ran != sum(map(len, rows)) or any(len(row) and row[0] < 0 for row in rows) else rows
