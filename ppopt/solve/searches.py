@@ -214,7 +214,7 @@ def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) ->
         hint=None if lower == upper else search.best,
         grid=grid,
         progress=search.report,
-        start_by=_start_by(search),
+        start_by=start_by(search.pipeline) if search.objective == "span" and not search.extra else (),
     )
     found = _learned(search, outcome, lower, upper)
     _raise_interrupt([outcome])
@@ -253,11 +253,6 @@ def _learned(search: Search, outcome: Outcome, lower: int, upper: int) -> bool |
 def _raise_interrupt(outcomes: Iterable[Outcome]) -> None:
     if any(outcome.interrupted for outcome in outcomes):
         raise KeyboardInterrupt
-
-
-def _start_by(search: Search) -> Sequence[int | None]:
-    """Ticks by which each device has begun, where spans count."""
-    return start_by(search.pipeline) if search.objective == "span" and not search.extra else ()
 
 
 def integer_program(search: Search) -> None:
