@@ -53,9 +53,8 @@ def solve(
         state.budget.interrupted = True
     best = state.best
     schedule = None if best is None else schedule_of(pipeline, best)
-    if (
-        schedule is not None and not schedule.within_memory
-    ):  # operations that take no time may tie with each other in another order
+    # operations that take no time may tie with each other in another order
+    if schedule is not None and not schedule.within_memory:
         schedule = state.known = state.base = None
     budget = state.budget
     known = state.known, state.base
