@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError, fewer_devices
 
 
 def test_placements() -> None:
@@ -100,6 +100,31 @@ def test_changing_sizes_derives_the_rest_anew() -> None:
     explicit = Pipeline(2, 4, routes=[[0, 1, 0]]).changed(microbatches=2)
     assert explicit.routes == ((0, 1, 0),)
     assert explicit.changed(placement="loop", chunks=2).routes == ((0, 1, 0, 1),)
+
+
+def test_fewer_devices_are_like_those_in_their_place() -> None:
+    pipeline = Pipeline(
+        6,
+        10,
+        placement="wave",
+        chunks=2,
+        costs=Costs(per="stage", forward=tuple(range(1, 13)), backward=3),
+        links=Links(latency=[[a + b if a != b else 0 for b in range(6)] for a in range(6)], occupancy=1),
+        memory=Memory(activation=tuple(range(1, 13)), static=(1, 2, 3, 4, 5, 6), limit=61),
+        data_parallel=DataParallel(all_gather=7),
+    )
+    few = fewer_devices(pipeline, 3)
+    assert few.routes == ((0, 1, 2, 2, 1, 0),)
+    assert few.costs == Costs(per="stage", forward=(2, 4, 6, 8, 10, 12), backward=3)
+    assert few.memory == Memory(activation=(2, 4, 6, 8, 10, 12), static=(2, 4, 6), limit=(31.5, 32.5, 33.5))
+    assert few.links == Links(latency=[[0, 5, 7], [5, 0, 9], [7, 9, 0]])
+    assert not few.ticks.traffic
+    assert few.microbatches == 10
+    assert fewer_devices(Pipeline(6, 10, memory=Memory(limit=4)), 3) == Pipeline(3, 10, memory=Memory(limit=(2, 2, 2)))
+    with pytest.raises(PipelineError, match="limit"):
+        fewer_devices(Pipeline(6, 10, memory=Memory(limit=1)), 3)
+    with pytest.raises(PipelineError, match="routes"):
+        fewer_devices(Pipeline(2, 4, routes=[[0, 1, 0]]), 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Periods by placing operations, ends by list scheduling: every one is a schedule, for every number of microbatches."""
+"""Periods by placing operations, ends by list scheduling, both after fewer devices: every one is a schedule for every number of
+microbatches."""
 
 import random
 from fractions import Fraction
@@ -7,12 +8,12 @@ from itertools import islice
 import pytest
 
 from ppopt.check import violations
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, Links, Memory, Pipeline, fewer_devices
 from ppopt.solvers.outcome import Limits
-from ppopt.solvers.repetition import Periodic
+from ppopt.solvers.repetition import Periodic, patterns_of, repeated_value, solve, stretched
 from ppopt.solvers.repetition.budget import Budget
 from ppopt.solvers.repetition.ends import rearranged, reversed_pattern, reversed_periodic, shortened
-from ppopt.solvers.repetition.pattern import Pattern, patterns_of
+from ppopt.solvers.repetition.pattern import Pattern
 from ppopt.solvers.repetition.periodic import order_from, retimed
 from ppopt.solvers.repetition.placing import rotations
 from ppopt.timing import time_order
@@ -119,3 +120,17 @@ def test_reversed_twice_is_the_same() -> None:
     twice = reversed_periodic(once, periodic.pattern)
     assert twice.first == periodic.first
     assert all((a == b).all() for a, b in zip(twice.start, periodic.start, strict=True))
+
+
+@pytest.mark.parametrize("placement", ["wave", "loop"])
+def test_many_devices_after_few(placement: str) -> None:
+    """With three quarters of 1F1B's memory 3 D / 4 - 1 / 2 idle ticks are proved: 4 devices need no more, 12 not much more."""
+    pipeline = Pipeline(12, 60, placement=placement, chunks=2, memory=Memory(limit=9))
+    small, per_unit = fewer_devices(pipeline, 4), pipeline.ticks.per_unit
+    found = solve(small, lower_bound=int(per_unit * (3 * 60 + 2.5)), limits=Limits(20, workers=1)).periodic
+    assert found is not None
+    found = found.longer((20 - found.microbatches[0]) // found.step)
+    schedules = [schedule for _, schedule in stretched(found, pipeline)]
+    assert all(not violations(pipeline, schedule) for schedule in schedules)
+    values = [repeated_value(schedule, patterns_of(pipeline), 1024) for schedule in schedules]
+    assert min(value for value in values if value is not None) <= per_unit * (3 * 1024 + 12)

@@ -20,7 +20,7 @@ from ppopt.pipeline import IntArray, Pipeline
 
 _THRESHOLDS = 256
 """Heads and tails tried per device as thresholds; any choice gives a valid bound."""
-_FILLING = 32
+_FILLING = 128
 """Instances of each family whose heads are tried as times by which a device has filled."""
 _INSTANCES = 2**22
 """Most numbers in the arrays of heads counted from each device's own start; the first instances are kept."""

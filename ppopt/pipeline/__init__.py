@@ -1,5 +1,6 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
+from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks, halves
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
 from ppopt.pipeline.recompute import CHOOSE, Recompute
@@ -28,6 +29,7 @@ __all__ = [
     "Units",
     "Value",
     "exact",
+    "fewer_devices",
     "halves",
     "plain",
     "routes_of",

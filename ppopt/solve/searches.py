@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
-from itertools import chain
 
 from ppopt.bounds.late import start_by
 from ppopt.schedule import Schedule
 from ppopt.solve.horizons import horizon
 from ppopt.solve.result import Step
 from ppopt.solve.search import Search
-from ppopt.solve.steps import LISTED
 from ppopt.solvers.interrupt import uninterrupted
 from ppopt.solvers.outcome import Outcome
-from ppopt.timing import each_baseline
-from ppopt.timing.pacing import each_paced
-
-ROUNDS = 4
-"""Microbatches per device that the beginning and the end of a list schedule take, more or less."""
-PERIODS = 12
-"""Few microbatches are fewer by a multiple of so many, so that periods of 1, 2, 3, 4 and 6 fit."""
-TURNS = 3
-"""So many of these in the middle."""
 
 
 def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None:
@@ -59,39 +47,6 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
     search.steps += [Step(f"repetition: {step.question}", step.seconds, step.answer) for step in outcome.steps]
     if outcome.interrupted:
         raise KeyboardInterrupt
-
-
-def from_few(search: Search, seconds: float) -> None:
-    """List schedules of few microbatches; repetition from the one whose middle, repeated, gives the best schedule."""
-    with uninterrupted():
-        from ppopt.solvers.repetition import patterns_of, repeated, repeated_value
-
-    pipeline = search.pipeline
-    most = ROUNDS * pipeline.devices + TURNS * PERIODS
-    few = pipeline.microbatches - max(0, pipeline.microbatches - most) // PERIODS * PERIODS
-    small, patterns = pipeline.changed(microbatches=few), patterns_of(pipeline)
-    with search.step(f"the middle of schedules of {few} microbatches") as done:
-        best: tuple[Fraction, str, Schedule] | None = None
-        until = search.left - seconds / 3
-        for name, schedule in chain(each_baseline(small), each_paced(small, search.objective, search.seed)):
-            if few == pipeline.microbatches:
-                search.found(schedule, name)
-            value = repeated_value(schedule, patterns, pipeline.microbatches)
-            if value is not None and (best is None or value < best[0]):
-                best = value, name, schedule
-                done(f"about {pipeline.time(round(value))} ({name})")
-            search.spent += LISTED * small.index.size
-            if search.left <= until:
-                break
-        if best is None:
-            done("none repeats")
-        elif pipeline.ticks.traffic:  # repetition does not count it, and what it finds may have more of it
-            whole = repeated(best[2], patterns, pipeline)
-            if whole is not None and whole.within_memory:
-                search.found(whole, f"{best[1]}, repeated")
-                done(search.best_text())
-    if search.goes_on:
-        repeat(search, 2 * seconds / 3, None if best is None else best[2])
 
 
 def improve(search: Search, seconds: float) -> bool:

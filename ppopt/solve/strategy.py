@@ -10,7 +10,8 @@ from ppopt.bounds.late import beside_span
 from ppopt.named import Row
 from ppopt.solve.result import Step
 from ppopt.solve.search import Search
-from ppopt.solve.searches import decide, from_few, improve, integer_program, minimise, repeat
+from ppopt.solve.searches import decide, improve, integer_program, minimise, repeat
+from ppopt.solve.smaller import from_few, from_fewer_devices
 from ppopt.solve.steps import (
     LARGE_GRAPH,
     adapted_schedules,
@@ -47,6 +48,8 @@ def run(search: Search, solver: str, rows: Callable[[], Sequence[Row]]) -> None:
         few_states(search)
         if search.open:
             from_few(search, search.time_limit / 10)
+        if search.goes_on:
+            from_fewer_devices(search, search.time_limit / 6)
         if search.goes_on:
             list_schedules(search, search.time_limit / (5 if search.operations <= SEVERAL else 20))
     named_schedules(search, rows)

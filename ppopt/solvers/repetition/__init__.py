@@ -5,5 +5,6 @@ from ppopt.solvers.repetition.pattern import patterns_of
 from ppopt.solvers.repetition.periodic import Periodic
 from ppopt.solvers.repetition.search import Repeated, solve
 from ppopt.solvers.repetition.state import Step
+from ppopt.solvers.repetition.stretching import stretched
 
-__all__ = ["Periodic", "Repeated", "Step", "patterns_of", "repeated", "repeated_value", "solve"]
+__all__ = ["Periodic", "Repeated", "Step", "patterns_of", "repeated", "repeated_value", "solve", "stretched"]

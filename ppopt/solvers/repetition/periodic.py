@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -88,6 +88,10 @@ class Periodic:
             last = first + self.step
             rows.append(np.concatenate((row[:first], (row[first:last] + shift).ravel(), row[last:] + copies * self.period)))
         return tuple(rows)
+
+    def longer(self, copies: int) -> Periodic:
+        """The same schedule with ``copies`` more periods."""
+        return replace(self, start=self.expanded(copies))
 
     def doubled(self, counts: Sequence[int]) -> Periodic:
         """The same schedule with two periods as one, of a size from which whole periods lead to ``counts``."""

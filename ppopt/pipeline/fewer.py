@@ -1,0 +1,64 @@
+"""A pipeline of fewer devices that is like a given one: what is good for the one is much the same for the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TypeVar
+
+from ppopt.pipeline.model import Pipeline
+from ppopt.pipeline.parts import DURATIONS, DataParallel, PipelineError, Value
+
+_Entry = TypeVar("_Entry")
+
+
+def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
+    """The same placement on so many devices, each like the one (each stage like the one) at its place in ``pipeline``.
+
+    Beside its static memory a device has a part of the other's memory, as the number of devices is a part of theirs. What stages
+    recompute is part of the costs, links are there for latencies alone, and nothing is exchanged with other pipelines.
+
+    Raises:
+        PipelineError: the routes are written out, or so little memory does not hold a microbatch.
+    """
+    if pipeline.placement == "routes":
+        raise PipelineError("pipeline.routes", "routes that are written out have no placement on fewer devices")
+    pipeline = pipeline.written_out()
+    stages = pipeline.stages * devices // pipeline.devices
+    length = stages if pipeline.costs.per == "stage" else devices
+    links, memory, share = pipeline.links.uncontended(), pipeline.memory, Fraction(devices, pipeline.devices)
+    if isinstance(links.latency, tuple):
+        links = dataclasses.replace(links, latency=_some([_some(row, devices) for row in links.latency], devices))
+    limit = None
+    if memory.limit is not None:
+        static, whole = (_each(value, pipeline.devices) for value in (memory.static, memory.limit))
+        limit = _some([fixed + (most - fixed) * share for fixed, most in zip(static, whole, strict=True)], devices)
+    durations = {name: getattr(pipeline.costs, name) for name in DURATIONS}
+    durations = {name: None if value is None else _like(value, length) for name, value in durations.items()}
+    return pipeline.changed(
+        devices=devices,
+        costs=dataclasses.replace(pipeline.costs, **durations),
+        links=links,
+        memory=dataclasses.replace(
+            memory,
+            limit=limit,
+            static=_like(memory.static, devices),
+            activation=_like(memory.activation, length),
+            retained=None if memory.retained is None else _like(memory.retained, length),
+        ),
+        data_parallel=DataParallel(),
+    )
+
+
+def _like(value: Value, length: int) -> Value:
+    return _some(value, length) if isinstance(value, tuple) else value
+
+
+def _each(value: Value, length: int) -> Sequence[Fraction]:
+    return value if isinstance(value, tuple) else (value,) * length
+
+
+def _some(values: Sequence[_Entry], length: int) -> tuple[_Entry, ...]:
+    """So many of them, evenly spread."""
+    return tuple(values[(2 * place + 1) * len(values) // (2 * length)] for place in range(length))

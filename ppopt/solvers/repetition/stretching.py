@@ -1,0 +1,88 @@
+"""A schedule for many devices after one for few: the beginnings and ends of like pipelines are alike, on another scale.
+
+With twice the devices a pipeline takes twice as long to fill, with twice the microbatches; at full speed those take twice as long
+as well. So an operation is due at a multiple of the time at which the one at its place in the small schedule starts. Between
+places the times are interpolated. A list schedule in that order, in which nothing starts long before its time, comes close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ppopt.constraints import rules_of
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Schedule
+from ppopt.solvers.repetition.periodic import Periodic
+from ppopt.timing import Stuck, time_order
+from ppopt.timing.greedy import Jobs, run_jobs
+
+Times: TypeAlias = npt.NDArray[np.float64]
+
+_EARLY = (8, 16, 4, 0, 32)
+"""An operation starts no earlier than so many of the longest operations before it is due."""
+_FINE = 16
+"""Parts of a tick by which due times are told apart."""
+_LIKE = {Kind.F: (Kind.F,), Kind.B: (Kind.B, Kind.I), Kind.I: (Kind.I, Kind.B), Kind.W: (Kind.W, Kind.B)}
+"""Whose time counts where a kind is not run in the small schedule."""
+
+
+def stretched(periodic: Periodic, pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
+    """Schedules of ``pipeline`` after one for a like pipeline of fewer devices; both have a single route.
+
+    For no fewer microbatches than that has, times the factor between the two; what is more is in the middle.
+    """
+    jobs = Jobs(pipeline, rules_of(pipeline), links=True)
+    due = _due(periodic, pipeline, jobs)
+    longest = int(jobs.duration.max())
+    for early in _EARLY:
+        release = np.maximum(0, due - early * longest).astype(np.int64)
+        try:
+            order = run_jobs(jobs, ((_FINE * due).round().astype(np.int64), jobs.features.turn), release=release)
+        except Stuck:
+            continue
+        yield f"stretched, up to {early} operations early", time_order(pipeline, order)
+
+
+def _due(periodic: Periodic, pipeline: Pipeline, jobs: Jobs) -> Times:
+    """Per job when it is due, in ticks."""
+    rows = {(family.kind, family.stage): row for family, row in zip(periodic.pattern.families, periodic.start, strict=True)}
+    stages, few = 1 + max(stage for _, stage in rows), len(periodic.start[0])
+    times = np.zeros((len(Kind), stages, few))
+    for kind, likes in _LIKE.items():
+        for stage in range(stages):
+            row = next((rows[like, stage] for like in likes if (like, stage) in rows), np.zeros(few, np.int64))
+            times[kind, stage] = _even(row, periodic.step)
+    factor = pipeline.stages / stages
+    more = pipeline.microbatches - factor * few
+    turn, ran = jobs.features.turn, jobs.features.kind
+    late = turn >= pipeline.microbatches / 2
+    s, s_part = _place(jobs.features.stage, factor, stages)
+    n, n_part = _place(turn - np.where(late, more, 0), factor, few)
+    upper, lower = ((1 - n_part) * times[ran, s + i, n] + n_part * times[ran, s + i, n + 1] for i in (0, 1))
+    middle = more * periodic.period / periodic.step
+    due: Times = factor * ((1 - s_part) * upper + s_part * lower) + np.where(late, middle, 0)
+    return due
+
+
+def _even(row: IntArray, step: int) -> Times:
+    """The times without what differs within a period of so many microbatches; less so at either end."""
+    even = row.astype(np.float64)
+    for n in range(len(row)):
+        reach = min(step // 2, n, len(row) - 1 - n)
+        weights = np.ones(2 * reach + 1)
+        if 2 * reach == step:
+            weights[[0, -1]] = 0.5
+        even[n] = np.average(row[n - reach : n + reach + 1], weights=weights)
+    return even
+
+
+def _place(index: IntArray, factor: float, count: int) -> tuple[IntArray, Times]:
+    """Between which of ``count`` places the indices lie, on a scale smaller by ``factor``: the first, and how far on."""
+    place = np.clip((index + 0.5) / factor - 0.5, 0, count - 1)
+    first = np.minimum(place.astype(np.int64), count - 2)
+    return first, place - first
