@@ -79,86 +79,114 @@ class _Events:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.families = len(flow.label)
-        self.before = [edges[0].before if edges else -1 for edges in flow.edges_into]
-        self.delay = [edges[0].lag if edges else 0 for edges in flow.edges_into]
-        """By family, the lag of what it waits for; 0 or ``lag`` of that one."""
-        self.lag = [0] * self.families
-        """By family, the time that its results are on their way to another device."""
-        for edge in flow.edges:
-            self.lag[edge.before] = max(self.lag[edge.before], edge.lag)
-        self.own = [self._ancestor(family) for family in range(self.families)]
-        """By family, the last of those before it that are of its device; -1: none."""
-        self.forward = [kind == Kind.F for kind in flow.kind]
         self.behind = slice(0, self.families)
         self.left = slice(self.families, 2 * self.families)
         self.way = slice(2 * self.families, 3 * self.families)
         self.closed = 3 * self.families
         self.width = -(-(self.closed + 1) // _WORD) * _WORD
+        self.before = np.array([edges[0].before if edges else -1 for edges in flow.edges_into])
+        """By family, what it waits for; -1: nothing, it begins a microbatch."""
+        self.delay = np.array([edges[0].lag if edges else 0 for edges in flow.edges_into])
+        """By family, the lag of what it waits for; 0 or ``lag`` of that one."""
+        self.delayed = np.flatnonzero(self.delay)
+        self.first = int(np.flatnonzero(self.before < 0)[0])
+        self.lag = np.zeros(self.families, dtype=np.int16)
+        """By family, the time that its results are on their way to another device."""
+        np.maximum.at(self.lag, self.before[self.delayed], self.delay[self.delayed].astype(np.int16))
+        self.duration = np.array(flow.duration, dtype=np.int16)
+        self.machines = [families for families in flow.families_of if families]
+        self.machine = np.empty(self.families, dtype=np.int64)
+        """By family, the place of its machine in ``machines``."""
+        for place, families in enumerate(self.machines):
+            self.machine[list(families)] = place
+        most = max(map(len, self.machines))
+        self.slots = np.array([[families[min(slot, len(families) - 1)] for families in self.machines] for slot in range(most)])
+        """Families by slot and machine; the last one of a machine fills its slots."""
+        self.own = np.array([self._ancestor(family) for family in range(self.families)])
+        """By family, the last of those before it that are of its device; -1: none."""
+        forward = np.array([kind == Kind.F for kind in flow.kind])
+        self.binds = ~(forward & (np.bincount(self.machine[forward], minlength=len(self.machines)) > 1)[self.machine])
+        """By family, whether a device that could run it idles only for what arrives before it would end."""
+        held = sorted(flow.held if flow.limit is not None else (), key=lambda hold: self.machine[hold.first])
+        self.taken, self.given = (np.array([hold[side] for hold in held], dtype=np.int64) for side in (0, 1))
+        """What takes memory, by machine, and what gives it back; ``amount`` of it."""
+        self.amount = np.array([hold.amount for hold in held], dtype=np.int64)
+        self.holding, self.held_at = np.unique(self.machine[self.taken], return_index=True)
+        """Machines that hold something, and where theirs begin."""
+        claimed = np.zeros(self.families, dtype=np.int64)
+        np.add.at(claimed, self.taken, self.amount)
+        self.claiming = np.flatnonzero(claimed)
+        self.holder = np.searchsorted(self.holding, self.machine[self.claiming])
+        """Of those families that take some, the place of their machine in ``holding``."""
+        limit = [0 if flow.limit is None else flow.limit[flow.device[family]] for family in self.claiming.tolist()]
+        self.room = np.array(limit, dtype=np.int64) - claimed[self.claiming]
+        """And what their device may hold beside."""
 
     def _ancestor(self, family: int) -> int:
-        before = self.before[family]
-        while before >= 0 and self.flow.device[before] != self.flow.device[family]:
-            before = self.before[before]
+        before = int(self.before[family])
+        while before >= 0 and self.machine[before] != self.machine[family]:
+            before = int(self.before[before])
         return before
 
-    def available(self, rows: States, family: int) -> npt.NDArray[np.bool_]:
-        """Whether an operation of the family could start: its input is there, and memory for it."""
-        before = self.before[family]
-        if before < 0:
-            found = rows[:, self.closed] == 0
-        else:
-            arrived = rows[:, family] - rows[:, before] - (rows[:, self.families + before] > 0)
-            if self.delay[family]:
-                arrived = arrived - (rows[:, 2 * self.families + before] > 0)
-            found = arrived > 0
-        return np.asarray(found & self.fits(rows, family), dtype=bool)
+    def per_machine(self, columns: npt.NDArray[Any], ufunc: np.ufunc) -> npt.NDArray[Any]:
+        """What is given by row and family put together by row and machine, with a maximum or the like."""
+        found = columns[:, self.slots[0]]
+        for slot in self.slots[1:]:
+            ufunc(found, columns[:, slot], out=found)
+        return found
 
-    def fits(self, rows: States, family: int) -> npt.NDArray[np.bool_]:
-        """Whether there is memory for an operation of the family."""
-        claimed = sum(held.amount for held in self.flow.held if held.first == family)
-        if not claimed or self.flow.limit is None:
-            return np.ones(len(rows), dtype=bool)
-        device = self.flow.device[family]
-        total = np.full(len(rows), claimed, dtype=np.int64)
-        for held in self.flow.held:
-            if self.flow.device[held.first] == device:
-                count = rows[:, held.last] - rows[:, held.first] + (rows[:, self.families + held.last] > 0)
-                total += held.amount * count
-        return np.asarray(total <= self.flow.limit[device], dtype=bool)
+    def available(self, rows: States) -> npt.NDArray[np.bool_]:
+        """By row and family, whether an operation could start: its input is there, and memory for it."""
+        behind, before = rows[:, self.behind], self.before
+        arrived = behind - behind[:, before] - (rows[:, self.left] > 0)[:, before]
+        arrived -= (self.delay > 0) & (rows[:, self.way] > 0)[:, before]
+        arrived[:, self.first] = rows[:, self.closed] == 0
+        return np.asarray((arrived > 0) & self.fits(rows))
+
+    def fits(self, rows: States) -> npt.NDArray[np.bool_]:
+        """By row and family, whether there is memory for an operation."""
+        found = np.ones((len(rows), self.families), dtype=bool)
+        if len(self.taken):
+            count = rows[:, self.given] - rows[:, self.taken] + (rows[:, self.families + self.given] > 0)
+            held = np.add.reduceat(count * self.amount, self.held_at, axis=1)
+            found[:, self.claiming] = held[:, self.holder] <= self.room
+        return found
+
+    def busy(self, rows: States) -> npt.NDArray[np.bool_]:
+        """By row and machine."""
+        return np.asarray(self.per_machine(rows[:, self.left], np.maximum) > 0)
 
     def after(self, rows: States) -> tuple[States, IntArray, IntArray, IntArray]:
         """All next states; for each, the row that it comes from, the microbatches that begin, and the time."""
         source = np.arange(len(rows), dtype=np.int64)
         begun = np.zeros(len(rows), dtype=np.int64)
-        can = [self.available(rows, family) for family in range(self.families)]
-        for families in self.flow.families_of:
-            busy = (rows[:, [self.families + o for o in families]] > 0).any(axis=1)
+        can = self.available(rows)
+        start = can & (rows[:, self.left] == 0) & ~self.busy(rows)[:, self.machine]
+        for place in np.flatnonzero(self.per_machine(start, np.logical_or).any(axis=0)).tolist():
             parts = [(rows, source, begun)]
-            for family in families:
-                chosen = ~busy & can[family][source] & (rows[:, self.families + family] == 0)
-                for closing in (0, 1) if self.before[family] < 0 else (0,):
-                    new = rows[chosen].copy()
+            for family in self.machines[place]:
+                chosen = start[source, family]
+                for closing in (0, 1) if family == self.first else (0,):
+                    new = rows[chosen]
                     self._start(new, family, closing)
-                    parts.append((new, source[chosen], begun[chosen] + (self.before[family] < 0)))
+                    parts.append((new, source[chosen], begun[chosen] + (family == self.first)))
             rows, source, begun = (np.concatenate(column) for column in zip(*parts, strict=True))
-        can = [c[source] for c in can]
-        keep = self._active(rows, can)
-        rows, source, begun = rows[keep], source[keep], begun[keep]
-        for families in self.flow.families_of:
-            idle = ~(rows[:, [self.families + o for o in families]] > 0).any(axis=1)
-            for family in families:
-                rows[idle & can[family][keep], self.families + family] = MISSED
+        rows, can = rows if rows.base is None else rows.copy(), can[source]
+        idle = ~self.busy(rows)
+        keep = self._active(rows, can, idle)
+        rows, source, begun, missed = rows[keep], source[keep], begun[keep], (can & idle[:, self.machine])[keep]
+        rows[:, self.left][missed] = MISSED
         self._settle(rows)
-        timers = np.concatenate((rows[:, self.left], rows[:, self.way]), axis=1)
+        timers = rows[:, self.left.start : self.way.stop].copy()
         timers[timers <= 0] = NEVER
         elapsed = timers.min(axis=1)
         live = elapsed < NEVER
         rows, source, begun, elapsed = rows[live], source[live], begun[live], elapsed[live]
         running = rows[:, self.left] > 0
-        rows[:, self.left] -= np.where(running, elapsed[:, None], 0)
+        rows[:, self.left] -= running * elapsed[:, None]
         rows[:, self.way] = np.maximum(rows[:, self.way] - elapsed[:, None], 0)
         ended = running & (rows[:, self.left] == 0)
-        rows[:, self.way] = np.where(ended, np.array(self.lag, dtype=np.int16), rows[:, self.way])
+        rows[:, self.way] = np.where(ended, self.lag, rows[:, self.way])
         self._settle(rows)
         return rows, source, begun, elapsed.astype(np.int64)
 
@@ -166,16 +194,14 @@ class _Events:
         """How many ends and arrivals there will be of what has begun: fewer after every event."""
         waiting = rows[:, self.behind] + (rows[:, self.left] > 0)
         ends = waiting.sum(axis=1, dtype=np.int32)
-        arrivals = waiting[:, np.array(self.lag) > 0].sum(axis=1, dtype=np.int32) + (rows[:, self.way] > 0).sum(axis=1)
+        arrivals = waiting[:, self.lag > 0].sum(axis=1, dtype=np.int32) + (rows[:, self.way] > 0).sum(axis=1)
         return np.asarray(ends + arrivals, dtype=np.int32)
 
     def _settle(self, rows: States) -> None:
         """Let results count as there that arrive while their device computes."""
-        for family, before in enumerate(self.before):
-            if self.delay[family]:
-                own = [self.families + o for o in self.flow.families_of[self.flow.device[family]]]
-                way = rows[:, 2 * self.families + before]
-                way[rows[:, own].max(axis=1) >= way] = 0
+        way = 2 * self.families + self.before[self.delayed]
+        left = self.per_machine(rows[:, self.left], np.maximum)[:, self.machine[self.delayed]]
+        rows[:, way] = np.where(left >= rows[:, way], 0, rows[:, way])
 
     def ended(self, rows: States, device: int) -> npt.NDArray[np.bool_]:
         """Whether a device has run everything, and no microbatch begins any more."""
@@ -184,52 +210,48 @@ class _Events:
         return np.asarray((rows[:, self.closed] == 1) & ~left, dtype=bool)
 
     def _start(self, rows: States, family: int, closing: int) -> None:
-        rows[:, [self.families + o for o in self.flow.families_of[self.flow.device[family]]]] = 0
+        rows[:, [self.families + o for o in self.machines[self.machine[family]]]] = 0
         rows[:, self.families + family] = self.flow.duration[family]
-        if self.before[family] < 0:
+        if family == self.first:
             rows[:, self.behind] += 1
             rows[:, self.closed] = closing
         rows[:, family] -= 1
 
-    def _active(self, rows: States, can: list[npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
-        """Whether every device that idles may."""
-        arrival = self._arrivals(rows)
+    def _active(self, rows: States, can: npt.NDArray[np.bool_], idle: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Whether every machine that idles may."""
         keep = np.ones(len(rows), dtype=bool)
-        for families in self.flow.families_of:
-            idle = ~(rows[:, [self.families + o for o in families]] > 0).any(axis=1)
-            several = sum(self.forward[o] for o in families) > 1
-            shortest = np.full(len(rows), NEVER)
-            for o in families:
-                if not (several and self.forward[o]):
-                    shortest = np.where(can[o], np.minimum(shortest, self.flow.duration[o]), shortest)
-            some, soon = np.zeros((2, len(rows)), dtype=bool)
-            for o in families:
-                some |= can[o]
-                next_ = (arrival[o] > 0) & (arrival[o] < shortest) & self.fits(rows, o)
-                soon |= next_ if self.own[o] < 0 else next_ & (rows[:, o] > rows[:, self.own[o]])
-            keep &= ~idle | ~some | soon
+        asked = idle & self.per_machine(can, np.logical_or)
+        some = np.flatnonzero(asked.any(axis=1))
+        if not len(some):
+            return keep
+        rows, can, asked = rows[some], can[some], asked[some]
+        shortest = self.per_machine(np.where(can & self.binds, self.duration, NEVER), np.minimum)
+        arrival = self._arrivals(rows)
+        behind = rows[:, self.behind]
+        soon = (arrival > 0) & (arrival < shortest[:, self.machine]) & self.fits(rows)
+        soon &= (self.own < 0) | (behind > behind[:, self.own])
+        keep[some] = ~(asked & ~self.per_machine(soon, np.logical_or)).any(axis=1)
         return keep
 
-    def _arrivals(self, rows: States) -> list[IntArray]:
-        """Per family, the least time until the input of its next operation can be there; 0: it is."""
-        left = [
-            rows[:, [self.families + o for o in families]].max(axis=1, initial=0).astype(np.int64)
-            for families in self.flow.families_of
-        ]
-        arrival: list[IntArray] = []
-        for family, before in enumerate(self.before):
-            if before < 0:
-                arrival.append(np.where(rows[:, self.closed] == 0, 0, NEVER).astype(np.int64))
-                continue
-            busy = left[self.flow.device[before]]
-            fresh = np.maximum(arrival[before], busy) + self.flow.duration[before] + self.delay[family]
-            running = rows[:, self.families + before] > 0
-            moving = rows[:, 2 * self.families + before] if self.delay[family] else np.zeros(len(rows), dtype=np.int16)
-            started = rows[:, family] - rows[:, before]
-            arrived = started - running - (moving > 0)
-            coming = np.where(started - running > 0, moving, rows[:, self.families + before] + self.delay[family])
-            arrival.append(np.where(arrived > 0, 0, np.where(started > 0, coming, fresh)).astype(np.int64))
-        return arrival
+    def _arrivals(self, rows: States) -> IntArray:
+        """By row and family, the least time until the input of its next operation can be there; 0: it is."""
+        behind, left, way = rows[:, self.behind], rows[:, self.left], rows[:, self.way]
+        running, before = left > 0, self.before
+        moving = np.where(self.delay > 0, way[:, before], 0)
+        started = behind - behind[:, before]
+        sent = started - running[:, before]
+        arrival = np.where(sent > 0, moving, left[:, before] + self.delay)
+        arrival[sent - (moving > 0) > 0] = 0
+        arrival[:, self.first] = np.where(rows[:, self.closed] == 0, 0, NEVER)
+        fresh = started <= 0
+        fresh[:, self.first] = False
+        columns = np.ascontiguousarray(arrival.T, dtype=np.int64)
+        busy = np.ascontiguousarray(np.maximum(self.per_machine(left, np.maximum), 0).T, dtype=np.int64)
+        for family in np.flatnonzero(fresh.any(axis=0)).tolist():
+            of = before[family]
+            later = np.maximum(columns[of], busy[self.machine[of]]) + (self.duration[of] + self.delay[family])
+            np.copyto(columns[family], later, where=fresh[:, family])
+        return columns.T
 
 
 class _Numbered:

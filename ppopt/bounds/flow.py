@@ -30,6 +30,7 @@ objective of device intervals alone (makespan and device span are).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -158,6 +159,37 @@ class Flow:
             turns=tuple(Turn(number[a], number[b], shift, lag) for a, b, shift, lag in self.turns),
             before=tuple(self.before[o] for o in kept),
             after=tuple(self.after[o] for o in kept),
+        )
+
+    def thinned(self, kept: int, of: int) -> Flow:
+        """The same with ``kept`` of every ``of`` microbatches, evenly spread: a relaxation, with that much less memory.
+
+        Of ``of`` microbatches in a row ``kept`` are left, number ``n * of // kept`` as number n. The others are left out of a
+        schedule as they are: what is left starts and ends when it did. A family holds microbatches that follow each other, and
+        among these q of those left are ``(q - 1) * of // kept + 1`` microbatches at least, no less than
+        ``((q - 1) * of + g) / kept`` with the greatest common divisor g. So what a device holds keeps
+        ``sum of amount * of * q <= kept * limit + sum of amount * (of - g)``. A wait for the ``shift``-th before becomes one for
+        the ``ceil(shift * kept / of)``-th of those left, which is no later.
+        """
+        assert self.routes == 1, "one route"
+        assert 0 < kept <= of, (kept, of)
+
+        def fewer(number: int) -> int:
+            return -(-number * kept // of)
+
+        limit = None
+        if self.limit is not None:
+            besides = [0] * len(self.limit)
+            for hold in self.held:
+                besides[self.device[hold.first]] += hold.amount * (of - math.gcd(kept, of))
+            limit = tuple(kept * room + more for room, more in zip(self.limit, besides, strict=True))
+        return replace(
+            self,
+            count=tuple(map(fewer, self.count)),
+            held=tuple(hold._replace(amount=hold.amount * of) for hold in self.held),
+            arcs=tuple(arc._replace(shift=fewer(arc.shift)) for arc in self.arcs),
+            turns=tuple(turn._replace(shift=fewer(turn.shift)) for turn in self.turns),
+            limit=limit,
         )
 
     @cached_property

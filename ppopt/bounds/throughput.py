@@ -260,10 +260,10 @@ def throughput(
 
     Valid as :mod:`ppopt.bounds.events` says. For the makespan links are machines of the graph (blocking or not), and once
     more, in case that is too large or not defined, mere delays. Where the graph of the true times is too large, durations and
-    lags are rounded down to a grid, or most weight gradients left out (:func:`_easier`), and the bound stays valid; not with
-    ``exact``. No more is asked for than ``target``, a value known to be possible. With exact times the bound comes with a
-    schedule, which mostly attains it (for the device span: on the first device) but for what transfers take from each other
-    and traffic is more than the least, and is timed with that. ``None``: it does not apply
+    lags are rounded down to a grid, or most weight gradients (:func:`_easier`) or microbatches (:func:`_thinned`) left out, and
+    the bound stays valid; not with ``exact``. No more is asked for than ``target``, a value known to be possible. With exact
+    times the bound comes with a schedule, which mostly attains it (for the device span: on the first device) but for what
+    transfers take from each other and traffic is more than the least, and is timed with that. ``None``: it does not apply
     (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
     """
     check_objective(objective)
@@ -282,43 +282,70 @@ def throughput(
     return best
 
 
+class _Relaxed(NamedTuple):
+    """What is left of a flow: ``share`` of its microbatches; ``text``: what was left out, in words, if anything."""
+
+    flow: Flow
+    share: Fraction
+    text: str
+
+
 def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, seconds: float, exact: bool) -> Iterator[Bound]:
     """The bounds of a flow, those of small graphs first; graphs that can only be larger than one too large are not built."""
-    until = time.monotonic() + seconds
-    grids = [Fraction(1)] if exact else _grids(flow)
+    begun = time.monotonic()
+    whole = _Relaxed(flow, Fraction(1), "")
+    if exact:
+        bound = _of_graph(pipeline, whole, objective, most, seconds, Fraction(1))
+        if bound is not None:
+            yield bound
+        return
+    grids = _grids(flow)
+    easy = bool(_easier(whole))
+    kinds, best = [(grid, easy) for grid in grids], -1
+    for thin in _thinned(flow):
+        values = []
+        for bound in _of_kinds(pipeline, thin, kinds, objective, most, begun + seconds / 3):
+            yield bound
+            values.append(bound.value)
+        if max(values, default=best) <= best:  # too large, or more microbatches cost each other no more
+            break
+        best = max(values)
+    kinds = [(grid, easier) for grid in grids for easier in ((True, False) if easy else (False,))]
+    yield from _of_kinds(pipeline, whole, kinds, objective, most, begun + seconds)
 
-    def ask(of: Flow, grid: Fraction, share: float = 1.0) -> Bound | None:
-        return _of_graph(pipeline, of, flow, objective, most, share * (until - time.monotonic()), grid)
 
-    easier: Flow | None = None
-    best = -1
-    for of in [] if exact else _easier(flow):
-        bound = ask(of, grids[0])
-        if bound is None:
-            return
-        yield bound
-        if bound.value > best:
-            best, easier = bound.value, of
-    fitting = [flow] if easier is None else [easier, flow]
-    for grid in grids:
-        for of in fitting[:]:
-            if of is easier and grid == grids[0]:
-                continue
-            smaller = of is flow and easier in fitting and grid != grids[-1]  # what follows may have fewer states
-            bound = ask(of, grid, 0.5 if smaller else 1.0)
+def _of_kinds(
+    pipeline: Pipeline, of: _Relaxed, kinds: list[tuple[Fraction, bool]], objective: Objective, most: int, until: float
+) -> Iterator[Bound]:
+    """The bounds of a flow's graphs, each on a grid and with most weight gradients left out or not.
+
+    What is too large, or can only be larger than that, is taken out of ``kinds``.
+    """
+    flows = {True: _easier(of), False: [of]}
+    for grid, easy in kinds[:]:
+        if (grid, easy) not in kinds:
+            continue
+        smaller = [kind for kind in kinds if kind[0] > grid or (kind[1] and not easy)]
+        share = 0.5 if smaller else 1.0
+        best = -1
+        for one in flows[easy][:]:
+            bound = _of_graph(pipeline, one, objective, most, share * (until - time.monotonic()), grid)
             if bound is None:
-                fitting = fitting[: fitting.index(of)]
+                kinds[:] = smaller
                 break
             yield bound
+            if bound.value > best:
+                best, flows[easy] = bound.value, [one]
 
 
 def _of_graph(
-    pipeline: Pipeline, flow: Flow, whole: Flow, objective: Objective, most: int, seconds: float, grid: Fraction
+    pipeline: Pipeline, relaxed: _Relaxed, objective: Objective, most: int, seconds: float, grid: Fraction
 ) -> Bound | None:
-    """The bound of one graph; ``flow`` is ``whole`` or what is left of it."""
+    """The bound of one graph."""
     until = time.monotonic() + seconds
     if seconds <= 0:
         return None
+    flow = relaxed.flow
     coarse = _coarser(flow, grid)
     graph = graph_of(coarse, span=objective == "span", most=most, seconds=seconds * 0.75)
     if graph is None:
@@ -329,21 +356,37 @@ def _of_graph(
     text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
     if pipeline.lines and len(flow.names) == flow.devices:
         text += ", transfers as mere delays"
-    if flow is not whole:
-        text += f", weight gradients of device {flow.device[flow.kind.index(Kind.W)]} alone"
+    text += relaxed.text
     if found.period is not None:
-        text = f"{float(found.period * grid):g} ticks per microbatch; {text}"
-    attained = found.way is not None and grid == 1 and flow is whole
+        text = f"{float(found.period * grid * relaxed.share):g} ticks per microbatch; {text}"
+    attained = found.way is not None and grid == 1 and not relaxed.text
     schedule = _schedule(pipeline, flow, found.way) if found.way is not None and attained else None
     return Bound(math.ceil(found.time * grid) + _traffic(flow, objective), "event graph", text, schedule)
 
 
-def _easier(flow: Flow) -> list[Flow]:
+def _thinned(flow: Flow) -> Iterator[_Relaxed]:
+    """With two microbatches of as many as memory has room for, then with three and so on, where memory costs throughput.
+
+    A relaxation (:meth:`~ppopt.bounds.flow.Flow.thinned`), with far fewer states. Where a stage waits for memory most of the
+    time, fewer microbatches with as much less memory need as long, and what they cost each other shows with few of them.
+    """
+    slowest = max(flow.arcs, key=lambda arc: Fraction(flow.chain(arc.after, arc.before), arc.shift), default=None)
+    if slowest is None or flow.routes > 1:
+        return
+    if flow.chain(slowest.after, slowest.before) * flow.count[0] > max(flow.work) * slowest.shift:
+        for kept in range(2, slowest.shift):
+            share = Fraction(kept, slowest.shift)
+            text = f", {kept} of every {slowest.shift} microbatches alone"
+            yield _Relaxed(flow.thinned(kept, slowest.shift), share, text)
+
+
+def _easier(of: _Relaxed) -> list[_Relaxed]:
     """With the weight gradients of one device alone, of each that memory makes slowest: far fewer states.
 
     A relaxation (:meth:`~ppopt.bounds.flow.Flow.without`). Where memory costs throughput, most other devices have the time for
     their weight gradients, and the memory too.
     """
+    flow = of.flow
     if flow.limit is None:
         return []
     slowest: dict[int, Fraction] = {}
@@ -354,8 +397,15 @@ def _easier(flow: Flow) -> list[Flow]:
     if len(slowest) < 2:
         return []
     least = max(slowest.values()) * _ALIKE
-    kept = [device for device, time in slowest.items() if time >= least]
-    return [flow.without({family for family in weights if flow.device[family] != device}) for device in kept]
+    return [
+        _Relaxed(
+            flow.without({family for family in weights if flow.device[family] != device}),
+            of.share,
+            f"{of.text}, weight gradients of device {device} alone",
+        )
+        for device, time in slowest.items()
+        if time >= least
+    ]
 
 
 def _traffic(flow: Flow, objective: Objective) -> int:
