@@ -226,6 +226,31 @@ def test_what_few_microbatches_cost_each_other() -> None:
     assert bound.schedule is None
 
 
+@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
+def test_with_one_device_never_above_the_optimum(pipeline: Pipeline) -> None:
+    flow = flow_of(pipeline)
+    graph = graph_of(flow, most=20_000, seconds=60)
+    thin = graph_of(flow.freed(set(range(1, pipeline.devices))), most=20_000, seconds=60)
+    assert graph is not None
+    assert thin is not None
+    for microbatches in (1, 2, 3, 5, 20):
+        whole, some = (least_time(of, microbatches, seconds=60) for of in (graph, thin))
+        assert whole is not None
+        assert some is not None
+        assert some.time <= whole.time
+
+
+def test_what_two_stages_of_a_device_cost_each_other() -> None:
+    """13 per four microbatches: more than memory needs that no two operations fight for."""
+    pipeline = Pipeline(6, 64, placement="loop", chunks=2, memory=Memory(limit=3))
+    bound, least = throughput(pipeline, most=40_000), memory(pipeline)
+    assert bound is not None
+    assert least is not None
+    assert pipeline.time(least.value) < 13 * 16 < pipeline.time(bound.value)
+    assert bound.proof.endswith("device 0 alone")
+    assert "weight" not in bound.proof
+
+
 @pytest.mark.parametrize(
     "pipeline",
     [

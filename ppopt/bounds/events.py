@@ -40,6 +40,8 @@ _BLOCK = 2**13
 """States whose successors are found together, at most."""
 _BLOCKS = 32
 """And at most this part of the largest number of states, so that too many are noticed soon."""
+_SOME = 16
+"""The part of the largest number of states after which it is looked at how many are waiting."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,9 @@ class _Events:
         most = max(map(len, self.machines))
         self.slots = np.array([[families[min(slot, len(families) - 1)] for families in self.machines] for slot in range(most)])
         """Families by slot and machine; the last one of a machine fills its slots."""
+        self.alone = np.array([len(self.machines[place]) == 1 for place in self.machine])
+        """By family, whether it has its machine for itself; then it starts as soon as it can."""
+        self.alone[self.first] = False
         self.own = np.array([self._ancestor(family) for family in range(self.families)])
         """By family, the last of those before it that are of its device; -1: none."""
         forward = np.array([kind == Kind.F for kind in flow.kind])
@@ -162,6 +167,11 @@ class _Events:
         begun = np.zeros(len(rows), dtype=np.int64)
         can = self.available(rows)
         start = can & (rows[:, self.left] == 0) & ~self.busy(rows)[:, self.machine]
+        alone = start & self.alone
+        rows = rows.copy()
+        rows[:, self.left] = np.where(alone, self.duration, rows[:, self.left])
+        rows[:, self.behind] -= alone
+        start &= ~self.alone
         for place in np.flatnonzero(self.per_machine(start, np.logical_or).any(axis=0)).tolist():
             parts = [(rows, source, begun)]
             for family in self.machines[place]:
@@ -171,7 +181,7 @@ class _Events:
                     self._start(new, family, closing)
                     parts.append((new, source[chosen], begun[chosen] + (family == self.first)))
             rows, source, begun = (np.concatenate(column) for column in zip(*parts, strict=True))
-        rows, can = rows if rows.base is None else rows.copy(), can[source]
+        can = can[source]
         idle = ~self.busy(rows)
         keep = self._active(rows, can, idle)
         rows, source, begun, missed = rows[keep], source[keep], begun[keep], (can & idle[:, self.machine])[keep]
@@ -295,8 +305,8 @@ class _Numbered:
 def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Graph | None:
     """The event graph; ``None`` where it has more than ``most`` states, takes too long or too much memory, or is not defined.
 
-    It is also given up where, of more than a few, half as many states as are done are waiting: so fast only those grow that have
-    no end in sight.
+    It is also given up where, after a part of them, half as many states as are done are waiting: so fast only those grow that
+    have no end in sight.
 
     With ``span`` the way to the end takes the span of the route's first device, else the makespan.
 
@@ -324,7 +334,7 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
         if span:
             new[events.ended(new, flow.device[0])] = last
         target = known.add(new)
-        hopeless = until > _BLOCK and 2 * (known.size - until) > until
+        hopeless = until > max(_BLOCK, most // _SOME) and 2 * (known.size - until) > until
         if target is None or hopeless or time.monotonic() - begin > seconds:
             return None
         blocks.append(((source + done).astype(np.int32), target, begun > 0, elapsed.astype(np.int16)))

@@ -161,6 +161,25 @@ class Flow:
             after=tuple(self.after[o] for o in kept),
         )
 
+    def freed(self, devices: Collection[int]) -> Flow:
+        """The same where ``devices`` run as many of their families at once as they like, and hold as much: a relaxation.
+
+        Of each of these families one operation runs at a time, as on a machine of its own. What transfers stop is left out.
+        """
+        own = [family for family, device in enumerate(self.device) if device in devices]
+        machines = len(self.names) - len(self.stopping)
+        number = {family: machines + place for place, family in enumerate(own)}
+        kept = [hold for hold in self.held if hold.first not in number]
+        return replace(
+            self,
+            names=(*self.names[:machines], *(self.label[family] for family in own)),
+            device=tuple(number.get(family, device) for family, device in enumerate(self.device)),
+            stopping=(),
+            held=tuple(kept),
+            arcs=tuple(arc for arc in self.arcs if arc.after not in number),
+            turns=tuple(turn for turn in self.turns if turn.after not in number),
+        )
+
     def thinned(self, kept: int, of: int) -> Flow:
         """The same with ``kept`` of every ``of`` microbatches, evenly spread: a relaxation, with that much less memory.
 

@@ -37,6 +37,8 @@ Times = npt.NDArray[np.int32]
 _FAR = 2**30
 _STEPS = 4
 """Most steps of the coarse grid in one operation."""
+_FINER, _LESS = 64, 4
+"""Of a finer one; and by which factor less is lost there."""
 _LONGEST = 24
 """Most microbatches over which the cost of more of them is compared."""
 _HELD = 2**27
@@ -311,22 +313,33 @@ def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, se
             break
         best = max(values)
     kinds = [(grid, easier) for grid in grids for easier in ((True, False) if easy else (False,))]
-    yield from _of_kinds(pipeline, whole, kinds, objective, most, begun + seconds)
+    others = _one_device(flow)
+    yield from _of_kinds(pipeline, whole, kinds, objective, most, begun + seconds, spare=bool(others))
+    for other in [] if kinds else others:
+        yield from _of_kinds(pipeline, other, [(grid, False) for grid in grids], objective, most, begun + seconds)
 
 
 def _of_kinds(
-    pipeline: Pipeline, of: _Relaxed, kinds: list[tuple[Fraction, bool]], objective: Objective, most: int, until: float
+    pipeline: Pipeline,
+    of: _Relaxed,
+    kinds: list[tuple[Fraction, bool]],
+    objective: Objective,
+    most: int,
+    until: float,
+    *,
+    spare: bool = False,
 ) -> Iterator[Bound]:
     """The bounds of a flow's graphs, each on a grid and with most weight gradients left out or not.
 
-    What is too large, or can only be larger than that, is taken out of ``kinds``.
+    What is too large, or can only be larger than that, is taken out of ``kinds``. With ``spare`` half of the time is left where
+    all are.
     """
     flows = {True: _easier(of), False: [of]}
     for grid, easy in kinds[:]:
         if (grid, easy) not in kinds:
             continue
         smaller = [kind for kind in kinds if kind[0] > grid or (kind[1] and not easy)]
-        share = 0.5 if smaller else 1.0
+        share = 0.5 if smaller or spare else 1.0
         best = -1
         for one in flows[easy][:]:
             bound = _of_graph(pipeline, one, objective, most, share * (until - time.monotonic()), grid)
@@ -386,26 +399,38 @@ def _easier(of: _Relaxed) -> list[_Relaxed]:
     A relaxation (:meth:`~ppopt.bounds.flow.Flow.without`). Where memory costs throughput, most other devices have the time for
     their weight gradients, and the memory too.
     """
-    flow = of.flow
+    return [
+        _Relaxed(_without_weights(of.flow, device), of.share, f"{of.text}, weight gradients of device {device} alone")
+        for device in _slowest(of.flow)
+    ]
+
+
+def _one_device(flow: Flow) -> list[_Relaxed]:
+    """With one device that runs one operation at a time and has a limit of memory, of each that memory makes slowest.
+
+    A relaxation (:meth:`~ppopt.bounds.flow.Flow.freed`) for devices with several stages: these alone hinder each other there.
+    """
+    devices = [device for device in _slowest(flow) if len({o for o in flow.families_of[device] if flow.kind[o] == Kind.F}) > 1]
+    return [
+        _Relaxed(_without_weights(flow, device).freed({*range(flow.devices)} - {device}), Fraction(1), f", device {device} alone")
+        for device in devices
+    ]
+
+
+def _without_weights(flow: Flow, device: int) -> Flow:
+    return flow.without({o for o, kind in enumerate(flow.kind) if kind == Kind.W and flow.device[o] != device})
+
+
+def _slowest(flow: Flow) -> list[int]:
+    """Devices that need about the longest for what they hold, if several have weight gradients."""
     if flow.limit is None:
         return []
     slowest: dict[int, Fraction] = {}
-    weights = [family for family, kind in enumerate(flow.kind) if kind == Kind.W]
-    for device in sorted({flow.device[family] for family in weights}):
+    for device in sorted({flow.device[family] for family, kind in enumerate(flow.kind) if kind == Kind.W}):
         held = sum(hold.amount * flow.chain(hold.first, hold.last) for hold in flow.held if flow.device[hold.first] == device)
         slowest[device] = Fraction(held, max(1, flow.limit[device]))
-    if len(slowest) < 2:
-        return []
-    least = max(slowest.values()) * _ALIKE
-    return [
-        _Relaxed(
-            flow.without({family for family in weights if flow.device[family] != device}),
-            of.share,
-            f"{of.text}, weight gradients of device {device} alone",
-        )
-        for device, time in slowest.items()
-        if time >= least
-    ]
+    least = max(slowest.values(), default=Fraction(0)) * _ALIKE
+    return [device for device, time in slowest.items() if time >= least] if len(slowest) > 1 else []
 
 
 def _traffic(flow: Flow, objective: Objective) -> int:
@@ -418,13 +443,22 @@ def _traffic(flow: Flow, objective: Objective) -> int:
 
 
 def _grids(flow: Flow) -> list[Fraction]:
-    """A coarse grid, of which the operations are one to four steps and little is lost by rounding down, and the exact one."""
+    """A coarse grid, of which the operations are one to four steps and little is lost by rounding down; the coarsest on which
+    far less is lost; and the exact one."""
     grids = [Fraction(1)]
     if max(flow.duration) > 4 * _STEPS:
         some = [time for time in flow.duration if time]
+        lags = [edge.lag for edge in flow.edges if edge.lag]
+
+        def lost(grid: Fraction) -> Fraction:
+            return Fraction(sum(time % grid for time in some + lags))
+
         candidates = {Fraction(time, n) for time in some for n in range(1, _STEPS + 1)}
         fitting = [grid for grid in candidates if grid <= min(some)]
-        grids.append(min(fitting, key=lambda grid: (sum(time % grid for time in some), -grid)))
+        coarse = min(fitting, key=lambda grid: (sum(time % grid for time in some), -grid))
+        finer = {Fraction(time // n) for time in {*some, *lags} for n in range(1, min(time, _FINER) + 1)}
+        fine = max((grid for grid in finer if grid < coarse and _LESS * lost(grid) <= lost(coarse)), default=grids[0])
+        grids = sorted({*grids, fine, coarse})
     return grids[::-1]
 
 
