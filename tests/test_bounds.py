@@ -341,10 +341,18 @@ def test_windows_close_what_the_closed_forms_leave_open():
 
 
 def test_windows_that_have_said_all_they_can_are_not_asked_again():
-    pipeline, settled = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), set()
-    *_, last = bounds.best(pipeline, target=500, settled=settled)
+    pipeline, tried = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), {}
+    *_, last = bounds.best(pipeline, target=500, tried=tried)
     assert last.argument == "window certificate"
-    assert "window certificate" not in [bound.argument for bound in bounds.best(pipeline, target=500, settled=settled)]
+    assert "window certificate" not in [bound.argument for bound in bounds.best(pipeline, target=500, tried=tried)]
+
+
+def test_windows_are_asked_again_where_they_get_more_time():
+    pipeline, tried = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), {}
+    *_, last = bounds.best(pipeline, target=500, time_limit=30, tried=tried)
+    for seconds, expected in ((20, "memory"), (60, "window certificate")):
+        *_, bound = bounds.best(pipeline, target=last.value, time_limit=seconds, tried=dict.fromkeys(tried, 10.0))
+        assert bound.argument == expected
 
 
 def test_span_certificates():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -30,7 +31,7 @@ def best(
     seed: int = 0,
     deterministic: bool = False,
     shortest: int = 0,
-    settled: set[tuple[int, int, int]] | None = None,
+    tried: dict[tuple[int, int, int], float] | None = None,
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
@@ -38,11 +39,12 @@ def best(
     ``time_limit`` (seconds; of deterministic time with ``deterministic``); every search gets half of what is left. The
     first three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than
     what is known, then whether it is much more: such questions are often decided where the first one is not.
-    ``shortest``: windows of less than so many eighths of the filling time are left out. ``settled``: windows (of this pipeline
-    and objective) that have said all they can, which are left out too; more are added.
+    ``shortest``: windows of less than so many eighths of the filling time are left out. ``tried``: how many seconds were spent on
+    windows (of this pipeline and objective) before, which are left out too unless they get more now; without end for those that
+    have said all they can. It is brought up to date.
     """
     known = -1
-    settled = set() if settled is None else settled
+    tried = {} if tried is None else tried
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)
         if bound is not None and bound.value > known:
@@ -59,8 +61,10 @@ def best(
     for first, last, grain in _windows(flow, objective, shortest):
         first = min(first, max(makespan // 2, makespan - last))
         lengths = first, min(last, makespan - first), grain
-        if lengths in settled:
+        left = time_limit - (spent if deterministic else time.monotonic() - begin)
+        if tried.get(lengths, 0.0) >= left / 2:
             continue
+        tried[lengths] = left / 2
         asked, rise, climbing = target, 0, False
         while True:
             left = time_limit - (spent if deterministic else time.monotonic() - begin)
@@ -89,7 +93,7 @@ def best(
             if target is not None and known >= target:
                 return
             if bound is not None and bound.exact:
-                settled.add(lengths)
+                tried[lengths] = math.inf
                 break
             if bound is None or target is None or (climbing and not better):
                 break
@@ -116,6 +120,6 @@ def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[
     longest = max(flow.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
-        for eighths in (eighths for eighths in (8, 4, 10, 12, 14, 16) if eighths >= shortest):
+        for eighths in (eighths for eighths in (8, 10, 4, 12, 14, 16) if eighths >= shortest):
             first, last = (max(grain, time + fill * eighths // 8) for time in late)
             yield first, last, grain

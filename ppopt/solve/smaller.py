@@ -32,7 +32,9 @@ def from_few(search: Search, seconds: float) -> None:
     """List schedules of few microbatches; repetition from the one whose middle, repeated, gives the best schedule."""
     small = _with(search.pipeline, ROUNDS * search.pipeline.devices + TURNS * PERIODS)
     schedules = chain(each_baseline(small), each_paced(small, search.objective, search.seed))
-    _repeat_best(search, f"the middle of schedules of {small.microbatches} microbatches", small, schedules, seconds)
+    like = _best(search, f"the middle of schedules of {small.microbatches} microbatches", small, schedules, seconds / 3)
+    if search.goes_on:
+        repeat(search, 2 * seconds / 3, like)
 
 
 def from_fewer_devices(search: Search, seconds: float) -> None:
@@ -78,7 +80,9 @@ def from_fewer_devices(search: Search, seconds: float) -> None:
     found = found.longer(max(0, -(-copies // found.step)))
     small = _with(pipeline, -(-found.microbatches[0] * pipeline.devices // like.devices))
     if found.microbatches[0] <= most:
-        _repeat_best(search, f"after {inner.best_text()} of {DEVICES} devices", small, stretched(found, small), 3 * seconds / 4)
+        after = _best(search, f"after {inner.best_text()} of {DEVICES} devices", small, stretched(found, small), seconds / 4)
+        if after is not None and search.goes_on:
+            repeat(search, seconds / 2, after)
 
 
 def _with(pipeline: Pipeline, most: int) -> Pipeline:
@@ -86,15 +90,17 @@ def _with(pipeline: Pipeline, most: int) -> Pipeline:
     return pipeline.changed(microbatches=pipeline.microbatches - max(0, pipeline.microbatches - most) // PERIODS * PERIODS)
 
 
-def _repeat_best(search: Search, step: str, small: Pipeline, schedules: Iterable[tuple[str, Schedule]], seconds: float) -> None:
-    """Of ``schedules`` of few microbatches the one that is best with its middle repeated; repetition from that."""
+def _best(
+    search: Search, step: str, small: Pipeline, schedules: Iterable[tuple[str, Schedule]], seconds: float
+) -> Schedule | None:
+    """Of ``schedules`` of few microbatches, for so many ``seconds``, the one that is best with its middle repeated."""
     with uninterrupted():
         from ppopt.solvers.repetition import patterns_of, repeated, repeated_value
 
     pipeline, patterns = search.pipeline, patterns_of(search.pipeline)
     with search.step(step) as done:
         best: tuple[Fraction, str, Schedule] | None = None
-        until = search.left - seconds / 3
+        until = search.left - seconds
         for name, schedule in schedules:
             if small.microbatches == pipeline.microbatches:
                 search.found(schedule, name)
@@ -112,5 +118,4 @@ def _repeat_best(search: Search, step: str, small: Pipeline, schedules: Iterable
             if whole is not None and whole.within_memory:
                 search.found(whole, f"{best[1]}, repeated")
                 done(search.best_text())
-    if search.goes_on:
-        repeat(search, 2 * seconds / 3, None if best is None else best[2])
+    return None if best is None else best[2]

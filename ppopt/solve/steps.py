@@ -172,7 +172,7 @@ def windows(search: Search, seconds: float, shortest: int = 0) -> None:
             seed=search.seed,
             deterministic=search.deterministic,
             shortest=shortest,
-            settled=search.settled,
+            tried=search.windows,
         )
         done("nothing new")
         for bound in found:

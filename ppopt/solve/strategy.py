@@ -89,7 +89,7 @@ def many_operations(search: Search) -> None:
     if search.goes_on and not search.keeps_pace:
         event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
     if search.goes_on:
-        windows(search, search.left / (4 if search.keeps_pace else 8), shortest=8)
+        windows(search, search.left / (3 if search.keeps_pace else 8), shortest=8)
     if search.goes_on and search.repeats:
         repeat(search, search.left / (4 if search.keeps_pace else 2))
     if search.goes_on:
@@ -97,7 +97,7 @@ def many_operations(search: Search) -> None:
     if search.goes_on and not search.keeps_pace:
         paced_schedules(search, search.left / 8)
     if search.goes_on:
-        windows(search, search.left / (3 if search.keeps_pace else 6), shortest=10)
+        windows(search, search.left / (2 if search.keeps_pace else 6), shortest=10)
     if search.goes_on and search.repeats:
         repeat(search, search.left)
     if search.best is None:
