@@ -2,7 +2,7 @@
 
     python scripts/any_microbatches.py                 # the set at M = 1024: value, bound, idle gap, seconds
     python scripts/any_microbatches.py --scaling       # six instances at M = 256 and M = 4096
-    python scripts/any_microbatches.py -d 16 --limits 1 --time-limit 120
+    python scripts/any_microbatches.py -d 16 --retained 1 --time-limit 120
 
 Memory is a share of what 1F1B holds: as many microbatches as there are devices. Real costs are those of a GPT of 1.5
 billion parameters (units of 0.1 ms per device and microbatch: 185 forward, 181 and 93 backward; 6 per link). The idle gap
@@ -64,7 +64,7 @@ def quality(arguments: argparse.Namespace) -> None:
         for placement in arguments.placements:
             for share in arguments.limits:
                 for real in (False, True):
-                    for retained in (Fraction(1), Fraction("0.366")) if real else (Fraction(1),):
+                    for retained in arguments.retained if real else (Fraction(1),):
                         pipeline = instance(devices, arguments.microbatches, placement, share, real, retained)
                         result = solve(pipeline, time_limit=arguments.time_limit, workers=arguments.workers, seed=arguments.seed)
                         found = row(result)
@@ -115,6 +115,7 @@ def main() -> None:
     parser.add_argument("-m", "--microbatches", type=int, default=1024)
     parser.add_argument("--placements", nargs="+", default=["linear", "loop", "wave"])
     parser.add_argument("--limits", type=Fraction, nargs="+", default=[Fraction(1), Fraction(3, 4), Fraction(1, 2)])
+    parser.add_argument("--retained", type=Fraction, nargs="+", default=[Fraction(1), Fraction("0.366")], help="with real costs")
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
