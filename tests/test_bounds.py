@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import json
+import math
 import random
 import threading
 from collections import Counter
@@ -347,11 +348,14 @@ def test_windows_that_have_said_all_they_can_are_not_asked_again():
     assert "window certificate" not in [bound.argument for bound in bounds.best(pipeline, target=500, tried=tried)]
 
 
-def test_windows_are_asked_again_where_they_get_more_time():
+def test_windows_are_asked_again_where_they_get_more_time_or_less_is_asked():
     pipeline, tried = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), {}
     *_, last = bounds.best(pipeline, target=500, time_limit=30, tried=tried)
-    for seconds, expected in ((20, "memory"), (60, "window certificate")):
-        *_, bound = bounds.best(pipeline, target=last.value, time_limit=seconds, tried=dict.fromkeys(tried, 10.0))
+    asked = [((20, 10.0, last.value), "memory"), ((60, 10.0, last.value), "window certificate")]
+    asked += [((20, 10.0, 500), "window certificate"), ((60, math.inf, 500), "memory")]
+    for (seconds, spent, target), expected in asked:
+        before = dict.fromkeys(tried, (spent, target))
+        *_, bound = bounds.best(pipeline, target=last.value, time_limit=seconds, tried=before)
         assert bound.argument == expected
 
 

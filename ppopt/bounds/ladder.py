@@ -31,7 +31,7 @@ def best(
     seed: int = 0,
     deterministic: bool = False,
     shortest: int = 0,
-    tried: dict[tuple[int, int, int], float] | None = None,
+    tried: dict[tuple[int, int, int], tuple[float, int | None]] | None = None,
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
@@ -39,9 +39,9 @@ def best(
     ``time_limit`` (seconds; of deterministic time with ``deterministic``); every search gets half of what is left. The
     first three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than
     what is known, then whether it is much more: such questions are often decided where the first one is not.
-    ``shortest``: windows of less than so many eighths of the filling time are left out. ``tried``: how many seconds were spent on
-    windows (of this pipeline and objective) before, which are left out too unless they get more now; without end for those that
-    have said all they can. It is brought up to date.
+    ``shortest``: windows of less than so many eighths of the filling time are left out. ``tried``: of windows (of this
+    pipeline and objective) that were asked before, the seconds that they had, without end for those that have said all they can,
+    and the target; they are left out too unless they get more now, or less is asked. It is brought up to date.
     """
     known = -1
     tried = {} if tried is None else tried
@@ -62,9 +62,10 @@ def best(
         first = min(first, max(makespan // 2, makespan - last))
         lengths = first, min(last, makespan - first), grain
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
-        if tried.get(lengths, 0.0) >= left / 2:
+        seconds, before = tried.get(lengths, (0.0, None))
+        if seconds >= left / 2 and (seconds == math.inf or target is None or (before is not None and before <= target)):
             continue
-        tried[lengths] = left / 2
+        tried[lengths] = left / 2, target
         asked, rise, climbing = target, 0, False
         while True:
             left = time_limit - (spent if deterministic else time.monotonic() - begin)
@@ -93,7 +94,7 @@ def best(
             if target is not None and known >= target:
                 return
             if bound is not None and bound.exact:
-                tried[lengths] = math.inf
+                tried[lengths] = math.inf, target
                 break
             if bound is None or target is None or (climbing and not better):
                 break

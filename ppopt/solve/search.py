@@ -59,8 +59,8 @@ class Search:
     """List schedules by one rule after the other, to go on with."""
     paced: Iterator[tuple[str, Schedule]] | None = None
     """List schedules at one pace after the other, to go on with."""
-    windows: dict[tuple[int, int, int], float] = field(default_factory=dict)
-    """Seconds that were spent on windows; without end where they have proved all they can."""
+    windows: dict[tuple[int, int, int], tuple[float, int | None]] = field(default_factory=dict)
+    """Seconds that were spent on windows, without end where they have proved all they can, and below which value."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)

@@ -82,6 +82,8 @@ def many_operations(search: Search) -> None:
 
     Where even the busiest device idles in the middle, a shorter period counts for more than windows at the ends.
     """
+    if search.goes_on and search.repeats and search.source != "repetition":
+        repeat(search, search.left / 8)  # what is proved below the best is easier to prove below a better one
     if search.goes_on and search.keeps_pace:
         windows(search, search.left / 3)
         if search.goes_on and search.repeats:

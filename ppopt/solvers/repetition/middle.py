@@ -13,7 +13,7 @@ from ppopt.schedule import Schedule
 from ppopt.solvers.repetition.pattern import Pattern, counts_of
 from ppopt.solvers.repetition.periodic import Periodic, order_from, retimed, schedule_of
 
-_MOST = 12
+_MOST = 32
 """Most microbatches per period that are looked for."""
 
 
