@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Iterable
@@ -36,8 +35,8 @@ def solve(
 ) -> Outcome:
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``, in ticks.
 
-    CBC tells no bound: where it stops early, the bound is ``lower``. HiGHS tells one. Neither knows deterministic time: seconds
-    are the clock's, and there are as many threads as workers, in deterministic mode too.
+    CBC tells no bound: where it stops early, the bound is ``lower``. HiGHS tells one. Neither knows deterministic time: in
+    deterministic mode there is one thread, but seconds are the clock's.
 
     Raises:
         TypeError: a word that the program does not know.
@@ -75,15 +74,15 @@ def solve(
 
 
 def _engine(name: str, limits: Limits, seconds: float, start: bool) -> pulp.LpSolver:
-    workers = limits.workers or os.cpu_count() or 1
+    threads = limits.threads
     gap = {"gapRel": limits.gap} if limits.gap else {}
     if name == "cbc":
         options = ["randomSeed", str(limits.seed), "randomCbcSeed", str(limits.seed)]
         with warnings.catch_warnings():  # the CBC that comes with PuLP 3, the version that this package asks for
             warnings.simplefilter("ignore", DeprecationWarning)
-            return pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=workers, warmStart=start, options=options, **gap)
+            return pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=threads, warmStart=start, options=options, **gap)
     if name == "highs":
-        engine = pulp.HiGHS(msg=False, timeLimit=seconds, threads=workers, random_seed=limits.seed, **gap)
+        engine = pulp.HiGHS(msg=False, timeLimit=seconds, threads=threads, random_seed=limits.seed, **gap)
         if engine.available():
             return engine
         raise ValueError("HiGHS cannot be loaded; the extra has a version that can: pip install 'ppopt-pipeline[highs]'")
