@@ -262,11 +262,11 @@ def throughput(
 
     Valid as :mod:`ppopt.bounds.events` says. For the makespan links are machines of the graph (blocking or not), and once
     more, in case that is too large or not defined, mere delays. Where the graph of the true times is too large, durations and
-    lags are rounded down to a grid, or most weight gradients (:func:`_easier`) or microbatches (:func:`_thinned`) left out, and
-    the bound stays valid; not with ``exact``. No more is asked for than ``target``, a value known to be possible. With exact
-    times the bound comes with a schedule, which mostly attains it (for the device span: on the first device) but for what
-    transfers take from each other and traffic is more than the least, and is timed with that. ``None``: it does not apply
-    (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
+    lags are rounded down to a grid, or most weight gradients (:func:`_easier`), microbatches (:func:`_thinned`) or devices
+    (:func:`_one_device`) left out, and the bound stays valid; not with ``exact``. No more is asked for than ``target``, a value
+    known to be possible. With exact times the bound comes with a schedule, which mostly attains it (for the device span: on the
+    first device) but for what transfers take from each other and traffic is more than the least, and is timed with that.
+    ``None``: it does not apply (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
     """
     check_objective(objective)
     begin = time.monotonic()
@@ -302,7 +302,7 @@ def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, se
             yield bound
         return
     grids = _grids(flow)
-    easy = bool(_easier(whole))
+    easy = bool(_slowest(flow))
     kinds, best = [(grid, easy) for grid in grids], -1
     for thin in _thinned(flow):
         values = []
