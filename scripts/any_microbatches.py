@@ -17,9 +17,9 @@ import sys
 import time
 from fractions import Fraction
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 
 REAL = (Costs(forward=185, backward_input=181, backward_weight=93), Links(latency=6))
 UNIT = (Costs(), Links())

@@ -35,7 +35,7 @@ from ppopt.bounds import Objective
 from ppopt.files import read_model
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 from ppopt.timing import baselines, time_order
 
 PLACEMENTS = (("linear", 1), ("loop", 2), ("wave", 2), ("wave", 4))

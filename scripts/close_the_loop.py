@@ -31,7 +31,7 @@ from ppopt.files.torch_export import actions_of, for_torch, with_comms
 from ppopt.named import find
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solve import solve
+from ppopt.search import solve
 
 BLOCKS = (1, 3, 2, 5, 2, 4, 1, 3)
 """Blocks of each stage."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ppopt.files import read_model
 from ppopt.pipeline import Pipeline
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 from ppopt.timing import time_order
 
 MODEL = Path(__file__).parents[1] / "models" / "two-sites-v.toml"

@@ -18,10 +18,10 @@ from fractions import Fraction
 
 from bubble_tables import PARAMS, ROWS, TOLERANCE, Row
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.named import find
 from ppopt.pipeline import Memory
-from ppopt.solve import solve
+from ppopt.search import solve
 
 SHARES = (Fraction(2), Fraction(3, 2), Fraction(1), Fraction(3, 4), Fraction(1, 2))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ppopt.named import find
 from ppopt.pipeline import Costs, Memory, Pipeline, plain
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 
 SETTINGS = [(4, 8), (8, 16), (8, 20)]
 OVERLAPS = [Fraction(3), Fraction(5, 2)]

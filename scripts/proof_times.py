@@ -23,7 +23,7 @@ from ppopt.bounds import Objective
 from ppopt.constraints import Word, always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.files import read_model
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import horizon, solve, span_horizon
+from ppopt.search import horizon, solve, span_horizon
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits, TooLarge
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from rich.console import Console
 from rich.table import Table
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.named import Restriction, find
 from ppopt.pictures.text import grid
 from ppopt.pipeline import Costs, Memory, Pipeline, Units

@@ -14,7 +14,7 @@ from ppopt import bounds
 from ppopt.bounds import Bound, Objective
 from ppopt.constraints import Word, always_split, cuts_of, in_order, splitting_is_free
 from ppopt.pipeline import Memory, Pipeline
-from ppopt.solve import horizon
+from ppopt.search import horizon
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits
 from ppopt.solvers.verify import second_opinion

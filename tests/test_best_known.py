@@ -9,7 +9,7 @@ from peers import Entry, entries, label, pipeline_of
 
 from ppopt.bounds import Objective
 from ppopt.pipeline import Memory, Pipeline, PipelineError
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 
 OBJECTIVES: dict[Objective, str] = {"makespan": "makespan", "span": "device_span"}
 

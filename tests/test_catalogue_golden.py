@@ -5,7 +5,7 @@ from typing import Any
 import golden
 import pytest
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.named import NAMED, Definition, find
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule

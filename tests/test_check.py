@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Ops, Row, World, peaks, schedules, text, timed, worlds, wrong
 
-from ppopt.check import Record, Rule, Violation, metrics, metrics_of, mismatches, violations, violations_of
-from ppopt.check.facts import facts_of
+from ppopt.checker import Record, Rule, Violation, metrics, metrics_of, mismatches, violations, violations_of
+from ppopt.checker.facts import facts_of
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 from random_pipelines import random_pipeline
 
 from ppopt.bounds.late import start_by
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import (
     Capacity,
     Dealt,
@@ -28,7 +28,7 @@ from ppopt.constraints import (
 )
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import solve
+from ppopt.search import solve
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.cpsat_model import Model
 from ppopt.solvers.outcome import Limits, Outcome

@@ -16,13 +16,13 @@ from unaided import optimum, solved
 from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
-from ppopt.check import Rule, metrics, violations
+from ppopt.checker import Rule, metrics, violations
 from ppopt.constraints import cuts_of, free_choices, pairs_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule, of_stages
-from ppopt.solve import solve
+from ppopt.search import solve
 from ppopt.solvers import cpsat, ilp, ilp_model
 from ppopt.solvers.cpsat_model import Model
 from ppopt.solvers.repetition import patterns_of, repeated, repeated_value

@@ -12,7 +12,7 @@ from ortools.sat.python import cp_model
 from ppopt.cli import main
 from ppopt.constraints import rules_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import Result, model_text, solve
+from ppopt.search import Result, model_text, solve
 from ppopt.solvers.export import model_text as text_of
 
 PIPELINES = {

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.cli.frontier import frontier as command
 from ppopt.named import find
 from ppopt.pictures.frontier import frontier as draw
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import solve
+from ppopt.search import solve
 from ppopt.study import frontier as frontier_module
 from ppopt.study.frontier import (
     Frontier,

@@ -5,7 +5,7 @@ import golden
 import pytest
 from random_pipelines import random_pipeline
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import Family, Precede, Word, always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.named import NAMED
 from ppopt.op import Kind

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppopt.check import violations_of
+from ppopt.checker import violations_of
 from ppopt.files import FileError
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.loose import loose_times

@@ -59,8 +59,8 @@ def test_noting_and_waiting_go_together() -> None:
 def test_a_solve_interrupted_where_it_is_swallowed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes in the list scheduling and nobody there lets it through."""
     from ppopt.pipeline import Costs, Memory, Pipeline
-    from ppopt.solve import solve
-    from ppopt.solve import steps as module
+    from ppopt.search import solve
+    from ppopt.search import steps as module
 
     each_baseline = module.each_baseline
 

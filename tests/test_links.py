@@ -14,7 +14,7 @@ from random_pipelines import random_pipeline
 
 from ppopt import bounds
 from ppopt.bounds.throughput import throughput
-from ppopt.check import Rule, violations
+from ppopt.checker import Rule, violations
 from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
 from ppopt.files.checked import check_file
 from ppopt.files.chrome_trace import trace_lines
@@ -24,7 +24,7 @@ from ppopt.files.result import json_text, result_dict
 from ppopt.files.torch_export import for_torch, with_comms
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
-from ppopt.solve import horizon, solve, span_horizon
+from ppopt.search import horizon, solve, span_horizon
 from ppopt.solvers import cpsat, ilp, repetition
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.pattern import counts_of

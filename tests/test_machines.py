@@ -16,7 +16,7 @@ from unaided import optimum, solved
 from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import (
     Capacity,
     Exclusive,
@@ -35,7 +35,7 @@ from ppopt.constraints import (
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Transfers
-from ppopt.solve import horizon, solve
+from ppopt.search import horizon, solve
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.timing import baselines, exposed_traffic, time_order

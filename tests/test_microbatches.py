@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.cli import main
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.study.microbatches import over_microbatches

@@ -10,7 +10,7 @@ from typing import Any
 import golden
 import pytest
 
-from ppopt.check import Record, Rule, violations_of
+from ppopt.checker import Record, Rule, violations_of
 from ppopt.op import Kind, Op, Pair, parse
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order

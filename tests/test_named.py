@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import expand
 from ppopt.files import read_model
 from ppopt.named import NAMED, Definition, Restriction, UnknownSchedule, compare, find, of_order, reading

@@ -8,7 +8,7 @@ from random_pipelines import random_pipeline
 from unaided import optimum
 
 from ppopt.bounds import Objective
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import cuts_of, free_choices
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule

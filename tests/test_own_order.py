@@ -14,7 +14,7 @@ from ppopt.files.exported import row_in
 from ppopt.named import NAMED, compare, find
 from ppopt.pipeline import Costs, Pipeline
 from ppopt.schedule import Order
-from ppopt.solve import solve
+from ppopt.search import solve
 from ppopt.study.plan import read_study
 
 HEAD = "[pipeline]\ndevices = 2\nmicrobatches = 2\n"

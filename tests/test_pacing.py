@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import baselines
 from ppopt.timing.pacing import each_paced

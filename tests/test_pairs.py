@@ -31,7 +31,7 @@ from ppopt.constraints import (
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
-from ppopt.solve import Result, solve, verify
+from ppopt.search import Result, solve, verify
 from ppopt.solvers import cpsat, ilp
 from ppopt.timing import CyclicOrder, time_order
 

@@ -8,11 +8,11 @@ from ortools.sat.python import cp_model
 from random_pipelines import random_pipeline
 from unaided import solved
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import cuts_of
 from ppopt.pipeline import Links, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solve import solve
+from ppopt.search import solve
 from ppopt.solvers import cpsat
 from ppopt.timing import baselines, left_shifted
 from ppopt.timing.paths import Paths, largest_mean, shortest_spans

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.cli import main
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import solve, verify
+from ppopt.search import solve, verify
 from ppopt.study import placements as study
 from ppopt.study.placements import Placements, placements, solve_placements
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ppopt.check import Rule, violations, violations_of
+from ppopt.checker import Rule, violations, violations_of
 from ppopt.cli import main
 from ppopt.files import Model, model_dict, model_of, read_model, setting
 from ppopt.files.model import model_of_text
@@ -19,7 +19,7 @@ from ppopt.named import NAMED, Restriction, compare, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Schedule
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 from ppopt.study.plan import study_of
 from ppopt.study.recompute import relaxed, solve_choice
 from ppopt.study.sweep import run_instance

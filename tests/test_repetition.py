@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.solvers import cpsat

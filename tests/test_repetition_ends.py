@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, fewer_devices
 from ppopt.solvers.outcome import Limits
 from ppopt.solvers.repetition import Periodic, patterns_of, repeated_value, solve, stretched

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt import bounds
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import rules_of
 from ppopt.named import Restriction, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import Result, horizon, solve, span_horizon
-from ppopt.solve.searches import between
+from ppopt.search import Result, horizon, solve, span_horizon
+from ppopt.search.searches import between
 from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
 from ppopt.timing import baselines, each_baseline
@@ -237,7 +237,7 @@ def test_an_early_interrupt_has_a_bound_all_the_same(monkeypatch):
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ppopt.solve.compare", interrupted)
+    monkeypatch.setattr("ppopt.search.compare", interrupted)
     result = solve(Pipeline(2, 4), workers=1)
     assert (result.reason, result.limit, result.value) == ("no-solution", "interrupted", None)
     assert (result.lower_bound, result.proved_by) == (12, "work")

@@ -8,11 +8,11 @@ from ppopt.bounds import Objective, memory
 from ppopt.bounds.events import graph_of
 from ppopt.bounds.flow import flow_of
 from ppopt.bounds.throughput import LeastTimes, least_time, throughput
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import always_split, cuts_of, rules_of
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solve import solve
+from ppopt.search import solve
 from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
 

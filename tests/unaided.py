@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ppopt.bounds import Objective
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import Word, rules_of
 from ppopt.pipeline import Pipeline
-from ppopt.solve import horizon
+from ppopt.search import horizon
 from ppopt.solvers.outcome import Limits, Outcome
 
 

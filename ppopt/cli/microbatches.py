@@ -9,7 +9,7 @@ import click
 from ppopt.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from ppopt.solve import Result
+    from ppopt.search import Result
 
 
 def solve_all(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ppopt.solve import Result
+    from ppopt.search import Result
     from ppopt.solvers.verify import Opinion
 
 
 def ask(result: Result, search: dict[str, Any]) -> Opinion | None:
     """A second opinion on the bound of a result, in as much time as the first had; ``None``: interrupted."""
-    from ppopt.solve import verify
+    from ppopt.search import verify
 
     limits = {name: search[name] for name in ("time_limit", "workers", "seed", "deterministic")}
     try:

@@ -100,8 +100,8 @@ def solve(
         from ppopt.cli.progress import Progress
         from ppopt.cli.second_opinion import ask, opinion_dict, opinion_lines
         from ppopt.cli.summary import show_placements, show_result
-        from ppopt.solve import model_text
-        from ppopt.solve import solve as find_best
+        from ppopt.search import model_text
+        from ppopt.search import solve as find_best
         from ppopt.study.placements import placements, placements_list, solve_placements
         from ppopt.study.recompute import solve_choice
 

@@ -16,7 +16,7 @@ from ppopt.schedule import Schedule
 from ppopt.timing import exposed_traffic
 
 if TYPE_CHECKING:
-    from ppopt.solve import Result
+    from ppopt.search import Result
     from ppopt.study.placements import Placements
 
 _LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.named import Row
 from ppopt.schedule import Schedule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ppopt.check import Record, Rule, Violation, mismatches, violations, violations_of
+from ppopt.checker import Record, Rule, Violation, mismatches, violations, violations_of
 from ppopt.files import torch_check
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.loose import loose_times

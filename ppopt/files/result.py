@@ -21,7 +21,7 @@ from ppopt.timing import exposed_traffic
 
 if TYPE_CHECKING:
     from ppopt.named import Row
-    from ppopt.solve import Result
+    from ppopt.search import Result
 
 FORMAT = 1
 Tree: TypeAlias = dict[str, Any]
@@ -228,7 +228,7 @@ class _File(_Part):
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A result file as it stands: read and well formed, but not checked (:mod:`ppopt.check` does that)."""
+    """A result file as it stands: read and well formed, but not checked (:mod:`ppopt.checker` does that)."""
 
     model: Model
     result: Outcome | None

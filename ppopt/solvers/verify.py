@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ppopt import bounds
 from ppopt.bounds import Objective
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import Together, Word, cuts_of, free_choices, pairs_of, rules_of
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule

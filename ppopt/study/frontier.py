@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ppopt.bounds import Objective
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import rules_of
 from ppopt.files import Model, result_dict
 from ppopt.files.result import row_dict
 from ppopt.named import Row, compare
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 from ppopt.timing.greedy import Jobs, Stuck, run_jobs
 from ppopt.timing.timed import time_order
 
@@ -88,7 +88,7 @@ def frontier(
     each point multiplies it. ``limits`` are the scales wanted (those at which no schedule exists are left out); by default
     they go from the smallest possible to the first at which the value without a limit is reached, in steps of one stage's
     activation, about ``points`` of them at most; the pipeline's own limit is among them where it matters. ``search`` goes
-    to :func:`ppopt.solve.solve`; its ``time_limit`` is for each point; Ctrl-C ends all searches. ``progress`` gets each
+    to :func:`ppopt.search.solve`; its ``time_limit`` is for each point; Ctrl-C ends all searches. ``progress`` gets each
     new point and how many there are.
     """
     search_ = _Search(pipeline, objective, chunks, search, progress)

@@ -11,13 +11,13 @@ from typing import Any
 from ppopt.files import Model, result_dict
 from ppopt.files.result import row_dict
 from ppopt.pipeline import Pipeline
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 
 
 def over_microbatches(
     pipeline: Pipeline, counts: Iterable[int], *, progress: Callable[[Result], None] | None = None, **search: Any
 ) -> tuple[Result, ...]:
-    """A result for each number of microbatches, ascending. ``search`` is for :func:`ppopt.solve.solve`, its time limit for each.
+    """A result for each number of microbatches, ascending. ``search`` is for :func:`ppopt.search.solve`, its time limit for each.
 
     ``progress`` is called with every result as it is found. A search that is interrupted is the last.
     """

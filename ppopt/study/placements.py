@@ -19,7 +19,7 @@ from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.files import Model, result_dict
 from ppopt.pipeline import Pipeline
-from ppopt.solve import Result, solve
+from ppopt.search import Result, solve
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def solve_placements(
 
     ``time_limit`` is for all together: each in turn gets an equal share of what is left, the most promising first, and what
     is still open begins again from where it was. ``deterministic``: an equal share of the limit each, once. ``progress`` is
-    entered for each pipeline as its search begins and gives the progress callback; ``search`` goes to :func:`ppopt.solve.solve`.
+    entered for each pipeline as its search begins and gives the progress callback; ``search`` goes to :func:`ppopt.search.solve`.
     """
     floor = [_least(pipeline, objective) for pipeline in pipelines]
     results: dict[int, Result] = {}

@@ -19,11 +19,11 @@ from fractions import Fraction
 from typing import Any
 
 from ppopt.bounds import Objective
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.named import Row, compare
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
-from ppopt.solve import Limit, Progress, Reason, Result, Step, solve
+from ppopt.search import Limit, Progress, Reason, Result, Step, solve
 from ppopt.solvers.interrupt import noting
 from ppopt.timing import baselines, time_order
 
@@ -51,11 +51,11 @@ def solve_choice(
 
     The result's pipeline has the best choice found, its bound holds for every choice. With the time up, the bound is the smallest
     of the nodes that are still open. ``progress`` is called with ticks of the pipeline in which every stage recomputes; the other
-    parameters are those of :func:`ppopt.solve.solve`. ``deterministic``: a node that uses up its time counts as that much, any
+    parameters are those of :func:`ppopt.search.solve`. ``deterministic``: a node that uses up its time counts as that much, any
     other as a small part of it.
 
     Raises:
-        ValueError: the pipeline does not leave it open, or as :func:`ppopt.solve.solve`.
+        ValueError: the pipeline does not leave it open, or as :func:`ppopt.search.solve`.
         PipelineError: the stages have other costs on another route.
     """
     if pipeline.recompute != CHOOSE:

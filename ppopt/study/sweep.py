@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.files import Model
 from ppopt.files.result import metrics_dict, result_dict
 from ppopt.named import Restriction, find
@@ -229,7 +229,7 @@ def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
 
 
 def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
-    from ppopt.solve import solve
+    from ppopt.search import solve
     from ppopt.study.recompute import solve_choice
 
     result = (solve_choice if pipeline.recompute == CHOOSE else solve)(pipeline, **dict(task.settings))

@@ -42,7 +42,7 @@ def named(name: str, ranks: int, microbatches: int) -> Schedule:
 
 def solved(placement: str, mode: str, ranks: int) -> Schedule:
     """A solver's own schedule, under a memory limit below that of the named schedules."""
-    from ppopt.solve import solve
+    from ppopt.search import solve
 
     chunks = 1 if placement == "linear" else 2
     microbatches = 4

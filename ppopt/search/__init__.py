@@ -10,10 +10,10 @@ from ppopt.named import Row, compare, find
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solve.horizons import horizon, span_horizon
-from ppopt.solve.result import Limit, Progress, Reason, Result, Step
-from ppopt.solve.search import Search, words_of
-from ppopt.solve.strategy import run
+from ppopt.search.horizons import horizon, span_horizon
+from ppopt.search.result import Limit, Progress, Reason, Result, Step
+from ppopt.search.state import Search, words_of
+from ppopt.search.strategy import run
 from ppopt.solvers.interrupt import noting
 from ppopt.solvers.outcome import Limits
 from ppopt.timing import time_order

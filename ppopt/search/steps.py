@@ -15,7 +15,7 @@ from ppopt.constraints import Precede, Word, chain, chosen, operations, rules_of
 from ppopt.named import Row, adapted
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
-from ppopt.solve.search import Search
+from ppopt.search.state import Search
 from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
 from ppopt.timing.pacing import each_paced

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ppopt.check.records import Entry, Run
+from ppopt.checker.records import Entry, Run
 from ppopt.op import Kind
 
 

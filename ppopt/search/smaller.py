@@ -8,10 +8,10 @@ from itertools import chain
 
 from ppopt.pipeline import Pipeline, PipelineError, fewer_devices
 from ppopt.schedule import Schedule
-from ppopt.solve.result import Step
-from ppopt.solve.search import LARGE, Search
-from ppopt.solve.searches import repeat
-from ppopt.solve.steps import LISTED, closed_forms
+from ppopt.search.result import Step
+from ppopt.search.searches import repeat
+from ppopt.search.state import LARGE, Search
+from ppopt.search.steps import LISTED, closed_forms
 from ppopt.solvers.interrupt import uninterrupted
 from ppopt.timing import each_baseline
 from ppopt.timing.pacing import each_paced

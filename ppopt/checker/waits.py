@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ppopt.check.records import Entry, Run, length_of
+from ppopt.checker.records import Entry, Run, length_of
 from ppopt.op import Kind
 
 

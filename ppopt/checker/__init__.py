@@ -5,9 +5,9 @@ memory), on exact integers made here; neither the constraints nor the timing, th
 share are used. A mistake has to be made twice to pass.
 """
 
-from ppopt.check.metrics import Metrics, metrics, metrics_of, mismatches
-from ppopt.check.records import Record
-from ppopt.check.rules import violations, violations_of
-from ppopt.check.violation import Rule, Violation
+from ppopt.checker.metrics import Metrics, metrics, metrics_of, mismatches
+from ppopt.checker.records import Record
+from ppopt.checker.rules import violations, violations_of
+from ppopt.checker.violation import Rule, Violation
 
 __all__ = ["Metrics", "Record", "Rule", "Violation", "metrics", "metrics_of", "mismatches", "violations", "violations_of"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
-from ppopt.check.facts import Facts, facts_of, horizon, shortest
-from ppopt.check.violation import Rule, Violation
+from ppopt.checker.facts import Facts, facts_of, horizon, shortest
+from ppopt.checker.violation import Rule, Violation
 from ppopt.op import Kind, Op, Pair, Send, parse, parse_transfer
 from ppopt.pipeline import Number, Pipeline, plain
 from ppopt.schedule import Schedule

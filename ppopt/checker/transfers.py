@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from ppopt.check.records import Run, Sent, held_for
-from ppopt.check.violation import Rule, Violation
-from ppopt.check.waits import Ran
+from ppopt.checker.records import Run, Sent, held_for
+from ppopt.checker.violation import Rule, Violation
+from ppopt.checker.waits import Ran
 from ppopt.op import Kind
 
 Found: TypeAlias = Iterator[Violation]

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TypeAlias
 
-from ppopt.check.memory import in_time, levels
-from ppopt.check.records import Entry, Record, Run, length_of, read_rows, read_schedule
-from ppopt.check.transfers import arrivals, late_transfers, stopped, transfer_violations
-from ppopt.check.violation import Rule, Violation
-from ppopt.check.waits import Ran, circles, waits
+from ppopt.checker.memory import in_time, levels
+from ppopt.checker.records import Entry, Record, Run, length_of, read_rows, read_schedule
+from ppopt.checker.transfers import arrivals, late_transfers, stopped, transfer_violations
+from ppopt.checker.violation import Rule, Violation
+from ppopt.checker.waits import Ran, circles, waits
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule

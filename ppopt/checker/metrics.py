@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from ppopt.check.memory import levels
-from ppopt.check.records import Record, Run, length_of, read_rows, read_schedule
-from ppopt.check.violation import Rule, Violation
+from ppopt.checker.memory import levels
+from ppopt.checker.records import Record, Run, length_of, read_rows, read_schedule
+from ppopt.checker.violation import Rule, Violation
 from ppopt.pipeline import Pipeline, plain
 from ppopt.schedule import Schedule
 
@@ -46,7 +46,7 @@ def metrics(pipeline: Pipeline, schedule: Schedule) -> Metrics:
 
 
 def metrics_of(pipeline: Pipeline, rows: Sequence[Iterable[Record]]) -> Metrics:
-    """The figures of recorded operations; see :func:`~ppopt.check.rules.violations_of` for ``rows``.
+    """The figures of recorded operations; see :func:`~ppopt.checker.rules.violations_of` for ``rows``.
 
     Records that name no operation or no time count for nothing.
     """
@@ -64,7 +64,7 @@ def mismatches(
 
     ``metrics`` are named as in :class:`Metrics`. ``outcome`` is a solver's: ``objective`` (``makespan`` or ``span``),
     ``value``, ``lower_bound``, ``gap`` and ``reason``. Each figure that is given is compared; times as
-    :func:`~ppopt.check.rules.violations_of` does, the rest to a millionth.
+    :func:`~ppopt.checker.rules.violations_of` does, the rest to a millionth.
     """
     run = read_rows(pipeline, rows)
     derived = _metrics(run)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ppopt.bounds import Objective
-from ppopt.check import violations
+from ppopt.checker import violations
 from ppopt.constraints import Together, Word, cuts_of, free_choices, rules_of
 from ppopt.named import Row
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solve.horizons import span_horizon
-from ppopt.solve.result import Limit, Progress, Reason, Result, Step
+from ppopt.search.horizons import span_horizon
+from ppopt.search.result import Limit, Progress, Reason, Result, Step
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits
 

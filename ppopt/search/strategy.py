@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from ppopt import bounds
 from ppopt.bounds.late import beside_span
 from ppopt.named import Row
-from ppopt.solve.result import Step
-from ppopt.solve.search import Search
-from ppopt.solve.searches import decide, improve, integer_program, minimise, repeat
-from ppopt.solve.smaller import from_few, from_fewer_devices
-from ppopt.solve.steps import (
+from ppopt.search.result import Step
+from ppopt.search.searches import decide, improve, integer_program, minimise, repeat
+from ppopt.search.smaller import from_few, from_fewer_devices
+from ppopt.search.state import Search
+from ppopt.search.steps import (
     LARGE_GRAPH,
     adapted_schedules,
     binding_order,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ppopt.bounds.late import start_by
 from ppopt.schedule import Schedule
-from ppopt.solve.horizons import horizon
-from ppopt.solve.result import Step
-from ppopt.solve.search import Search
+from ppopt.search.horizons import horizon
+from ppopt.search.result import Step
+from ppopt.search.state import Search
 from ppopt.solvers.interrupt import uninterrupted
 from ppopt.solvers.outcome import Outcome
 
