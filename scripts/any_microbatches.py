@@ -36,17 +36,18 @@ def instance(devices: int, microbatches: int, placement: str, share: Fraction, r
 
 def row(result: Result) -> dict[str, object]:
     pipeline = result.pipeline
-    if result.schedule is None or result.value is None:
-        return {"value": None, "bound": pipeline.time(result.lower_bound), "reason": result.reason}
+    value, bound = result.ticks.value, result.ticks.lower_bound
+    if result.schedule is None or value is None:
+        return {"value": None, "bound": result.lower_bound, "reason": result.reason}
     assert not violations(pipeline, result.schedule)
     work = int(max(result.schedule.work))
-    idle = result.value - work
+    idle = value - work
     return {
-        "value": pipeline.time(result.value),
-        "bound": pipeline.time(result.lower_bound),
+        "value": result.value,
+        "bound": result.lower_bound,
         "idle": pipeline.time(idle),
-        "proved idle": pipeline.time(max(0, result.lower_bound - work)),
-        "idle gap": round((result.value - result.lower_bound) / idle, 4) if idle else 0.0,
+        "proved idle": pipeline.time(max(0, bound - work)),
+        "idle gap": round((value - bound) / idle, 4) if idle else 0.0,
         "reason": result.reason,
         "proved by": result.proved_by,
     }
@@ -66,7 +67,7 @@ def quality(arguments: argparse.Namespace) -> None:
                 for real in (False, True):
                     for retained in arguments.retained if real else (Fraction(1),):
                         pipeline = instance(devices, arguments.microbatches, placement, share, real, retained)
-                        result = solve(pipeline, time_limit=arguments.time_limit, workers=arguments.workers, seed=arguments.seed)
+                        result = solve(pipeline, seconds=arguments.time_limit, workers=arguments.workers, seed=arguments.seed)
                         found = row(result)
                         all_ += 1
                         reached += found.get("idle gap", 1.0) <= 0.10  # type: ignore[operator]
@@ -99,7 +100,7 @@ def scaling(arguments: argparse.Namespace) -> None:
         seconds = []
         for microbatches in (256, 4096):
             pipeline = instance(devices, microbatches, placement, share, real, Fraction(1))
-            result = solve(pipeline, time_limit=arguments.time_limit, workers=arguments.workers, seed=arguments.seed)
+            result = solve(pipeline, seconds=arguments.time_limit, workers=arguments.workers, seed=arguments.seed)
             seconds.append(searched(result))
             found = row(result)
             name = {"D": devices, "placement": placement, "limit": float(share), "real": real, "M": microbatches}

@@ -132,7 +132,7 @@ def run(instance: Instance, time_limit: float, workers: int | None) -> Tree:
     """Solve one instance. Times are in the units of the pipeline."""
     pipeline = instance.pipeline()
     begun = time.monotonic()
-    result = solve(pipeline, objective=instance.objective, time_limit=time_limit, workers=workers)
+    result = solve(pipeline, objective=instance.objective, seconds=time_limit, workers=workers)
     seconds = time.monotonic() - begun
     baseline, name = best_baseline(pipeline, result)
     return {
@@ -140,8 +140,8 @@ def run(instance: Instance, time_limit: float, workers: int | None) -> Tree:
         "time_limit": time_limit,
         "baseline": None if baseline is None else pipeline.time(baseline),
         "baseline_name": name,
-        "value": None if result.value is None else pipeline.time(result.value),
-        "lower_bound": pipeline.time(result.lower_bound),
+        "value": result.value,
+        "lower_bound": result.lower_bound,
         "work": pipeline.time(int(pipeline.work.max())),
         "reason": result.reason,
         "proved_by": result.proved_by,

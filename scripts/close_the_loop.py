@@ -174,7 +174,7 @@ def entries(pipeline: Pipeline) -> list[Entry]:
         found.append(Entry(name, definition.schedule(placed)))
     for words, limit in (("", None), (", one microbatch at a time", one_microbatch(pipeline))):
         limited = pipeline.changed(memory=replace(pipeline.memory, limit=limit))
-        result = solve(limited, time_limit=10)
+        result = solve(limited, seconds=10)
         if result.schedule is not None:
             found.append(Entry(f"solve{words} ({result.reason})", result.schedule))
     return [Entry(entry.name, for_torch(entry.planned).schedule) for entry in found]

@@ -29,14 +29,14 @@ class Contention(NamedTuple):
     @property
     def loss(self) -> float:
         """How much longer the order planned with mere delays takes than the best, a fraction."""
-        assert self.best.value is not None
-        return self.met / self.best.value - 1
+        assert self.best.ticks.value is not None
+        return self.met / self.best.ticks.value - 1
 
 
 def contention(pipeline: Pipeline, time_limit: float, seed: int = 0) -> Contention:
     """Solve ``pipeline`` with and without its links' occupancy."""
     delays = pipeline.changed(links=pipeline.links.uncontended())
-    planned, best = (solve(p, time_limit=time_limit, seed=seed) for p in (delays, pipeline))
+    planned, best = (solve(p, seconds=time_limit, seed=seed) for p in (delays, pipeline))
     if planned.schedule is None or best.schedule is None:
         raise SystemExit("no schedule was found in the time; give more with --time-limit")
     return Contention(planned, time_order(pipeline, planned.schedule.order).makespan, best)
@@ -50,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     pipeline = read_model(options.model).pipeline
     found = contention(pipeline, options.time_limit)
     for text, ticks, note in (
-        ("planned with mere delays", found.planned.value, found.planned.reason),
+        ("planned with mere delays", found.planned.ticks.value, found.planned.reason),
         ("the same order on the links", found.met, ""),
-        ("the best on the links", found.best.value, found.best.reason),
+        ("the best on the links", found.best.ticks.value, found.best.reason),
     ):
         print(f"{text:28} {pipeline.time(ticks or 0):>10} {pipeline.units.time} {note}".rstrip())
     print(f"the plan loses {found.loss:.1%}")

@@ -19,7 +19,7 @@ from fractions import Fraction
 from bubble_tables import PARAMS, ROWS, TOLERANCE, Row
 
 from ppopt.checker import violations
-from ppopt.named import find
+from ppopt.named import compare, find
 from ppopt.pipeline import Memory
 from ppopt.search import solve
 
@@ -31,12 +31,11 @@ def cell(row: Row, share: Fraction, time_limit: float, workers: int | None) -> t
     plain = row.pipeline()
     memory = Memory(retained=plain.memory.retained, limit=share * row.devices)
     pipeline = plain.changed(memory=memory, **({"placement": "wave", "chunks": 2} if row.v else {}))
-    result = solve(pipeline, time_limit=time_limit, workers=workers, named_params=PARAMS)
-    named = {
-        of.name: of.schedule.span_bubble_ratio
-        for of in result.named
-        if of.schedule is not None and of.schedule.within_memory and of.schedule.pipeline.routes == pipeline.routes
-    }
+    result = solve(pipeline, seconds=time_limit, workers=workers, beside=compare(pipeline, params=PARAMS))
+    named: dict[str, float] = {}
+    for of in result.named:
+        if of.schedule is not None and of.schedule.within_memory and of.schedule.pipeline.routes == pipeline.routes:
+            named[of.name] = min(of.schedule.span_bubble_ratio, named.get(of.name, 1.0))
     rates = dict(named)
     if result.schedule is not None:
         assert not violations(pipeline, result.schedule)
@@ -44,7 +43,7 @@ def cell(row: Row, share: Fraction, time_limit: float, workers: int | None) -> t
     if not rates:
         return f"{float(share):4g}: nothing fits", None
     name = min(named, key=lambda name: named[name], default="-")
-    bound = 1 - float(max(pipeline.work) / result.lower_bound)
+    bound = 1 - float(max(pipeline.work) / result.ticks.lower_bound)
     best = min(rates.values())
     known = f"{named[name]:.4f} {name}" if named else "none"
     return f"{float(share):4g}: {best:.4f} (named {known}; makespan at least {bound:.4f})", best

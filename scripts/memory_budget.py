@@ -44,8 +44,7 @@ def in_gib(pipeline: Pipeline, activation: float, static: float) -> Pipeline:
 
 def time_of(point: Point) -> float:
     """The point's value in the user's unit."""
-    result = point.result
-    return float(result.pipeline.time(result.value or 0))
+    return float(point.result.value or 0)
 
 
 def today(line: Frontier) -> tuple[float, float]:
@@ -104,7 +103,7 @@ def described(point: Point) -> str:
     result = point.result
     pipeline = result.pipeline
     where = pipeline.placement + (f" with {pipeline.chunks} chunks" if pipeline.chunks > 1 else "")
-    gap = 1 - result.lower_bound / result.value if result.value else 0.0
+    gap = result.gap or 0.0
     proof = "proved optimal there" if result.reason == "optimal" else f"at most {gap:.1%} from the optimum there"
     return f"{float(point.scale):.4g} GiB, {time_of(point):.6g} {pipeline.units.time}, {where} ({proof})"
 
@@ -137,14 +136,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     def show(point: Point, found: int) -> None:
         print(f"{found}: {described(point) if point.result.value is not None else 'nothing found'}", file=sys.stderr)
 
-    options = {"points": args.points, "time_limit": args.time_limit, "progress": show}
+    options = {"points": args.points, "seconds": args.time_limit, "progress": show}
     lines = [frontier(each, **options) for each in (pipeline.placed("linear"), pipeline.placed("wave", 2))]
     _, now = today(lines[0])
     table = Table("GiB", "placement", "time", "bound", "against 1F1B", "fastest named schedule that fits (any placement)")
     for point in sorted((point for line in lines for point in line.points), key=lambda point: point.scale):
         result = point.result
         found = (f"{time_of(point):.6g}", f"{time_of(point) / now - 1:+.1%}") if result.value is not None else ("-", "-")
-        bound = f"{result.pipeline.time(result.lower_bound):.6g}"
+        bound = f"{result.lower_bound:.6g}"
         table.add_row(
             f"{float(point.scale):.4g}", result.pipeline.placement, found[0], bound, found[1], fitting(lines[0], point.scale)
         )

@@ -42,7 +42,7 @@ def setting(devices: int, microbatches: int, overlap: Fraction) -> Pipeline:
 def compared(pipeline: Pipeline, time_limit: float, workers: int | None = None, seed: int = 0) -> Comparison:
     """Solve ``pipeline``, beginning with DualPipe."""
     dualpipe = find("dualpipe").schedule(pipeline).makespan
-    return Comparison(dualpipe, solve(pipeline, time_limit=time_limit, workers=workers, seed=seed))
+    return Comparison(dualpipe, solve(pipeline, seconds=time_limit, workers=workers, seed=seed))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -56,11 +56,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             pipeline = setting(devices, microbatches, overlap)
             found = compared(pipeline, options.time_limit, options.workers)
             assert found.result.value is not None
-            ticks = (found.dualpipe, found.result.value, found.result.lower_bound)
-            dualpipe, best, bound = (f"{pipeline.time(value):g}" for value in ticks)
-            shorter = 1 - found.result.value / found.dualpipe
+            dualpipe = pipeline.time(found.dualpipe)
+            best, bound = found.result.value, found.result.lower_bound
+            shorter = 1 - best / dualpipe
             size = f"{devices:2} {microbatches:3} {plain(overlap):5}"
-            print(f"{size} {dualpipe:>9} {best:>6} {bound:>6} {found.pairs:6} {shorter:11.1%}", flush=True)
+            print(f"{size} {dualpipe:>9g} {best:>6g} {bound:>6g} {found.pairs:6} {shorter:11.1%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -92,8 +92,8 @@ class Answer:
 def by_ppopt(instance: Instance, limit: float, workers: int | None) -> Answer:
     """The whole strategy."""
     begun = time.monotonic()
-    result = solve(instance.pipeline, objective=instance.objective, time_limit=limit, workers=workers)
-    return Answer(result.value, result.lower_bound, time.monotonic() - begun)
+    result = solve(instance.pipeline, objective=instance.objective, seconds=limit, workers=workers)
+    return Answer(result.ticks.value, result.ticks.lower_bound, time.monotonic() - begun)
 
 
 def by_plain_cpsat(instance: Instance, limit: float, workers: int | None) -> Answer:

@@ -231,7 +231,7 @@ def test_methods_agree(seed: int) -> None:
     for _, schedule in baselines(pipeline)[:4]:
         assert violations(pipeline, schedule, earliest=True) == []
         assert schedule.objective(objective) >= best
-    assert solve(pipeline, objective=objective, workers=1, time_limit=10).value == best
+    assert solve(pipeline, objective=objective, workers=1, seconds=10).ticks.value == best
 
 
 def test_the_bound_meets_the_traffic_of_the_slowest_way() -> None:
@@ -245,7 +245,7 @@ def test_many_microbatches(overlap: bool) -> None:
     # What is best without traffic (device 2 begins after 2 and never idles) is best with it: device 0 gathers before its first
     # operation, and scatters after its last one. Repetition goes on from the middle of a list schedule.
     pipeline = Pipeline(3, 560, data_parallel=DataParallel(4, 5, overlap))
-    result = solve(pipeline, deterministic=True, time_limit=10)
+    result = solve(pipeline, deterministic=True, seconds=10)
     steps = {step.name: step.outcome for step in result.steps}
     assert "repeated" in steps["the middle of schedules of 56 microbatches"]
     assert "(repetition)" in steps["repetition, without traffic"]

@@ -18,7 +18,7 @@ from ppopt.cli.frontier import frontier as command
 from ppopt.named import find
 from ppopt.pictures.frontier import frontier as draw
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.search import solve
+from ppopt.search import solve, solve_closed
 from ppopt.study import frontier as frontier_module
 from ppopt.study.frontier import (
     Frontier,
@@ -38,7 +38,7 @@ GPT = {
 
 
 def values(line: Frontier) -> dict[Any, Any]:
-    return {float(point.scale): point.result.pipeline.time(point.result.value or 0) for point in line.points}
+    return {float(point.scale): point.result.value or 0 for point in line.points}
 
 
 def holds(line: Frontier) -> None:
@@ -49,13 +49,13 @@ def holds(line: Frontier) -> None:
         assert result.lower_bound <= result.value
         assert (result.reason == "optimal") == (result.lower_bound == result.value)
         assert result.schedule is not None
-        assert result.schedule.objective(line.objective) == result.value
+        assert result.schedule.objective(line.objective) == result.ticks.value
         assert result.schedule.within_memory
         assert not violations(result.pipeline, result.schedule)
         for row in line.named:
             same = row.schedule is not None and row.schedule.pipeline.routes == line.pipeline.routes
             if same and line.needed(row.schedule) <= point.scale:  # type: ignore[arg-type]
-                assert result.value <= row.schedule.objective(line.objective)  # type: ignore[union-attr]
+                assert result.ticks.value <= row.schedule.objective(line.objective)  # type: ignore[union-attr, operator]
     for less, more in itertools.pairwise(line.points):
         assert less.scale < more.scale
         assert less.result.value >= more.result.value  # type: ignore[operator]
@@ -63,7 +63,7 @@ def holds(line: Frontier) -> None:
 
 
 def test_unit_costs() -> None:
-    line = frontier(Pipeline(4, 8), time_limit=30)
+    line = frontier(Pipeline(4, 8), seconds=30)
     holds(line)
     assert values(line) == {1: 72, 2: 41, 3: 31, 4: 27}
     assert all(point.result.reason == "optimal" for point in line.points)
@@ -72,7 +72,7 @@ def test_unit_costs() -> None:
 
 def test_the_tight_memory_table() -> None:
     """Proved elsewhere by CP-SAT: 4563, 5319 and 6993 at limits 4, 3 and 2."""
-    line = frontier(Pipeline(4, 8, **GPT), limits=[2, 3, 4], time_limit=60)  # type: ignore[arg-type]
+    line = frontier(Pipeline(4, 8, **GPT), limits=[2, 3, 4], seconds=60)  # type: ignore[arg-type]
     holds(line)
     assert values(line) == {2: 6993, 3: 5319, 4: 4563}
     assert all(point.result.reason == "optimal" for point in line.points)
@@ -80,30 +80,30 @@ def test_the_tight_memory_table() -> None:
 
 @pytest.mark.slow
 def test_the_tight_memory_table_at_eight_devices() -> None:
-    line = frontier(Pipeline(8, 16, **GPT), limits=[4, 6, 8, 12], time_limit=20)  # type: ignore[arg-type]
+    line = frontier(Pipeline(8, 16, **GPT), limits=[4, 6, 8, 12], seconds=20)  # type: ignore[arg-type]
     holds(line)
     at_six = next(point for point in line.points if point.scale == 6).result
     assert at_six.lower_bound <= 10935 <= at_six.value  # type: ignore[operator]
 
 
 def test_a_frontier_ends_where_more_memory_buys_nothing() -> None:
-    line = frontier(Pipeline(3, 6), time_limit=20)
+    line = frontier(Pipeline(3, 6), seconds=20)
     holds(line)
-    unlimited = solve(Pipeline(3, 6), time_limit=20)
+    unlimited = solve(Pipeline(3, 6), seconds=20)
     assert line.points[-1].result.value == unlimited.value
     assert all(point.result.value > unlimited.value for point in line.points[:-1])  # type: ignore[operator]
     assert line.points[0].scale == 1
 
 
 def test_span() -> None:
-    line = frontier(Pipeline(2, 4), objective="span", time_limit=20)
+    line = frontier(Pipeline(2, 4), objective="span", seconds=20)
     holds(line)
     assert values(line)[float(line.points[-1].scale)] == 12  # the work: no idle time within a device's span
 
 
 def test_limits_per_device_are_scaled_together() -> None:
     pipeline = Pipeline(3, 5, memory=Memory(limit=(4, 2, 2)))
-    line = frontier(pipeline, time_limit=20)
+    line = frontier(pipeline, seconds=20)
     holds(line)
     assert line.points[0].scale == Fraction(1, 2)
     assert line.points[0].limit == [2, 1, 1]
@@ -112,7 +112,7 @@ def test_limits_per_device_are_scaled_together() -> None:
 
 def test_real_units_and_static_memory() -> None:
     memory = Memory(activation=Fraction("1.25"), static=(10, 3))
-    line = frontier(Pipeline(2, 3, memory=memory), time_limit=20)
+    line = frontier(Pipeline(2, 3, memory=memory), seconds=20)
     holds(line)
     assert line.points[0].limit == 11.25
     assert least_scale(line.pipeline, line.shares) == Fraction(45, 4)
@@ -125,22 +125,22 @@ def test_a_route_that_nothing_takes_needs_no_memory() -> None:
 
 
 def test_limits_at_which_nothing_exists_are_left_out() -> None:
-    line = frontier(Pipeline(2, 4), limits=[Fraction(1, 2), 1, 2], time_limit=20)
+    line = frontier(Pipeline(2, 4), limits=[Fraction(1, 2), 1, 2], seconds=20)
     assert [point.scale for point in line.points] == [1, 2]
 
 
 def test_about_as_many_points_as_asked_for() -> None:
-    line = frontier(Pipeline(4, 12, "wave", 2), points=4, time_limit=2)
+    line = frontier(Pipeline(4, 12, "wave", 2), points=4, seconds=2)
     holds(line)
     assert 3 <= len(line.points) <= 5
     assert line.points[0].scale == 1
-    full = frontier(Pipeline(4, 8), points=3, time_limit=20)
+    full = frontier(Pipeline(4, 8), points=3, seconds=20)
     assert [point.scale for point in full.points][-1] == 4
     assert len(full.points) <= 4
 
 
 def test_the_own_limit_is_a_point() -> None:
-    line = frontier(Pipeline(4, 8, memory=Memory(limit=Fraction(5, 2))), time_limit=20)
+    line = frontier(Pipeline(4, 8, memory=Memory(limit=Fraction(5, 2))), seconds=20)
     holds(line)
     assert [point.scale for point in line.points] == [1, 2, Fraction(5, 2), 3, 4]
 
@@ -148,15 +148,15 @@ def test_the_own_limit_is_a_point() -> None:
 def test_ctrl_c_ends_all_searches_and_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
 
-    def interrupted(pipeline: Pipeline, **options: Any) -> Any:
+    def interrupted(pipeline: Pipeline, *args: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        result = solve(pipeline, **options)
-        stopped = replace(result, reason="feasible", limit="interrupted", lower_bound=0)
+        result = solve_closed(pipeline, *args, **options)
+        stopped = replace(result, reason="feasible", limit="interrupted", ticks=result.ticks._replace(lower_bound=0))
         return result if calls == 1 else stopped
 
-    monkeypatch.setattr(frontier_module, "solve", interrupted)
-    line = frontier(Pipeline(4, 8), limits=[1, 2, 3, 4], time_limit=10)
+    monkeypatch.setattr(frontier_module, "solve_closed", interrupted)
+    line = frontier(Pipeline(4, 8), limits=[1, 2, 3, 4], seconds=10)
     assert calls == 2
     assert [point.scale for point in line.points] == [1, 2, 3, 4]
     assert any(point.result.limit == "interrupted" for point in line.points)
@@ -166,17 +166,17 @@ def test_ctrl_c_ends_all_searches_and_keeps_what_is_known(monkeypatch: pytest.Mo
 
 
 def test_points_that_neighbours_settle_are_not_solved() -> None:
-    seconds = [point.result.seconds for point in frontier(Pipeline(2, 4), limits=[2, 3, 4, 5, 6], time_limit=20).points]
+    seconds = [point.result.seconds for point in frontier(Pipeline(2, 4), limits=[2, 3, 4, 5, 6], seconds=20).points]
     assert seconds.count(0.0) >= 3
 
 
 @pytest.mark.parametrize("pipeline", [Pipeline(1, 1), Pipeline(1, 3), Pipeline(3, 1), Pipeline(2, 2, "wave", 2)], ids=str)
 def test_small_pipelines(pipeline: Pipeline) -> None:
-    holds(frontier(pipeline, time_limit=10))
+    holds(frontier(pipeline, seconds=10))
 
 
 def test_nothing_takes_time() -> None:
-    line = frontier(Pipeline(2, 2, costs=Costs(forward=0, backward_input=0, backward_weight=0)), time_limit=5)
+    line = frontier(Pipeline(2, 2, costs=Costs(forward=0, backward_input=0, backward_weight=0)), seconds=5)
     holds(line)
     assert line.points[0].result.value == 0
 
@@ -192,7 +192,7 @@ def test_a_schedule_is_rearranged_to_fit() -> None:
 
 
 def test_pairs_that_save_time_count_at_every_point() -> None:
-    line = frontier(Pipeline(1, 3, costs=Costs(forward=2, backward=3, overlap=4)), limits=[1, 2], time_limit=5)
+    line = frontier(Pipeline(1, 3, costs=Costs(forward=2, backward=3, overlap=4)), limits=[1, 2], seconds=5)
     holds(line)
     assert any(point.result.schedule.order.paired for point in line.points)  # type: ignore[union-attr]
 
@@ -216,11 +216,11 @@ def test_random_frontiers(
         links=Links(latency=latency),
         memory=Memory(retained=retained),
     )
-    line = frontier(pipeline, time_limit=5, points=6)
+    line = frontier(pipeline, seconds=5, points=6)
     holds(line)
     for point in line.points:
         if point.result.reason == "optimal":  # alone, without what the neighbours know
-            alone = solve(point.result.pipeline, time_limit=10)
+            alone = solve(point.result.pipeline, seconds=10)
             assert alone.reason != "optimal" or alone.value == point.result.value
 
 
@@ -228,7 +228,7 @@ def test_random_frontiers(
 
 
 def test_json() -> None:
-    line = frontier(Pipeline(2, 4), limits=[1, 2], time_limit=10)
+    line = frontier(Pipeline(2, 4), limits=[1, 2], seconds=10)
     tree = json.loads(json.dumps(frontier_dict([line])))
     assert [point["limit"] for point in tree["points"]] == [1, 2]
     first = tree["points"][0]
@@ -239,7 +239,7 @@ def test_json() -> None:
 
 
 def test_the_picture() -> None:
-    lines = [frontier(pipeline, time_limit=5) for pipeline in (Pipeline(2, 4), Pipeline(2, 4, "wave", 2))]
+    lines = [frontier(pipeline, seconds=5) for pipeline in (Pipeline(2, 4), Pipeline(2, 4, "wave", 2))]
     picture = Figure(figsize=(9, 6))
     ax = picture.subplots()
     assert draw(lines, ax) is ax

@@ -20,7 +20,7 @@ from ppopt.files.checked import check_file
 from ppopt.files.chrome_trace import trace_lines
 from ppopt.files.exported import row_in, schedule_in
 from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text, read_model
-from ppopt.files.result import json_text, result_dict
+from ppopt.files.result import document, json_text, result_dict
 from ppopt.files.torch_export import for_torch, with_comms
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
@@ -165,7 +165,7 @@ def test_the_checker_sees_every_mistake(mistake: Callable[[Schedule], Schedule],
 
 def test_a_file_records_the_transfers(tmp_path: Path) -> None:
     schedule = two(latency=0.5, occupancy=1.5)
-    tree = result_dict(Model(schedule.pipeline), schedule=schedule)
+    tree = document(Model(schedule.pipeline), schedule=schedule)
     path = tmp_path / "result.json"
     path.write_text(json_text(tree))
     assert check_file(str(path), None) == []
@@ -191,11 +191,11 @@ def test_a_file_records_the_transfers(tmp_path: Path) -> None:
 def test_files_keep_the_order_of_the_transfers(name: str, tmp_path: Path) -> None:
     model = read_model(str(ROOT / "models" / f"{name}.toml"))
     pipeline = model.pipeline
-    result = solve(pipeline, time_limit=30, workers=1)
+    result = solve(pipeline, seconds=30, workers=1)
     best = result.schedule
     assert best is not None
     path = tmp_path / "best.json"
-    path.write_text(json_text(result_dict(model, result=result)))
+    path.write_text(json_text(result_dict(result)))
     again = schedule_in(str(path))
     assert again.makespan == best.makespan < time_order(pipeline, best.order).makespan
     assert listed(again)[1] == listed(left_shifted(best))[1]
@@ -300,7 +300,7 @@ def test_bounds_of_links_within_memory() -> None:
         (Links(1, 2, False, [[[0, 1], [1, 2]]]), (bounds.machine, throughput)),
     ):
         tight = Pipeline(3, 8, links=links, memory=Memory(limit=3))
-        optimum = solve(tight, time_limit=20, workers=1)
+        optimum = solve(tight, seconds=20, workers=1)
         assert optimum.reason == "optimal"
         for of in better:
             less, more = of(tight.changed(links=links.uncontended())), of(tight)
@@ -380,21 +380,21 @@ def test_repetition_keeps_links(seed: int) -> None:
 
 def test_repetition_meets_the_bound_of_a_link() -> None:
     pipeline = Pipeline(2, 200, links=Links(1, 4), memory=Memory(limit=6))
-    result = solve(pipeline, time_limit=20, workers=1)
+    result = solve(pipeline, seconds=20, workers=1)
     assert result.reason == "optimal"
     assert result.value == 1 + 200 * 4 + 1 + 2 + 4 + 1 + 2  # 0F0, all results sent, on the way, F and I, its gradient, I and W
 
 
 def test_solve_takes_links() -> None:
     pipeline = Pipeline(3, 4, links=Links(0.5, 1, True, [[[0, 1], [1, 2]]]), memory=Memory(limit=3))
-    result = solve(pipeline, time_limit=20, workers=1)
+    result = solve(pipeline, seconds=20, workers=1)
     assert result.schedule is not None
     assert violations(pipeline, result.schedule) == []
-    free = solve(pipeline.changed(links=pipeline.links.uncontended()), time_limit=20, workers=1)
+    free = solve(pipeline.changed(links=pipeline.links.uncontended()), seconds=20, workers=1)
     assert free.value is not None
     assert result.value is not None
     assert free.lower_bound <= result.value
-    assert json.loads(json_text(result_dict(Model(pipeline), result=result)))["schedule"]["transfers"]
+    assert json.loads(json_text(result_dict(result)))["schedule"]["transfers"]
 
 
 def test_crosspipe_optima_are_reproduced_and_proved() -> None:
@@ -409,7 +409,7 @@ def test_crosspipe_optima_are_reproduced_and_proved() -> None:
             memory=Memory(**{key: entry[key] for key in ("activation", "retained", "limit")}),
         )
         for solver in ("auto", "ilp"):
-            result = solve(pipeline, objective="span", solver=solver, time_limit=30, workers=1)
+            result = solve(pipeline, objective="span", solver=solver, seconds=30, workers=1)
             assert (result.reason, result.value) == ("optimal", entry["device_span"])
 
 

@@ -139,7 +139,7 @@ def test_scaling_all_times_scales_all_results(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_scaling_all_times_scales_the_optimum(seed: int) -> None:
     pipeline, objective = random_machine(random.Random(seed), 14), OBJECTIVES[seed % 2]
-    values = [solve(p, objective=objective, time_limit=20, workers=1) for p in (pipeline, thrice(pipeline))]
+    values = [solve(p, objective=objective, seconds=20, workers=1) for p in (pipeline, thrice(pipeline))]
     assert {result.reason for result in values} == {"optimal"}
     assert 3 * values[0].lower_bound == values[1].lower_bound
 
@@ -148,7 +148,7 @@ def test_what_traffic_exposes_is_measured_with_the_transfers_in_their_order() ->
     # the best order of the transfers is another one than first come, first served, which alone takes longer than all of this
     links = Links(Fraction(1, 2), ((0, 0, 1, 1), (0, 0, 1, 1), (1, 1, 0, 0), (1, 1, 0, 0)), True)
     pipeline = Pipeline(4, 6, links=links, data_parallel=DataParallel(1, 1))
-    schedule = solve(pipeline, time_limit=20, workers=1).schedule
+    schedule = solve(pipeline, seconds=20, workers=1).schedule
     assert schedule is not None
     without = pipeline.changed(data_parallel=DataParallel())
     assert time_order(without, schedule.order).makespan > in_turn(without, schedule.order, begun(schedule)).makespan

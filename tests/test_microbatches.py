@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from ppopt.checker import violations
 from ppopt.cli import main
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.study.microbatches import over_microbatches
+from ppopt.search import solve
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -18,7 +18,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 def test_each_point_is_the_optimum() -> None:
     """Room for all on three devices: the work of a device and two units of idle time, whatever M is."""
-    results = over_microbatches(Pipeline(3, 1, memory=Memory(limit=3)), [300, 6, 30, 6], time_limit=60, workers=1)
+    results = solve(Pipeline(3, [300, 6, 30, 6], memory=Memory(limit=3)), seconds=60, workers=1).points
     assert [result.pipeline.microbatches for result in results] == [6, 30, 300]
     for result in results:
         assert result.reason == "optimal"
@@ -30,13 +30,13 @@ def test_each_point_is_the_optimum() -> None:
 @pytest.mark.slow
 def test_what_was_found_is_where_the_next_begins() -> None:
     costs = Costs(forward=185, backward_input=181, backward_weight=93)
-    pipeline = Pipeline(4, 1, placement="wave", chunks=2, costs=costs, links=Links(6), memory=Memory(limit=3))
-    first, second = over_microbatches(pipeline, [400, 900], time_limit=60, workers=1)
+    pipeline = Pipeline(4, [400, 900], placement="wave", chunks=2, costs=costs, links=Links(6), memory=Memory(limit=3))
+    first, second = solve(pipeline, seconds=60, workers=1).points
     assert first.periodic is not None
     assert second.value is not None
     promised = first.periodic.makespan_for((900,))
     assert promised is not None
-    assert second.value <= promised
+    assert second.ticks.value <= promised
 
 
 def test_json_has_a_point_for_each() -> None:
@@ -64,8 +64,8 @@ def test_what_is_no_number_of_microbatches(text: str) -> None:
     assert "--microbatches" in error
 
 
-@pytest.mark.parametrize("flag", [("--verify",), ("--placement", "any"), ("--export-model", "model.txt")])
-def test_what_is_for_one_number_only(flag: tuple[str, ...]) -> None:
-    code, _, error = run("solve", "-d", "3", "-m", "4,8", *flag)
+@pytest.mark.parametrize("flag", [("--verify", "a second opinion"), ("--export-model", "a model")])
+def test_what_is_for_one_number_only(flag: tuple[str, str]) -> None:
+    code, _, error = run("solve", "-d", "3", "-m", "4,8", flag[0], *["model.txt"] * (flag[0] == "--export-model"))
     assert code == 2
-    assert flag[0] in error
+    assert f"{flag[1]} is for one number of microbatches; got 2" in error

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def test_an_order_better_than_all_others_is_kept() -> None:
     best = solve(pipeline, workers=1)
     assert best.schedule is not None
     model = Model(pipeline, order=best.schedule.order)
-    again = solve(pipeline, workers=1, own=model.own_rows, time_limit=0.001)
+    again = solve(model, workers=1, seconds=0.001)
     assert again.value == best.value
     assert again.named[0].name == "own order"
 
@@ -215,7 +216,7 @@ def test_an_order_beyond_the_memory_is_shown_but_not_kept(folder: Path) -> None:
 
 def test_named_pairs_that_save_time_are_a_start() -> None:
     pipeline = Pipeline(4, 8, costs=Costs(overlap=2))
-    result = solve(pipeline, workers=1, time_limit=2)
+    result = solve(pipeline, workers=1, seconds=2)
     (paired,) = [row for row in result.named if row.name == "1f1b-overlap"]
     assert paired.schedule is not None
     assert result.value is not None
@@ -252,6 +253,6 @@ def test_chunks_that_the_model_does_not_have_are_not_marked(tmp_path: Path) -> N
 
 def test_an_order_for_other_microbatches_is_left_out(folder: Path) -> None:
     model = read_model(str(folder / "model.toml"))
-    result = solve(model.pipeline.changed(microbatches=3), own=model.own_rows, workers=1)
+    result = solve(replace(model, pipeline=model.pipeline.changed(microbatches=[2, 3])), workers=1).points[1]
     assert result.reason == "optimal"
     assert "mine.csv" not in [row.name for row in result.named]

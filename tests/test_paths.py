@@ -69,7 +69,7 @@ def test_a_cycle_over_several_devices_counts() -> None:
 
 
 def test_the_span_of_a_named_order_is_proved_by_its_order_alone() -> None:
-    result = solve(Pipeline(4, 8, links=Links(2)), order="zb-h2", objective="span", time_limit=10)
+    result = solve(Pipeline(4, 8, links=Links(2)), order="zb-h2", objective="span", seconds=10)
     assert result.reason == "optimal"
     assert result.proved_by == "the binding order, which leaves nothing open"
     assert not any(step.name.startswith("CP-SAT") for step in result.steps)

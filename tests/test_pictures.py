@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 
 from ppopt.cli.plot import plot
-from ppopt.files import Model, json_text, result_dict
+from ppopt.files import Model, document, json_text
 from ppopt.named import find
 from ppopt.op import Kind
 from ppopt.pictures import gantt as gantt_module
@@ -351,7 +351,7 @@ def test_curves_leave_gaps_and_never_rely_on_colour() -> None:
 def test_plot_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("1f1b", "zb-h1"):
-        tree = result_dict(Model(Pipeline(4, 8, name=name)), schedule=named(name, 4, 8))
+        tree = document(Model(Pipeline(4, 8, name=name)), schedule=named(name, 4, 8))
         Path(f"{name}.json").write_text(json_text(tree))
     Path("order.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     for arguments in (

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from ppopt import search
 from ppopt.checker import violations
 from ppopt.cli import main
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.search import solve, verify
-from ppopt.study import placements as study
-from ppopt.study.placements import Placements, placements, solve_placements
+from ppopt.search import Scope, Settings, choices, solve, solve_closed, verify
 
 QUICK = ("--workers", "1", "--time-limit", "20")
 
@@ -31,61 +30,60 @@ def tree(*args: str, code: int = 0) -> Any:
 
 
 def test_which_placements() -> None:
-    pipeline = Pipeline(3, 4, placement="wave", chunks=2)
-    found = [(each.placement, each.chunks) for each in placements(pipeline, (1, 2, 4, 2))]
+    each = Pipeline(3, 4, placement="wave", chunks=2).placed("any", (1, 2, 4, 2)).placements()
+    found = [(one.placement, one.chunks) for one in each]
     assert found == [("linear", 1), ("loop", 2), ("loop", 4), ("wave", 2), ("wave", 4)]
-    assert all(each.work.tolist() == [12 * each.ticks.per_unit] * 3 for each in placements(pipeline))
+    assert all(one.work.tolist() == [12 * one.ticks.per_unit] * 3 for one in each)
 
 
 def test_every_placement_with_its_bound() -> None:
     """Unit costs, D = 4, M = 8: device 3 begins after three forwards of 1 / v each, and has work for 24."""
-    found = solve_placements(placements(Pipeline(4, 8, memory=Memory(limit=4)), (2, 4)), workers=1)
-    values = {(r.pipeline.placement, r.pipeline.chunks): r.pipeline.time(r.value or 0) for r in found.results}
+    found = solve(Pipeline(4, 8, "any", [2, 4], memory=Memory(limit=4)), workers=1)
+    values = {(r.pipeline.placement, r.pipeline.chunks): r.value for r in found.placements}
     assert values == {("linear", 1): 27, ("loop", 2): 25.5, ("wave", 2): 25.5, ("loop", 4): 24.75, ("wave", 4): 24.75}
-    assert all(result.reason == "optimal" for result in found.results)
-    assert (found.best.pipeline.placement, found.best.pipeline.chunks) == ("loop", 4)
-    assert found.proved
-    assert found.bound == 24.75
+    assert all(result.reason == "optimal" for result in found.placements)
+    assert (found.pipeline.placement, found.pipeline.chunks) == ("loop", 4)
+    assert found.reason == "optimal"
+    assert found.lower_bound == found.value == 24.75
+    assert found.scope == Scope(("linear", "loop", "wave"), (1, 2, 4), "none")
 
 
 def test_a_placement_that_cannot_win_is_not_solved() -> None:
     """Linear takes at least 27 ticks; a V within the same memory takes less. So linear's optimum, 31, is not looked for."""
-    each = placements(Pipeline(4, 8, memory=Memory(limit=3)))
-    found = solve_placements(each, workers=1, time_limit=6)
-    linear, best = found.results[0], found.best
-    assert best.value is not None
-    assert best.pipeline.time(best.value) <= 27
+    found = solve(Pipeline(4, 8, "any", memory=Memory(limit=3)), workers=1, seconds=6)
+    linear = found.placements[0]
+    assert found.value is not None
+    assert found.value <= 27
     assert (linear.reason, linear.limit) == ("feasible", None)
     assert linear.lower_bound == 27
     assert not any(step.name.startswith("CP-SAT") for step in linear.steps)
-    for result in found.results:
+    for result in found.placements:
         assert result.schedule is not None
         assert violations(result.pipeline, result.schedule) == []
 
 
 def test_times_of_other_ticks_are_compared_in_the_users_unit() -> None:
     """Half a unit per forward: two chunks have quarters."""
-    each = placements(Pipeline(2, 4, costs=Costs(forward=0.5), links=Links(0.1)))
-    assert len({pipeline.ticks.per_unit for pipeline in each}) > 1
-    found = solve_placements(each, workers=1)
-    assert found.proved
-    best = min(result.value / result.pipeline.ticks.per_unit for result in found.results if result.value is not None)
-    assert found.best.value == best * found.best.pipeline.ticks.per_unit
+    pipeline = Pipeline(2, 4, "any", costs=Costs(forward=0.5), links=Links(0.1))
+    assert len({each.ticks.per_unit for each in pipeline.placements()}) > 1
+    found = solve(pipeline, workers=1)
+    assert found.reason == "optimal"
+    assert found.value == min(result.value for result in found.placements if result.value is not None)
 
 
 def test_what_stays_open_goes_on_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
 
-    def slow(pipeline: Pipeline, **search: Any) -> Any:
+    def slow(pipeline: Pipeline, *args: Any, **search: Any) -> Any:
         calls.append({"pipeline": pipeline, **search})
-        result = solve(pipeline, time_limit=5, workers=1)
+        result = solve_closed(pipeline, settings=Settings(seconds=5, workers=1))
         first = sum(call["pipeline"] == pipeline for call in calls) == 1
-        return replace(result, reason="feasible", limit="time", lower_bound=1, proved_by="work") if first else result
+        below = result.ticks._replace(lower_bound=1)
+        return replace(result, reason="feasible", limit="time", ticks=below, proved_by="work") if first else result
 
-    monkeypatch.setattr(study, "solve", slow)
-    found = solve_placements(placements(Pipeline(2, 3)))
-    assert found.proved
-    again = [call for call in calls if "start" in call]
+    monkeypatch.setattr(choices, "solve_closed", slow)
+    assert solve(Pipeline(2, 3, "any")).reason == "optimal"
+    again = [call for call in calls if call["start"] is not None]
     assert again
     for call in again:
         assert call["lower_bound"] == 1
@@ -94,11 +92,9 @@ def test_what_stays_open_goes_on_from_where_it_was(monkeypatch: pytest.MonkeyPat
 
 
 def test_deterministic_placements_repeat() -> None:
-    def once() -> Placements:
-        return solve_placements(placements(Pipeline(3, 4, memory=Memory(limit=2))), time_limit=3, deterministic=True)
-
-    first, second = once(), once()
-    for a, b in zip(first.results, second.results, strict=True):
+    pipeline = Pipeline(3, 4, "any", memory=Memory(limit=2))
+    first, second = (solve(pipeline, seconds=3, deterministic=True) for _ in range(2))
+    for a, b in zip(first.placements, second.placements, strict=True):
         assert (a.value, a.lower_bound, a.reason) == (b.value, b.lower_bound, b.reason)
         assert a.schedule is not None
         assert b.schedule is not None
@@ -133,8 +129,10 @@ def test_one_number_of_chunks_is_for_the_other_placements() -> None:
     assert [(row["placement"], row["chunks"]) for row in found["placements"]] == [("linear", 1), ("loop", 3), ("wave", 3)]
 
 
-def test_an_order_has_its_own_placement() -> None:
-    assert "--order brings its own placement" in run("-d", "2", "-m", "2", "--placement", "any", "--order", "1f1b", code=2).stderr
+def test_an_order_settles_the_placement_that_is_open() -> None:
+    found = tree("-d", "2", "-m", "2", "--placement", "any", "--chunks", "2,4", "--order", "interleaved-1f1b")
+    assert [(row["placement"], row["chunks"]) for row in found["placements"]] == [("loop", 2), ("loop", 4)]
+    assert found["binding"]["schedule"] == "interleaved-1f1b"
 
 
 @pytest.mark.parametrize(("solver", "by"), [("auto", "CP-SAT"), ("ilp", "CP-SAT")])
@@ -162,7 +160,7 @@ def test_a_wrong_proof_is_refuted(objective: Any) -> None:
     assert result.reason == "optimal"
     assert verify(result, workers=1).confirmed is True
     assert result.value is not None
-    wrong = replace(result, value=result.value + 1, lower_bound=result.lower_bound + 1)
+    wrong = replace(result, ticks=result.ticks._replace(value=result.value + 1, lower_bound=result.lower_bound + 1))
     opinion = verify(wrong, workers=1)
     assert opinion.confirmed is False
     assert opinion.schedule is not None
@@ -170,10 +168,12 @@ def test_a_wrong_proof_is_refuted(objective: Any) -> None:
 
 
 def test_a_refuted_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ppopt.cli import second_opinion
+    honest = search.verify
 
-    honest = second_opinion.ask
-    monkeypatch.setattr(second_opinion, "ask", lambda result, search: honest(replace(result, lower_bound=99), search))
+    def dishonest(result: Any, settings: Settings) -> Any:
+        return honest(replace(result, ticks=result.ticks._replace(lower_bound=99)), settings)
+
+    monkeypatch.setattr(search, "verify", dishonest)
     shown = run("-d", "2", "-m", "2", "--verify", code=1)
     assert "Second opinion: REFUTED by CP-SAT" in shown.stdout
     assert "refutes the first proof" in shown.stderr

@@ -20,8 +20,8 @@ from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.search import Result, solve
+from ppopt.search.recomputing import relaxed
 from ppopt.study.plan import study_of
-from ppopt.study.recompute import relaxed, solve_choice
 from ppopt.study.sweep import run_instance
 
 MODEL = str(Path(__file__).parents[1] / "models" / "gpt-1.5b-recompute.toml")
@@ -121,7 +121,7 @@ def test_routes_with_different_costs_cannot_choose_by_stage() -> None:
     costs = Costs(forward=1, recompute=(1, 2))
     uneven = Pipeline(2, 4, "bidirectional", costs=costs, memory=Memory(recompute_saved=1), recompute="choose")
     with pytest.raises(PipelineError, match=r"costs\.recompute: the routes have different values"):
-        solve_choice(uneven, time_limit=1)
+        solve(uneven, seconds=1)
     assert uneven.resolved([0]).ticks.duration[:, Kind.I].tolist() == [[2, 1], [3, 1]]
 
 
@@ -155,11 +155,18 @@ def test_compare_shows_both_ends() -> None:
     assert "1f1b *" in stdout
 
 
-@pytest.mark.parametrize("flags", [["--order", "1f1b"], ["--placement", "any"], ["--target", "torch"], ["--verify"]])
-def test_flags_that_need_to_know(flags: list[str]) -> None:
-    code, _, stderr = run("solve", MODEL, "--set", "pipeline.recompute=choose", *flags)
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--order", "zb-1p"], "zb-1p: its constraints depend on which stages recompute"),
+        (["--runtime", "torch"], 'pipeline.recompute: "choose" leaves open which stages recompute'),
+        (["--verify"], "needs to know which stages recompute"),
+    ],
+)
+def test_flags_that_need_to_know(flags: list[str], problem: str) -> None:
+    code, _, stderr = run("solve", MODEL, "--recompute", "choose", *flags)
     assert code == 2
-    assert 'needs to know which stages recompute; pipeline.recompute is "choose"' in stderr
+    assert problem in stderr
 
 
 # --- the choice --------------------------------------------------------------------------------------------------
@@ -214,10 +221,10 @@ def by_enumeration(pipeline: Pipeline, objective: str) -> Fraction:
                 each = pipeline.resolved(stages)
             except PipelineError:
                 continue
-            result = solve(each, objective=objective, workers=1, time_limit=30)  # type: ignore[arg-type]
+            result = solve(each, objective=objective, workers=1, seconds=30)  # type: ignore[arg-type]
             assert result.reason == "optimal"
             assert result.value is not None
-            values.append(Fraction(result.value, each.ticks.per_unit))
+            values.append(Fraction(result.ticks.value, result.ticks.per_unit))
     return min(values)
 
 
@@ -227,7 +234,7 @@ SEEDS = range(10)
 @functools.cache
 def chosen(seed: int) -> tuple[Pipeline, Result]:
     pipeline = random_choice(random.Random(seed))
-    return pipeline, solve_choice(pipeline, objective="span" if seed % 4 == 3 else "makespan", workers=1, time_limit=60)
+    return pipeline, solve(pipeline, objective="span" if seed % 4 == 3 else "makespan", workers=1, seconds=60)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -239,12 +246,12 @@ def test_the_choice_is_the_best_of_all(seed: int) -> None:
     assert violations(result.pipeline, result.schedule) == []
     assert result.pipeline == pipeline.resolved(result.pipeline.recomputing)
     best = by_enumeration(pipeline, result.objective)
-    assert Fraction(result.value, result.pipeline.ticks.per_unit) == best
+    assert Fraction(result.ticks.value, result.ticks.per_unit) == best
     assert result.lower_bound == result.value
-    free = solve(relaxed(pipeline, frozenset(), frozenset()), objective=result.objective, workers=1, time_limit=30)
+    free = solve(relaxed(pipeline, frozenset(), frozenset()), objective=result.objective, workers=1, seconds=30)
     assert free.reason == "optimal"
     assert free.value is not None
-    assert Fraction(free.value, free.pipeline.ticks.per_unit) <= best
+    assert Fraction(free.ticks.value, free.ticks.per_unit) <= best
 
 
 def test_the_random_pipelines_need_a_choice() -> None:
@@ -262,10 +269,10 @@ def test_a_limit_that_only_recomputing_meets() -> None:
         pipeline.resolved("none")
     with pytest.raises(PipelineError, match=r"memory\.limit"):
         pipeline.resolved([0, 1])
-    result = solve_choice(pipeline, workers=1, time_limit=30)
+    result = solve(pipeline, workers=1, seconds=30)
     assert result.reason == "optimal"
     assert result.pipeline.recompute == "all"
-    assert result.value == solve(pipeline.resolved("all"), workers=1, time_limit=30).value
+    assert result.value == solve(pipeline.resolved("all"), workers=1, seconds=30).value
     rows = compare(pipeline)
     assert all(row.excluded is not None and "memory.limit" in row.excluded for row in rows if row.recompute == "none")
     assert any(row.schedule is not None for row in rows if row.recompute == "all")
@@ -273,7 +280,7 @@ def test_a_limit_that_only_recomputing_meets() -> None:
 
 def test_without_a_limit_nothing_recomputes() -> None:
     pipeline = Pipeline(3, 6, costs=Costs(recompute=1), memory=Memory(recompute_saved=1), recompute="choose")
-    result = solve_choice(pipeline, workers=1, time_limit=30)
+    result = solve(pipeline, workers=1, seconds=30)
     assert (result.reason, result.pipeline.recompute) == ("optimal", "none")
     assert len(result.steps) == 1
     assert result.proved_by is not None
@@ -283,7 +290,7 @@ def test_without_a_limit_nothing_recomputes() -> None:
 def test_recomputing_for_nothing_is_as_good_as_more_memory() -> None:
     free = Pipeline(3, 6, costs=Costs(recompute=0), memory=Memory(recompute_saved=HALF, limit=1.5), recompute="choose")
     more = Pipeline(3, 6, memory=Memory(activation=HALF, limit=1.5))
-    a, b = solve_choice(free, workers=1, time_limit=30), solve(more, workers=1, time_limit=30)
+    a, b = solve(free, workers=1, seconds=30), solve(more, workers=1, seconds=30)
     assert a.reason == b.reason == "optimal"
     assert a.value == b.value
 
@@ -291,46 +298,39 @@ def test_recomputing_for_nothing_is_as_good_as_more_memory() -> None:
 @pytest.mark.parametrize("limit", [0.05, 2.0])
 def test_with_the_time_up_the_bound_still_holds(limit: float) -> None:
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose")]).pipeline
-    result = solve_choice(pipeline, time_limit=limit, workers=1)
+    result = solve(pipeline, seconds=limit, workers=1)
     assert (result.reason, result.limit) == ("feasible", "time")
     assert result.value is not None
     assert result.schedule is not None
     known = find("1f1b").schedule(pipeline.resolved([0, 1, 2, 3]))
     assert known.within_memory
-    lower = Fraction(result.lower_bound, result.pipeline.ticks.per_unit)
+    lower = Fraction(result.ticks.lower_bound, result.ticks.per_unit)
     assert lower <= Fraction(known.makespan, known.pipeline.ticks.per_unit)
-    assert lower <= Fraction(result.value, result.pipeline.ticks.per_unit)
+    assert lower <= Fraction(result.ticks.value, result.ticks.per_unit)
 
 
 def test_a_gap_ends_the_search() -> None:
     pipeline = Pipeline(
         3, 5, costs=Costs(forward=2, recompute=(2, 1, 2)), memory=Memory(recompute_saved=HALF, limit=2), recompute="choose"
     )
-    exact = solve_choice(pipeline, workers=1, time_limit=30)
-    rough = solve_choice(pipeline, workers=1, time_limit=30, gap=0.5)
+    exact = solve(pipeline, workers=1, seconds=30)
+    rough = solve(pipeline, workers=1, seconds=30, gap=0.5)
     assert exact.reason == "optimal"
     assert exact.value is not None
     assert rough.value is not None
     assert rough.value - rough.lower_bound <= rough.value / 2
     assert len(rough.steps) < len(exact.steps)
     assert rough.reason == "optimal" or rough.limit == "gap"
-    assert Fraction(rough.lower_bound, rough.pipeline.ticks.per_unit) <= Fraction(exact.value, exact.pipeline.ticks.per_unit)
+    assert rough.lower_bound <= exact.value
 
 
 def test_deterministic_runs_are_equal() -> None:
     pipeline = random_choice(random.Random(5))
-    a, b = (solve_choice(pipeline, deterministic=True, workers=1, time_limit=20, seed=3) for _ in range(2))
+    a, b = (solve(pipeline, deterministic=True, workers=1, seconds=20, seed=3) for _ in range(2))
     assert a.schedule is not None
     assert b.schedule is not None
     assert a.schedule.order.texts() == b.schedule.order.texts()
     assert [step.name for step in a.steps] == [step.name for step in b.steps]
-
-
-def test_a_resolved_pipeline_is_not_for_choosing() -> None:
-    with pytest.raises(ValueError, match="expected \"choose\", got 'none'"):
-        solve_choice(Pipeline(2, 2))
-    with pytest.raises(ValueError, match="time_limit"):
-        solve_choice(Pipeline(4, 8, costs=COSTS, memory=MEMORY, recompute="choose"), time_limit=0)
 
 
 def test_the_answer_is_a_result_like_any_other(tmp_path: Path) -> None:
@@ -420,8 +420,8 @@ def test_an_order_of_ones_own_is_shown_both_ways_and_begun_from() -> None:
     rows = model.own_rows
     assert [(row.recompute, row.label) for row in rows] == [("none", "own order"), ("all", "own order + recompute")]
     assert [row.schedule is not None and row.schedule.within_memory for row in rows] == [False, True]
-    result = solve_choice(model.pipeline, own=rows, workers=1, time_limit=30)
-    assert result.named[:2] == rows
+    result = solve(model, workers=1, seconds=30)
+    assert [row.label for row in result.named[:2]] == [row.label for row in rows]
     assert result.reason == "optimal"
 
 

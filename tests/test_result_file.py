@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ppopt.files import FileError, Model, ResultError, json_text, read_result, read_text, result_dict, write_text
+from ppopt.files import FileError, Model, ResultError, document, json_text, read_result, read_text, write_text
 from ppopt.files.result import result_of_text, times
 from ppopt.named import NAMED, compare
 from ppopt.pipeline import Costs, Memory, Pipeline
@@ -17,7 +17,7 @@ from ppopt.pipeline import Costs, Memory, Pipeline
 
 def tree(**changes: Any) -> dict[str, Any]:
     schedule = NAMED["zb-h1"].schedule(Pipeline(4, 8, memory=Memory(limit=Fraction(4))))
-    return {**result_dict(Model(schedule.pipeline), schedule=schedule, named=compare(schedule.pipeline)), **changes}
+    return {**document(Model(schedule.pipeline), schedule=schedule, named=compare(schedule.pipeline)), **changes}
 
 
 def test_the_names_are_those_of_the_contract() -> None:
@@ -52,7 +52,7 @@ def test_the_names_are_those_of_the_contract() -> None:
 
 def test_an_excluded_row_says_why_and_has_no_figures() -> None:
     (row,) = [
-        row for row in result_dict(Model(Pipeline(3, 5)), named=compare(Pipeline(3, 5)))["named"] if row["schedule"] == "dualpipe"
+        row for row in document(Model(Pipeline(3, 5)), named=compare(Pipeline(3, 5)))["named"] if row["schedule"] == "dualpipe"
     ]
     assert row["excluded"] == "dualpipe: devices must be even, got 3"
     assert row["makespan"] is row["peak_memory"] is row["within_memory"] is None

@@ -15,7 +15,7 @@ from ppopt.constraints import rules_of
 from ppopt.named import Restriction, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.search import Result, horizon, solve, span_horizon
+from ppopt.search import Binding, Result, horizon, solve, span_horizon
 from ppopt.search.searches import between
 from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
@@ -36,7 +36,8 @@ def proved(pipeline: Pipeline, **options) -> Result:
     assert (result.reason, result.limit) == ("optimal", None)
     assert result.schedule is not None
     assert violations(pipeline, result.schedule) == []
-    assert result.value == result.lower_bound == result.schedule.objective(result.objective)
+    assert result.ticks.value == result.ticks.lower_bound == result.schedule.objective(result.objective)
+    assert result.value == result.lower_bound == pipeline.time(result.ticks.lower_bound)
     return result
 
 
@@ -139,7 +140,7 @@ def test_binding_order_that_exceeds_the_memory_is_infeasible():
 
 def test_freed_weights_fill_gaps_and_the_rest_keeps_its_order():
     pipeline = Pipeline(4, 8)
-    fixed, free = proved(pipeline, order="1f1b"), proved(pipeline, order="1f1b", free=[Kind.W])
+    fixed, free = proved(pipeline, order="1f1b"), proved(pipeline, order=Binding("1f1b", free=(Kind.W,)))
     assert (fixed.value, free.value) == (33, 27)  # 1f1b with W set free is no worse than zb-h1, which is optimal
     for before, after in zip(fixed.schedule.order.texts(), free.schedule.order.texts(), strict=True):
         kept = [text.replace("I", "B") for text in after if "W" not in text]
@@ -148,26 +149,26 @@ def test_freed_weights_fill_gaps_and_the_rest_keeps_its_order():
 
 def test_freeing_everything_gives_the_optimum_of_the_placement():
     pipeline = Pipeline(2, 3, memory=Memory(limit=1))
-    assert proved(pipeline, order="zb-h1", free=list(Kind)).value == proved(pipeline).value
+    assert proved(pipeline, order=Binding("zb-h1", free=tuple(Kind))).value == proved(pipeline).value
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
 def test_freeing_is_never_slower_where_a_fused_backward_takes_less(name):
     pipeline = Pipeline(2, 4, costs=Costs(forward=(1, 2), backward_input=2, backward_weight=2, backward=(1, 3)))
-    fixed, free, all_free = (proved(pipeline, order=name, free=kinds) for kinds in ((), [Kind.W], list(Kind)))
+    fixed, free, all_free = (proved(pipeline, order=Binding(name, free=kinds)) for kinds in ((), (Kind.W,), tuple(Kind)))
     assert all_free.value == proved(pipeline).value <= free.value <= fixed.value
-    fully = proved(pipeline, order=name, free=[Kind.B, Kind.W])
+    fully = proved(pipeline, order=Binding(name, free=(Kind.B, Kind.W)))
     assert fully.value <= free.value  # of a fused schedule only the order of F is left
 
 
 def test_freeing_the_weights_of_lists_and_pairs():
     pipeline = Pipeline(2, 4, placement="bidirectional")
-    fixed, free = proved(pipeline, order="dualpipe"), proved(pipeline, order="dualpipe", free=[Kind.W])
+    fixed, free = proved(pipeline, order="dualpipe"), proved(pipeline, order=Binding("dualpipe", free=(Kind.W,)))
     assert free.value <= fixed.value
     pairs = [text for row in fixed.schedule.order.texts() for text in row if "OVERLAP" in text]
     assert pairs
     assert pairs == [text for row in free.schedule.order.texts() for text in row if "OVERLAP" in text]
-    assert proved(pipeline, order="dualpipe", free=[Kind.F]).schedule.order.texts() != fixed.schedule.order.texts()
+    assert proved(pipeline, order=Binding("dualpipe", free=(Kind.F,))).schedule.order.texts() != fixed.schedule.order.texts()
 
 
 def test_restrictions_are_named():
@@ -176,7 +177,7 @@ def test_restrictions_are_named():
 
 
 @pytest.mark.parametrize(
-    "options", [{"objective": "speed"}, {"solver": "magic"}, {"time_limit": 0}, {"gap": 2}, {"gap": float("nan")}]
+    "options", [{"objective": "speed"}, {"solver": "magic"}, {"seconds": 0}, {"gap": 2}, {"gap": float("nan")}]
 )
 def test_wrong_options_raise(options):
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -187,7 +188,7 @@ HARD = gpt(8, 24, 5, placement="wave", chunks=2, costs=GPT_V)
 
 
 def test_a_time_limit_leaves_a_checked_schedule_and_a_bound():
-    result = solve(HARD, time_limit=0.5, workers=1)
+    result = solve(HARD, seconds=0.5, workers=1)
     assert (result.reason, result.limit) == ("feasible", "time")
     assert violations(HARD, result.schedule) == []
     assert max(HARD.work) <= result.lower_bound <= result.value
@@ -206,7 +207,7 @@ def test_ctrl_c_keeps_the_best():
         if value is not None and timer.ident is None:
             timer.start()
 
-    result = solve(HARD, time_limit=60, workers=1, progress=found)
+    result = solve(HARD, seconds=60, workers=1, progress=found)
     timer.join()
     assert (result.reason, result.limit) == ("feasible", "interrupted")
     assert violations(HARD, result.schedule) == []
@@ -222,7 +223,7 @@ def test_progress_never_gets_worse():
 
 
 def test_deterministic_mode_repeats():
-    first, second = (solve(gpt(4, 6, 3), deterministic=True, seed=5, time_limit=5) for _ in range(2))
+    first, second = (solve(gpt(4, 6, 3), deterministic=True, seed=5, seconds=5) for _ in range(2))
     assert first.schedule.order == second.schedule.order
     assert (first.value, first.lower_bound) == (second.value, second.lower_bound)
 
@@ -237,7 +238,7 @@ def test_an_early_interrupt_has_a_bound_all_the_same(monkeypatch):
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ppopt.search.compare", interrupted)
+    monkeypatch.setattr("ppopt.search.answer.rows_of", interrupted)
     result = solve(Pipeline(2, 4), workers=1)
     assert (result.reason, result.limit, result.value) == ("no-solution", "interrupted", None)
     assert (result.lower_bound, result.proved_by) == (12, "work")
@@ -248,7 +249,7 @@ def test_a_backward_that_may_be_run_whole_releases_in_time():
     costs = Costs(forward=(2, 3), backward_input=1, backward_weight=(4, 1), backward=(3, 1))
     memory = Memory(retained=Fraction(1, 2), limit=1)
     pipeline = Pipeline(2, 2, placement="loop", chunks=2, costs=costs, links=Links(latency=1), memory=memory)
-    assert pipeline.time(proved(pipeline, time_limit=20).value) == 25
+    assert proved(pipeline, seconds=20).value == 25
 
 
 @st.composite
@@ -272,9 +273,10 @@ def small(draw: st.DrawFn) -> Pipeline:
 @settings(max_examples=15, deadline=None)
 def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective):
     result = proved(pipeline, objective=objective)
+    value = result.ticks.value
     greedy = min(schedule.objective(objective) for _, schedule in baselines(pipeline))
     lower = [b for of in (bounds.work, bounds.machine, bounds.memory) if (b := of(pipeline, objective)) is not None]
-    assert greedy >= result.value >= max(bound.value for bound in lower)
+    assert greedy >= value >= max(bound.value for bound in lower)
     # The rules alone, without cuts, bounds, start or tight horizon, know nothing better.
     far = horizon(pipeline)
     bare = cpsat.solve(
@@ -282,27 +284,27 @@ def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective
         rules_of(pipeline),
         objective=objective,
         lower=0,
-        upper=max(0, result.value - 1),
+        upper=max(0, value - 1),
         horizon=far if objective == "makespan" else span_horizon(pipeline, far, free=False),
         limits=Limits(5, workers=1),
     )
-    assert bare.schedule is None or result.value == 0
+    assert bare.schedule is None or value == 0
 
 
 @given(small())
 @settings(max_examples=15, deadline=None)
 def test_more_memory_is_never_slower_and_costs_scale(pipeline):
-    value = proved(pipeline).value
+    value = proved(pipeline).ticks.value
     if pipeline.memory.limit is not None:
         more = dataclasses.replace(pipeline.memory, limit=pipeline.memory.limit + 1)
-        assert proved(pipeline.changed(memory=more)).value <= value
+        assert proved(pipeline.changed(memory=more)).ticks.value <= value
     times = {
         name: None if getattr(pipeline.costs, name) is None else tuple(3 * x for x in getattr(pipeline.costs, name))
         for name in ("forward", "backward_input", "backward_weight", "backward")
     }
     links = Links(latency=3 * pipeline.links.latency)
     scaled = proved(pipeline.changed(costs=Costs(**times), links=links))
-    assert Fraction(scaled.value, scaled.pipeline.ticks.per_unit) == 3 * Fraction(value, pipeline.ticks.per_unit)
+    assert Fraction(scaled.ticks.value, scaled.ticks.per_unit) == 3 * Fraction(value, pipeline.ticks.per_unit)
 
 
 def test_targets_between_bound_and_best():

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from ppopt.cli import main
 from ppopt.files.torch_check import Violation, grid, violations
 from ppopt.files.torch_csv import Action, Comm, CsvError, compute_only, lines_of, parse_action, read_order, rows_of_text
-from ppopt.files.torch_export import NotForTorch, actions_of, for_torch, target_torch, with_comms
+from ppopt.files.torch_export import NotForTorch, actions_of, for_torch, with_comms
 from ppopt.files.torch_export import settings as torch_settings
 from ppopt.named import find
 from ppopt.op import Kind, Op, Pair
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline.runtimes import as_torch_runs
 from ppopt.schedule import Order, Schedule, halves
 from ppopt.timing import time_order
 
@@ -291,10 +292,10 @@ def test_stage_0_with_a_costly_input_gradient_is_remarked() -> None:
 
     def remarked(pipeline: Pipeline) -> bool:
         runnable = for_torch(time_order(pipeline, Order.of(pipeline, rows)))
-        return any("--target torch" in note for note in runnable.notes)
+        return any("--runtime torch" in note for note in runnable.notes)
 
     assert remarked(Pipeline(2, 2))
-    assert not remarked(target_torch(Pipeline(2, 2)))
+    assert not remarked(as_torch_runs(Pipeline(2, 2)))
     rows[0] = ["0F0", "0F1", "0B0", "0B1"]
     assert not remarked(Pipeline(2, 2))
 
@@ -316,9 +317,9 @@ def test_the_rows_of_1f1b_with_communication() -> None:
 # --- the pipeline as PyTorch runs it -----------------------------------------------------------------------------
 
 
-def test_target_torch_prices_stage_0_as_pytorch_runs_it() -> None:
+def test_as_torch_runs_prices_stage_0_as_pytorch_runs_it() -> None:
     pipeline = Pipeline(2, 4, "wave", 2, costs=Costs("device", (2, 4), 6, (2, 8)), memory=Memory(activation=(4, 2), retained=1))
-    target = target_torch(pipeline)
+    target = as_torch_runs(pipeline)
     assert target.costs.per == "stage"
     assert target.costs.forward == (1, 2, 2, 1)
     assert target.costs.backward_input == (0, 3, 3, 3)
@@ -327,24 +328,24 @@ def test_target_torch_prices_stage_0_as_pytorch_runs_it() -> None:
     assert target.memory.retained is None
     assert target.placement == "wave"
     assert np.array_equal(target.work, pipeline.work)
-    assert target_torch(target) == target
+    assert as_torch_runs(target) == target
 
 
-def test_target_torch_takes_the_fused_backward_where_it_is_given() -> None:
-    target = target_torch(Pipeline(2, 4, costs=Costs(backward_input=1, backward_weight=1, backward=Fraction(3, 2))))
+def test_as_torch_runs_takes_the_fused_backward_where_it_is_given() -> None:
+    target = as_torch_runs(Pipeline(2, 4, costs=Costs(backward_input=1, backward_weight=1, backward=Fraction(3, 2))))
     assert target.costs.backward_weight == (Fraction(3, 2), 1)
     assert target.costs.backward == (Fraction(3, 2), Fraction(3, 2))
 
 
-def test_target_torch_leaves_fused_costs_as_they_are() -> None:
-    target = target_torch(Pipeline(2, 4, costs=Costs(forward=1, backward=2)))
+def test_as_torch_runs_leaves_fused_costs_as_they_are() -> None:
+    target = as_torch_runs(Pipeline(2, 4, costs=Costs(forward=1, backward=2)))
     assert (target.costs.forward, target.costs.backward) == ((1, 1), (2, 2))
     assert target.costs.backward_input is None
 
 
-def test_target_torch_refuses_two_routes() -> None:
+def test_as_torch_runs_refuses_two_routes() -> None:
     with pytest.raises(NotForTorch, match="stage 0 lives on ranks 0 and 1"):
-        target_torch(Pipeline(2, 4, "bidirectional"))
+        as_torch_runs(Pipeline(2, 4, "bidirectional"))
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -664,7 +665,7 @@ def test_check_looks_at_the_communication_of_a_file(remove: str, message: str, t
 
 
 def test_solve_for_torch_plans_with_stage_0_as_pytorch_runs_it() -> None:
-    arguments = ["solve", "-d", "2", "-m", "4", "--set", "costs.backward_weight=2", "--json", "--target", "torch"]
+    arguments = ["solve", "-d", "2", "-m", "4", "--set", "costs.backward_weight=2", "--json", "--runtime", "torch"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     tree = json.loads(done.stdout)
@@ -672,5 +673,5 @@ def test_solve_for_torch_plans_with_stage_0_as_pytorch_runs_it() -> None:
     assert tree["model"]["costs"]["backward_weight"] == [3, 2]
     exported = CliRunner().invoke(main, ["export", "-", "--to", "torch-csv-comms"], input=done.stdout)
     assert exported.exit_code == 0, exported.output
-    assert "--target torch" not in exported.stderr
+    assert "--runtime torch" not in exported.stderr
     assert violations(rows_of_text(exported.stdout, "stdout"), 4) == []

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from ppopt.cli.options import Given, json_option, model_options
-from ppopt.cli.verified import verified_rows
-from ppopt.files import json_text, result_dict
+from ppopt.files import document, json_text
 from ppopt.files.exported import row_in
 from ppopt.named import compare as compare_named
 
@@ -33,12 +32,12 @@ def compare(given: Given, files: tuple[str, ...], as_json: bool) -> None:
     if (given.path, *files).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
     model = given.read()
-    mine = [*model.own_rows, *(row_in(file, model.pipeline) for file in files)]
-    rows = [*mine, *compare_named(model.pipeline, given.chunks, model.named_params)]
-    verified_rows(rows)
+    with_files = [row_in(file, model.pipeline) for file in files]
+    table = compare_named(model, given.chunks, own=with_files)
     if as_json:
-        click.echo(json_text(result_dict(model, named=rows)), nl=False)
+        click.echo(json_text(document(model, named=table)), nl=False)
         return
-    from ppopt.cli.render import heading, show_named
+    from ppopt.cli.render import width
+    from ppopt.text import heading
 
-    show_named(model.pipeline, rows, heading(model.pipeline), model.stands_for)
+    click.echo(table.text(heading(model.pipeline), width()))

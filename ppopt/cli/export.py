@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import click
 
 from ppopt.cli.options import Given, model_options
-from ppopt.cli.verified import verified
 from ppopt.files import FileError
 from ppopt.files.exported import schedule_in
+from ppopt.named.verified import verified
 from ppopt.schedule import Schedule
 
 FORMATS = ("torch-csv", "torch-csv-comms", "chrome-trace")

@@ -7,9 +7,10 @@ import click
 from ppopt.files import FileError, ModelError, ResultError
 from ppopt.files.profile import ProfileError
 from ppopt.files.torch_csv import CsvError
-from ppopt.files.torch_export import NotForTorch
 from ppopt.named import Restriction, UnknownSchedule
 from ppopt.pipeline import PipelineError
+from ppopt.pipeline.runtimes import NotForTorch
+from ppopt.search.verifying import Unanswerable
 from ppopt.solvers.outcome import TooLarge
 
 _MENDABLE = (
@@ -22,6 +23,7 @@ _MENDABLE = (
     Restriction,
     ResultError,
     TooLarge,
+    Unanswerable,
     UnknownSchedule,
 )
 

@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppopt.cli.options import MOST_WORKERS, Given, Limit, Seconds, json_option, model_options, output_path
+from ppopt.cli.options import Given, Limit, json_option, model_options, output_path
+from ppopt.cli.searching import search_options
+from ppopt.study.frontier import SECONDS
 
 if TYPE_CHECKING:
+    from ppopt.search import Settings
     from ppopt.study.frontier import Frontier, Point
 
 
 @click.command(short_help="Makespan against memory limit, point by point with bounds.")
-@model_options("any")
-@click.option(
-    "--objective", type=click.Choice(["makespan", "span"]), default="makespan", show_default=True, help="What to minimise."
-)
+@model_options()
+@search_options(seconds=SECONDS, each=" per point", solvers=("auto", "cp-sat"))
 @click.option("--limits", type=Limit(), metavar="LIST", help="The limits wanted (2,3,4.5) instead of all that matter.")
 @click.option("--points", type=click.IntRange(2), default=24, show_default=True, help="Most points per placement.")
-@click.option("--solver", type=click.Choice(["auto", "cp-sat"]), default="auto", show_default=True, help="Which solver.")
-@click.option(
-    "--time-limit", type=Seconds(positive=True), default=20.0, show_default=True, metavar="S", help="Seconds per point."
-)
-@click.option("--gap", type=Seconds(most=1.0), default=0.0, show_default=True, metavar="G", help="Stop at this gap, a fraction.")
-@click.option("--workers", type=click.IntRange(1, MOST_WORKERS), help="Threads of the solver.  [default: all cores]")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the search.")
-@click.option("--deterministic", is_flag=True, help="One worker and deterministic time: the same answer every time.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False),
@@ -40,13 +33,12 @@ if TYPE_CHECKING:
 @json_option
 def frontier(
     given: Given,
-    any_placement: bool,
     objective: Any,
+    settings: Settings,
     limits: Any,
     points: int,
     plot: str | None,
     as_json: bool,
-    **search: Any,
 ) -> None:
     """The best makespan (or device span) of MODEL at each memory limit, each with its bound.
 
@@ -75,20 +67,13 @@ def frontier(
             raise click.BadParameter("expected numbers with commas between", param_hint="--limits")
         wanted = [Fraction(str(limit)) for limit in (limits if isinstance(limits, list) else [limits])]
     pipeline = given.read().pipeline
-    pipelines = [pipeline]
-    if any_placement:
-        chunks = given.chunks or (2,)
-        pipelines = [
-            pipeline.placed("linear"),
-            *(pipeline.placed(where, v) for where in ("loop", "wave") for v in chunks if v > 1),
-        ]
 
     def show(point: Point, found: int) -> None:
         click.echo(f"{found}: limit {_limit(point)}: {_value(point)}", err=True)
 
     lines = [
-        explore(each, objective=objective, limits=wanted, points=points, chunks=given.chunks, progress=show, **search)
-        for each in pipelines
+        explore(each, objective=objective, limits=wanted, points=points, chunks=given.chunks, settings=settings, progress=show)
+        for each in pipeline.placements()
     ]
     if not any(line.points for line in lines):
         raise click.UsageError("no schedule exists at any of these limits")
@@ -97,9 +82,10 @@ def frontier(
     else:
         for line in lines:
             _print(line)
-        from ppopt.cli.render import show_named
+        from ppopt.cli.render import width
+        from ppopt.named import Table
 
-        show_named(pipeline, lines[0].named, "Named schedules without a limit", None)
+        click.echo(Table(lines[0].named, pipeline).text("Named schedules without a limit", width()))
     if plot is not None:
         _draw(lines, plot)
 
@@ -107,10 +93,10 @@ def frontier(
 def _draw(lines: Sequence[Frontier], path: str) -> None:
     from matplotlib.figure import Figure
 
-    from ppopt.cli.render import sizes
     from ppopt.files import FileError
     from ppopt.pictures.figure import save
     from ppopt.pictures.frontier import frontier as draw
+    from ppopt.text import sizes
 
     picture = Figure(figsize=(9, 6), layout="constrained")
     ax = draw(lines, picture.subplots())
@@ -125,25 +111,25 @@ def _draw(lines: Sequence[Frontier], path: str) -> None:
 
 
 def _limit(point: Point) -> str:
-    from ppopt.cli.render import number
+    from ppopt.text import number
 
     return " ".join(number(most) for most in (point.limit if isinstance(point.limit, list) else [point.limit]))
 
 
 def _value(point: Point) -> str:
-    from ppopt.cli.render import number
+    from ppopt.text import number
 
     result = point.result
-    time = result.pipeline.time
     if result.value is None:
-        return f"{result.reason}, lower bound {number(time(result.lower_bound))}"
+        return f"{result.reason}, lower bound {number(result.lower_bound)}"
     if result.reason == "optimal":
-        return f"{number(time(result.value))}, optimal"
-    return f"{number(time(result.value))}, lower bound {number(time(result.lower_bound))}"
+        return f"{number(result.value)}, optimal"
+    return f"{number(result.value)}, lower bound {number(result.lower_bound)}"
 
 
 def _print(line: Frontier) -> None:
-    from ppopt.cli.render import heading, new_table, number, percent, show
+    from ppopt.cli.render import width
+    from ppopt.text import heading, new_table, number, percent, rendered
 
     units = line.pipeline.units
     head = [f"limit{f' ({units.memory})' if units.memory else ''}"]
@@ -151,15 +137,13 @@ def _print(line: Frontier) -> None:
     table = new_table(heading(line.pipeline), head, figures, ["proved by"])
     for point in line.points:
         result = point.result
-        value = result.value
-        gap = "" if value is None else percent((value - result.lower_bound) / value if value else 0.0)
         table.add_row(
             _limit(point),
-            "" if value is None else number(result.pipeline.time(value)),
-            number(result.pipeline.time(result.lower_bound)),
-            gap,
+            "" if result.value is None else number(result.value),
+            number(result.lower_bound),
+            "" if result.gap is None else percent(result.gap),
             "" if result.schedule is None else percent(result.schedule.bubble_ratio),
             f"{result.seconds:.1f}",
             (result.proved_by or "") if result.reason == "optimal" else "",
         )
-    show(table)
+    click.echo(rendered(table, width()))

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
@@ -17,10 +17,9 @@ from ppopt.files import Change, FileError, Model, ModelError, model_dict, model_
 from ppopt.files.model import read_tree
 from ppopt.files.text import source_of
 from ppopt.named import Definition, find, reading
-from ppopt.pipeline import PLACEMENTS
-
-MOST_WORKERS = 1024
-"""Most threads of a solver."""
+from ppopt.op import Kind
+from ppopt.pipeline import ANY, CHOOSE, PLACEMENTS
+from ppopt.pipeline.choices import CHUNKS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -33,8 +32,8 @@ class Given:
     changes: tuple[Change, ...]
     chunks: tuple[int, ...] = ()
     """``--chunks``: for which numbers the named schedules that need chunks are shown."""
-    microbatches: tuple[int, ...] = ()
-    """``--microbatches``, where several numbers are asked for; the model has the first."""
+    any_placement: bool = False
+    """``--placement any``: every placement of the model's devices, with the same costs per device."""
 
     def read(self) -> Model:
         """The model; without a file, a pipeline with unit costs.
@@ -45,6 +44,11 @@ class Given:
         model = self._read()
         if model.written is not None:
             find_schedule(model.written)
+        if self.any_placement:
+            own = model.pipeline
+            chunks = self.chunks or own.chunks
+            several = chunks if isinstance(chunks, tuple) or chunks > 1 else CHUNKS
+            model = replace(model, pipeline=own.placed(ANY, several), placed=own if model.order is not None else None)
         return model
 
     def _read(self) -> Model:
@@ -85,12 +89,8 @@ class Given:
 
 
 _CHUNKS_HELP = {
-    False: "Stages per device and route. A list (2,4) leaves the model as it is and is for the named schedules beside it.",
+    False: "Stages per device and route; a list (2,4) leaves it open which.",
     True: "Stages per device of the schedules that take several; a list such as 2,4 shows each.",
-}
-_MICROBATCHES_HELP = {
-    False: "Number of microbatches.",
-    True: "Number of microbatches; several (8,12,40) or a range (8..1024, doubling): a table over them.",
 }
 _OWN = {
     "pipeline.schedule": ("schedule", ("pipeline.schedule", "pipeline.schedule_params")),
@@ -177,15 +177,26 @@ class Doubling(Counts):
         return tuple(low << k for k in range((high // low).bit_length()))
 
 
-def model_options(
-    *placements: str, own_chunks: bool = False, argument: bool = True, many: bool = False
-) -> Callable[[Command], Command]:
+class Stages(click.ParamType):  # type: ignore[type-arg]
+    """Which stages recompute: a word, or stages with commas between."""
+
+    name = "stages"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word, or a list of integers."""
+        if not isinstance(value, str) or value in ("none", "all", CHOOSE):
+            return value
+        try:
+            return [int(part) for part in value.split(",")]
+        except ValueError:
+            self.fail(f"expected none, all, {CHOOSE}, or stages with commas between (0,2); got {value!r}", param, ctx)
+
+
+def model_options(*, own_chunks: bool = False, argument: bool = True) -> Callable[[Command], Command]:
     """Argument MODEL and the options that override it; the command gets them as ``given``.
 
-    ``placements`` are further words for ``--placement``, passed to the command as ``any_placement`` and the like. A single
-    number of chunks overrides the model's, a list does not; with ``own_chunks`` neither does: each named schedule has
-    its own placement. Without ``argument`` the command has its own way to name the model. With ``many``, several numbers of
-    microbatches may be given.
+    With ``own_chunks`` the numbers of chunks do not override the model's: each named schedule has its own placement. Without
+    ``argument`` the command has its own way to name the model.
     """
 
     def decorate(command: Command) -> Command:
@@ -193,36 +204,45 @@ def model_options(
         def wrapped(
             model: str | None,
             devices: int | None,
-            microbatches: tuple[int, ...] | int | None,
+            microbatches: tuple[int, ...] | None,
             chunks: tuple[int, ...] | None,
             placement: str | None,
+            recompute: Any,
             memory_limit: Any,
             settings: Sequence[str],
             **others: Any,
         ) -> Any:
             changes = [setting(text) for text in settings]
-            numbers = microbatches if isinstance(microbatches, tuple) else ()
-            microbatches = numbers[0] if isinstance(microbatches, tuple) else microbatches
-            several = own_chunks or placement in placements
-            override = chunks[0] if chunks and len(chunks) == 1 and not several else None
+            everywhere = placement == ANY
             flags = [
                 ("pipeline.devices", devices, f"-d {devices}"),
-                ("pipeline.microbatches", microbatches, f"-m {microbatches}"),
-                ("pipeline.chunks", override, f"-v {override}"),
-                ("pipeline.placement", None if placement in placements else placement, f"--placement {placement}"),
+                ("pipeline.microbatches", _one_or_list(microbatches), f"-m {_listed(microbatches)}"),
+                ("pipeline.chunks", None if own_chunks or everywhere else _one_or_list(chunks), f"-v {_listed(chunks)}"),
+                ("pipeline.placement", None if everywhere else placement, f"--placement {placement}"),
+                ("pipeline.recompute", recompute, "--recompute"),
                 ("memory.limit", memory_limit, "--memory-limit"),
             ]
             changes += [Change(key, None if value == "none" else value, flag) for key, value, flag in flags if value is not None]
-            others.update({f"{word}_placement": placement == word for word in placements})
-            given = Given(model, tuple(changes), chunks or (), numbers if len(numbers) > 1 else ())
-            return command(given=given, **others)
+            return command(given=Given(model, tuple(changes), chunks or (), everywhere), **others)
 
         options = (
             *([click.argument("model", required=False)] if argument else []),
             click.option("-d", "--devices", type=int, help="Number of devices."),
-            click.option("-m", "--microbatches", type=Doubling() if many else int, metavar="M", help=_MICROBATCHES_HELP[many]),
+            click.option(
+                "-m",
+                "--microbatches",
+                type=Doubling(),
+                metavar="M",
+                help="Number of microbatches; solve also takes 8,12,40 or 8..1024.",
+            ),
             click.option("-v", "--chunks", type=Counts(), metavar="LIST", help=_CHUNKS_HELP[own_chunks]),
-            click.option("--placement", type=click.Choice([*PLACEMENTS, *placements]), help="Where the stages are."),
+            click.option("--placement", type=click.Choice([*PLACEMENTS, ANY]), help="Where the stages are; any leaves it open."),
+            click.option(
+                "--recompute",
+                type=Stages(),
+                metavar="STAGES",
+                help="Stages that recompute: none, all, 0,2, or choose (left open).",
+            ),
             click.option(
                 "--memory-limit", type=Limit(), metavar="LIMIT", help="One number, one per device (3,4,4), or none: unlimited."
             ),
@@ -239,6 +259,24 @@ def model_options(
         return wrapped  # type: ignore[return-value]
 
     return decorate
+
+
+def _one_or_list(numbers: tuple[int, ...] | None) -> int | list[int] | None:
+    return None if numbers is None else numbers[0] if len(numbers) == 1 else list(numbers)
+
+
+def _listed(numbers: tuple[int, ...] | None) -> str:
+    return ",".join(map(str, numbers or ()))
+
+
+def kinds(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[Kind, ...]:
+    """``F,W`` as kinds."""
+    if text is None:
+        return ()
+    names = [part.strip() for part in text.split(",")]
+    if not set(names) <= set(Kind.__members__):
+        raise click.BadParameter(f"expected kinds of {', '.join(Kind.__members__)} with commas between, got {text!r}")
+    return tuple(dict.fromkeys(Kind[name] for name in names))
 
 
 def find_schedule(name: str) -> Definition:

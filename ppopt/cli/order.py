@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from ppopt.cli.options import Given, find_schedule, json_option, model_options, parameters_option
-from ppopt.cli.verified import excess, verified
-from ppopt.files import Model, json_text, result_dict
+from ppopt.files import document, json_text
 from ppopt.files.torch_csv import lines_of
+from ppopt.named import Model
+from ppopt.named.verified import excess, verified
 
 
 @click.command(short_help="One named schedule's order, as CSV in PyTorch's notation.")
@@ -34,12 +35,12 @@ def order(schedule: str, given: Given, params: dict[str, Any], as_json: bool) ->
     model = given.read()
     own = model.params if model.schedule == definition.name else {}
     read = definition.read({**own, **params})
-    timed = definition.schedule(model.pipeline, given.chunks[0] if given.chunks else None, **read)
+    timed = definition.schedule(model.pipeline.settled(), given.chunks[0] if given.chunks else None, **read)
     verified(timed, definition.name)
     if not timed.within_memory:
         click.echo(f"Warning: {definition.name} exceeds the memory limit: {excess(timed)}", err=True)
     if as_json:
-        click.echo(json_text(result_dict(Model(timed.pipeline, definition.name, read), schedule=timed)), nl=False)
+        click.echo(json_text(document(Model(timed.pipeline, definition.name, read), schedule=timed)), nl=False)
         return
     if len(timed.pipeline.routes) > 1:
         click.echo("Note: this order has two routes (two copies of the weights); PyTorch has no such placement.", err=True)

@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from ppopt.cli.options import Given, Seconds, model_options
-from ppopt.cli.verified import verified
+from ppopt.named.verified import verified
 
 
 @click.command(short_help="Gantt charts of schedules: png, svg or pdf by suffix.")

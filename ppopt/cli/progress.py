@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ppopt.cli.render import number, percent
-from ppopt.files.result import gap
 from ppopt.pipeline import Pipeline
+from ppopt.text import number, percent
 
 if TYPE_CHECKING:
     from rich.live import Live
+
+    from ppopt.search import Result
 
 FIRST, GROWTH = 1.0, 1.5
 """Without a terminal: seconds to the first line, and how many times later than a line the next one comes."""
 
 
 class Progress:
-    """Called with the best value and the lower bound, in ticks, whenever one improves; from any thread."""
+    """Called with the best value and the lower bound, in the user's unit, whenever one improves; from any thread."""
 
     def __init__(self, pipeline: Pipeline, objective: str) -> None:
-        self._pipeline = pipeline
+        self._unit = pipeline.units.time
         self._objective = objective
         self._begun = time.monotonic()
-        self._state: tuple[int | None, int | None] = (None, None)
+        self._state: tuple[int | float | None, int | float | None] = (None, None)
         self._live: Live | None = None
         self._ended = threading.Event()
 
@@ -49,9 +50,15 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, value: int | None, lower_bound: int) -> None:
+    def __call__(self, value: int | float | None, lower_bound: int | float) -> None:
         """Note the best value and the bound."""
         self._state = value, lower_bound
+
+    def point(self, result: Result) -> None:
+        """Say what was found for one of several numbers of microbatches."""
+        value = "nothing" if result.value is None else result.value
+        click.echo(f"{result.pipeline.microbatches} microbatches: {value} ({result.seconds:.1f} s)", err=True)
+        self._state = (None, None)
 
     def _lines(self) -> None:
         """A line now and then, ever more rarely, until the end."""
@@ -63,13 +70,11 @@ class Progress:
     def line(self) -> str:
         """Seconds, best value, lower bound, gap."""
         parts = [f"{time.monotonic() - self._begun:6.1f} s"]
-        unit = self._pipeline.units.time
         value, bound = self._state
         if value is not None:
-            parts.append(f"best {self._objective} {number(self._pipeline.time(value))} {unit}".rstrip())
+            parts.append(f"best {self._objective} {number(value)} {self._unit}".rstrip())
         if bound is not None:
-            parts.append(f"bound {number(self._pipeline.time(bound))} {unit}".rstrip())
-            share = gap(value, bound)
-            if share is not None:
-                parts.append(f"gap {percent(share)}")
+            parts.append(f"bound {number(bound)} {self._unit}".rstrip())
+        if value is not None and bound is not None:
+            parts.append(f"gap {percent((value - bound) / value if value else 0.0)}")
         return "   ".join(parts)

@@ -93,7 +93,8 @@ def facts_of(d: Definition) -> Iterator[str]:
 
 def explain(definition: Definition) -> None:
     """All about one schedule."""
-    from ppopt.cli.render import heading, picture
+    from ppopt.cli.render import picture
+    from ppopt.text import heading
 
     d = definition
     facts = {

@@ -1,8 +1,9 @@
 """Files: the model (TOML), the result (JSON), orders (CSV)."""
 
-from ppopt.files.model import Change, Model, ModelError, model_dict, model_of, model_of_text, read_model, setting
-from ppopt.files.result import ResultError, ResultFile, json_text, read_result, result_dict
+from ppopt.files.model import Change, ModelError, model_dict, model_of, model_of_text, read_model, setting
+from ppopt.files.result import ResultError, ResultFile, document, json_text, read_result, result_dict
 from ppopt.files.text import FileError, read_text, write_text
+from ppopt.named.model import Model
 
 __all__ = [
     "Change",
@@ -11,6 +12,7 @@ __all__ = [
     "ModelError",
     "ResultError",
     "ResultFile",
+    "document",
     "json_text",
     "model_dict",
     "model_of",

@@ -8,10 +8,10 @@ from ppopt.checker import Record, Rule, Violation, mismatches, violations, viola
 from ppopt.files import torch_check
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.loose import loose_times
-from ppopt.files.model import Model
 from ppopt.files.result import ResultError, ResultFile, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import Action, compute_only, has_comms, rows_of_text
+from ppopt.named.model import Model
 from ppopt.op import Op, Pair
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order

@@ -9,12 +9,13 @@ from typing import TypeAlias
 import numpy as np
 
 from ppopt.files.inferred import infer_pipeline
-from ppopt.files.model import Model, ModelError
+from ppopt.files.model import ModelError
 from ppopt.files.result import Recorded, ResultError, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import compute_only, rows_of_text
 from ppopt.named import Row, of_order
 from ppopt.named.definition import per_device
+from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, Pipeline
 from ppopt.schedule import Order, Schedule, halves

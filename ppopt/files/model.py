@@ -8,17 +8,19 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ppopt.files import sites
-from ppopt.files.own_order import NAME, order_of_model
+from ppopt.files.own_order import order_of_model
 from ppopt.files.text import FileError, read_text, source_of
-from ppopt.named import Restriction, Row, UnknownSchedule, find, rows_of_order
+from ppopt.named import Restriction, UnknownSchedule, find
+from ppopt.named.model import Model
 from ppopt.pipeline import (
+    ANY,
     CHOOSE,
     MAX_DEVICES,
     PLACEMENTS,
@@ -31,13 +33,13 @@ from ppopt.pipeline import (
     Units,
     plain,
 )
-from ppopt.schedule import Order
 
 FORMAT = 1
 MAX_DIGITS = 60
 """Longest number, in digits."""
 
 Tree: TypeAlias = dict[str, Any]
+_Read = TypeVar("_Read")
 
 _PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": DataParallel, "units": Units}
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -60,36 +62,6 @@ class ModelError(ValueError):
         super().__init__(": ".join(part for part in (where, key, shown) if part))
         self.where = where
         self.key = key
-
-
-@dataclass(frozen=True)
-class Model:
-    """What a model file says: a pipeline, and the named schedule with its parameters, or the user's own order, that the file
-    stands for. An order beside a named schedule is shown with it."""
-
-    pipeline: Pipeline
-    schedule: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    order: Order | None = None
-    order_name: str = field(default=NAME, compare=False)
-    written: str | None = field(default=None, compare=False)
-    """The name of the schedule as the file has it, which may be an alias."""
-
-    @property
-    def stands_for(self) -> str | None:
-        """The name of the row that the file stands for: the named schedule, else the user's own order."""
-        return self.schedule if self.schedule is not None or self.order is None else self.order_name
-
-    @property
-    def named_params(self) -> Mapping[str, Mapping[str, Any]]:
-        """The parameters of the named schedule under its name, as :func:`ppopt.named.compare` takes them."""
-        return {} if self.schedule is None else {self.schedule: self.params}
-
-    @property
-    def own_rows(self) -> tuple[Row, ...]:
-        """The user's own order as a row beside the named schedules, or as two where it is left open which stages recompute;
-        none where the file has no order."""
-        return () if self.order is None else rows_of_order(self.pipeline, self.order, self.order_name)
 
 
 @dataclass(frozen=True)
@@ -262,10 +234,33 @@ def _model(tree: Tree) -> Model:
         tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in _PARTS.items()}
     pipeline = Pipeline(**fields, **parts, name=labels["name"])
-    timed = pipeline.resolved("all") if pipeline.recompute == CHOOSE else pipeline
-    named = _schedule(timed, schedule, params)
-    own, own_name = (None, NAME) if order is None else order_of_model(timed, order)
-    return Model(pipeline, *named, own, own_name, schedule)
+    places = _settled(pipeline)
+    stands_for, read = _on_one_of(places, lambda place: _schedule(place, schedule, params))[1]
+    if order is None:
+        return Model(pipeline, stands_for, read, written=schedule)
+    place, (own, own_name) = _on_one_of(places, lambda place: order_of_model(place, order))
+    placed = None if pipeline.routes else place.resolved(pipeline.recompute)
+    return Model(pipeline, stands_for, read, own, own_name, schedule, placed)
+
+
+def _settled(pipeline: Pipeline) -> list[Pipeline]:
+    """The pipeline on each placement that it may have, every stage recomputing where that is open, the fewest microbatches."""
+    if isinstance(pipeline.microbatches, tuple):
+        pipeline = pipeline.changed(microbatches=pipeline.microbatches[0])
+    places = pipeline.placements()
+    return [place.resolved("all") if place.recompute == CHOOSE else place for place in places]
+
+
+def _on_one_of(places: Sequence[Pipeline], read: Callable[[Pipeline], _Read]) -> tuple[Pipeline, _Read]:
+    """The first of several placements on which something can be read, and what was read; else the problem on the first."""
+    problem: PipelineError | None = None
+    for place in places:
+        try:
+            return place, read(place)
+        except PipelineError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
 
 
 def _check_keys(table: Tree, name: str) -> None:
@@ -327,13 +322,13 @@ def model_dict(model: Model) -> Tree:
     :func:`model_of` gives an equal model, as long as no number has more digits than a double keeps.
     """
     pipeline = model.pipeline
-    table: Tree = {"devices": pipeline.devices, "microbatches": pipeline.microbatches}
-    if pipeline.placement in PLACEMENTS:
+    table: Tree = {"devices": pipeline.devices, "microbatches": _plain(pipeline.microbatches)}
+    if pipeline.placement in (*PLACEMENTS, ANY):
         table["placement"] = pipeline.placement
     else:
         table["routes"] = [list(route) for route in pipeline.routes]
-    if pipeline.placement in PLACEMENTS or pipeline.stages == pipeline.chunks * pipeline.devices:
-        table["chunks"] = pipeline.chunks
+    if pipeline.placement in (*PLACEMENTS, ANY) or len(pipeline.routes[0]) == pipeline.chunks * pipeline.devices:
+        table["chunks"] = _plain(pipeline.chunks)
     if len(pipeline.routes) > 1:
         table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
     if pipeline.recompute != "none":

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ppopt.files.torch_csv import Comm, CsvError, compute_only, parse_action, read_csv
+from ppopt.named.model import OWN_ORDER
 from ppopt.op import Op, Pair
 from ppopt.pipeline import Pipeline, PipelineError
 from ppopt.schedule import Order
 from ppopt.timing import OrderError, time_order
 
 KEY = "pipeline.order"
-NAME = "own order"
-"""What an order is called that is written out in the model file."""
 
 
 def order_of_model(pipeline: Pipeline, given: Any) -> tuple[Order, str]:
@@ -34,7 +33,7 @@ def order_of_model(pipeline: Pipeline, given: Any) -> tuple[Order, str]:
             raise PipelineError(KEY, str(error)) from None
         where = f"{given}: "
     elif isinstance(given, list):
-        name, rows, where = NAME, [_row(device, row) for device, row in enumerate(given)], ""
+        name, rows, where = OWN_ORDER, [_row(device, row) for device, row in enumerate(given)], ""
     else:
         raise PipelineError(KEY, f"expected a list of operations per device or the name of a CSV file, got {given!r}")
     if len(rows) != pipeline.devices:

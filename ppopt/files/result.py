@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 import ppopt
-from ppopt.files.model import Model, ModelError, model_dict, model_of
+from ppopt.files.model import ModelError, model_dict, model_of
 from ppopt.files.text import FileError, read_text, source_of
+from ppopt.named.model import Model
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Schedule, durations
 from ppopt.timing import exposed_traffic
@@ -22,6 +23,7 @@ from ppopt.timing import exposed_traffic
 if TYPE_CHECKING:
     from ppopt.named import Row
     from ppopt.search import Result
+    from ppopt.solvers.verify import Opinion
 
 FORMAT = 1
 Tree: TypeAlias = dict[str, Any]
@@ -34,21 +36,34 @@ class ResultError(ValueError):
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def result_dict(
-    model: Model, *, result: Result | None = None, schedule: Schedule | None = None, named: Sequence[Row] = ()
-) -> Tree:
-    """The result as the tree of the JSON file.
+def result_dict(result: Result, *, explain: bool = False, opinion: Opinion | None = None) -> Tree:
+    """A result as the tree of the JSON file; for several numbers of microbatches ``points``, with the rows of the last.
 
-    ``result`` is what a solver found (its schedule and named rows are written); without one, ``schedule`` and ``named``
-    are written as they are.
+    ``explain``: with the ``steps`` of the search. ``opinion``: with the second opinion on it.
     """
-    if result is not None:
-        schedule, named = result.schedule, result.named
+    if result.points:
+        return _points_dict(result)
+    tree = document(result.model, schedule=result.schedule, named=result.named)
+    tree["result"] = _outcome(result)
+    if len(result.placements) > 1:
+        tree["placements"] = [_placed(each) for each in result.placements]
+    if result.order is not None:
+        order = result.order
+        tree["binding"] = {"schedule": order.schedule, "params": dict(order.params), "free": [k.name for k in order.free]}
+    if explain:
+        tree["steps"] = [step._asdict() for step in result.steps]
+    if opinion is not None:
+        tree["verification"] = _opinion(result, opinion)
+    return tree
+
+
+def document(model: Model, *, schedule: Schedule | None = None, named: Sequence[Row] = ()) -> Tree:
+    """What a file says in which no solver had a part: a schedule of a model, or named rows; ``result`` is null."""
     return {
         "ppopt": ppopt.__version__,
         "format": FORMAT,
         "model": model_dict(model),
-        "result": None if result is None else _outcome(result),
+        "result": None,
         "schedule": None if schedule is None else schedule_dict(schedule),
         "metrics": None if schedule is None else metrics_dict(schedule),
         "named": [row_dict(row) for row in named],
@@ -56,26 +71,69 @@ def result_dict(
 
 
 def _outcome(result: Result) -> Tree:
-    time = result.pipeline.time
-    return {
+    tree: Tree = {
         "reason": result.reason,
         "limit": result.limit,
         "objective": result.objective,
-        "value": None if result.value is None else time(result.value),
-        "lower_bound": time(result.lower_bound),
-        "gap": gap(result.value, result.lower_bound),
+        "value": result.value,
+        "lower_bound": result.lower_bound,
+        "gap": result.gap,
         "proved_by": result.proved_by,
         "seconds": round(result.seconds, 3),
         "seed": result.seed,
         "versions": dict(result.versions),
     }
+    if result.scope is not None:
+        recompute = result.scope.recompute
+        tree["scope"] = {
+            "placements": list(result.scope.placements),
+            "chunks": list(result.scope.chunks),
+            "recompute": recompute if isinstance(recompute, str) else list(recompute),
+        }
+        tree["placements"] = [_brief(each) for each in result.placements]
+    return tree
 
 
-def gap(value: int | None, lower_bound: int) -> float | None:
-    """``(value - lower_bound) / value``; ``None`` without a value."""
-    if value is None:
-        return None
-    return (value - lower_bound) / value if value else 0.0
+def _brief(placed: Result) -> Tree:
+    """What was found on one of the placements that were open."""
+    return {
+        "placement": placed.pipeline.placement,
+        "chunks": placed.pipeline.chunks,
+        "value": placed.value,
+        "lower_bound": placed.lower_bound,
+        "reason": placed.reason,
+        "proved_by": placed.proved_by,
+    }
+
+
+def _placed(placed: Result) -> Tree:
+    """The same in full."""
+    metrics = None if placed.schedule is None else metrics_dict(placed.schedule)
+    where = {"placement": placed.pipeline.placement, "chunks": placed.pipeline.chunks}
+    return {**where, "result": _outcome(placed), "metrics": metrics}
+
+
+def _points_dict(result: Result) -> Tree:
+    points = []
+    for point in result.points:
+        tree = result_dict(point)
+        kept = {key: tree[key] for key in ("result", "metrics", "schedule")}
+        points.append({"microbatches": point.pipeline.microbatches, **kept})
+    tree = document(result.model, named=result.named)
+    head = {key: tree[key] for key in ("ppopt", "format", "model")}
+    return {**head, "objective": result.objective, "points": points, "named": tree["named"]}
+
+
+def _opinion(result: Result, opinion: Opinion) -> Tree:
+    return {
+        "confirmed": opinion.confirmed,
+        "bound": result.pipeline.time(opinion.bound),
+        "by": opinion.route,
+        "seconds": round(opinion.seconds, 3),
+        "tried": [
+            {"route": trial.route, "outcome": trial.outcome, "seconds": round(trial.seconds, 3)} for trial in opinion.trials
+        ],
+    }
 
 
 def schedule_dict(schedule: Schedule) -> Tree:
@@ -170,6 +228,8 @@ class Outcome(_Part):
     seconds: Figure
     seed: Whole
     versions: dict[str, str]
+    scope: dict[str, Any] | None = None
+    placements: list[dict[str, Any]] = []
 
 
 class Sending(_Part):

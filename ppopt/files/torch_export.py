@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -13,14 +11,11 @@ import numpy as np
 from ppopt.constraints import data_of, expand
 from ppopt.files.torch_csv import Action, Comm
 from ppopt.op import Kind, Op, OpIndex, Pair, Send
-from ppopt.pipeline import IntArray, Pipeline, Value
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline.runtimes import NotForTorch, one_route
 from ppopt.schedule import Order, Schedule, halves
 from ppopt.timing import begun, in_turn, time_order
 from ppopt.timing.links import FloatArray
-
-
-class NotForTorch(ValueError):
-    """A schedule that PyTorch's runtime cannot express; says which stage or rank stands in the way."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +35,7 @@ def for_torch(schedule: Schedule) -> Runnable:
     Raises:
         NotForTorch: a stage lives on two ranks, or a rank has nothing to run.
     """
-    pipeline = _one_route(schedule.pipeline)
+    pipeline = one_route(schedule.pipeline)
     for rank, row in enumerate(schedule.order.rows):
         if not len(row):
             raise NotForTorch(f"rank {rank} runs nothing; PyTorch needs at least one stage on every rank")
@@ -60,7 +55,7 @@ def for_torch(schedule: Schedule) -> Runnable:
     if _input_gradient_of_first_stage(timed):
         notes.append(
             "PyTorch computes nothing in 0I… and the whole backward in 0W…, and the model gives 0I… a cost: "
-            "plan with --target torch for times that hold"
+            "plan with --runtime torch for times that hold"
         )
     return Runnable(timed, tuple(notes))
 
@@ -73,18 +68,6 @@ def _timed(pipeline: Pipeline, order: Order, times: FloatArray) -> Schedule:
     full, input_ = (times[kind * slots : (kind + 1) * slots] for kind in (Kind.B, Kind.I))
     full[:] = np.where(np.isnan(full), input_, full)
     return in_turn(pipeline, order, times)
-
-
-def _one_route(pipeline: Pipeline) -> Pipeline:
-    used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})
-    for stage, ranks in enumerate(zip(*used, strict=True)):
-        if len(set(ranks)) > 1:
-            places = " and ".join(map(str, sorted(set(ranks))))
-            raise NotForTorch(
-                f"stage {stage} lives on ranks {places}; PyTorch can express one rank per stage only "
-                "(of the schedules with two directions, dualpipe-v is the one that it runs)"
-            )
-    return pipeline if len(pipeline.routes) == 1 else pipeline.changed(routes=(used[0],))
 
 
 def _numbers_on_last_stage(pipeline: Pipeline, order: Order) -> IntArray:
@@ -161,42 +144,6 @@ def _input_gradient_of_first_stage(schedule: Schedule) -> bool:
     first = int(Kind.I) * pipeline.stages * pipeline.microbatches
     row = schedule.order.rows[pipeline.routes[0][0]]
     return bool(((first <= row) & (row < first + pipeline.microbatches)).any())
-
-
-# --- the pipeline as PyTorch runs it -----------------------------------------------------------------------------
-
-
-def target_torch(pipeline: Pipeline) -> Pipeline:
-    """The pipeline as PyTorch really runs it: what to plan with when the schedule is exported.
-
-    Stage 0 needs no gradient of its input: PyTorch runs nothing in its ``I`` and the full backward in its ``W``. A split
-    backward keeps the whole activation until ``W``. Costs and activations become per stage. (The last stage's forwards in
-    order cost nothing: microbatches are alike and can be renumbered.)
-
-    Raises:
-        NotForTorch: a stage lives on two ranks.
-    """
-    pipeline = _one_route(pipeline).written_out()
-    route, costs, memory = pipeline.routes[0], pipeline.costs, pipeline.memory
-
-    def by_stage(value: Value | None) -> tuple[Fraction, ...] | None:
-        if value is None:
-            return None
-        if costs.per == "stage":
-            return value if isinstance(value, tuple) else (value,) * pipeline.stages
-        return tuple((value[d] if isinstance(value, tuple) else value) / route.count(d) for d in route)
-
-    values = {
-        name: by_stage(getattr(costs, name)) for name in ("forward", "backward_input", "backward_weight", "backward", "overlap")
-    }
-    input_, weight, full = values["backward_input"], values["backward_weight"], values["backward"]
-    if input_ is not None and weight is not None:
-        values["backward_input"] = (Fraction(0), *input_[1:])
-        values["backward_weight"] = (full[0] if full is not None else input_[0] + weight[0], *weight[1:])
-    return pipeline.changed(
-        costs=dataclasses.replace(costs, per="stage", **values),  # type: ignore[arg-type]
-        memory=dataclasses.replace(memory, activation=by_stage(memory.activation) or Fraction(0), retained=None),
-    )
 
 
 # --- communication -----------------------------------------------------------------------------------------------

@@ -1,183 +1,27 @@
 """The named schedules: those that people use today."""
 
-from __future__ import annotations
-
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Literal
-
-from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
+from ppopt.named.comparing import adapted, compare, rows_of
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
-from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
-from ppopt.schedule import Order, Schedule
-from ppopt.timing import OrderError, time_order
-
-NAMED: Mapping[str, Definition] = MappingProxyType(
-    {
-        definition.name: definition
-        for family in (flush, interleaved, hanayo, zero_bubble, automatic, zero_bubble_v, blocks, bidirectional, dualpipe)
-        for definition in family.DEFINITIONS
-    }
-)
-"""Every named schedule, by its name."""
+from ppopt.named.model import Model
+from ppopt.named.own import of_order, rows_of_order
+from ppopt.named.registry import NAMED, find, reading
+from ppopt.named.row import Row
+from ppopt.named.table import Table
 
 __all__ = [
     "NAMED",
     "Definition",
+    "Model",
     "Parameter",
     "Restriction",
     "Row",
+    "Table",
     "UnknownSchedule",
     "adapted",
     "compare",
     "find",
     "of_order",
     "reading",
+    "rows_of",
     "rows_of_order",
 ]
-
-
-_MEANT = MappingProxyType(
-    {
-        "zb1p": "zb1p is read as zb-h1, as PP-Emulation has it; the automatic scheduler with room for D activations is zb-1p",
-        "zb2p": "zb2p is read as zb-h2; the automatic scheduler with room for 2D activations is zb-2p",
-        "zb-1p": "zb-1p is the automatic scheduler with room for D activations; PP-Emulation's zb1p is zb-h1",
-        "zb-2p": "zb-2p is the automatic scheduler with room for 2D activations; zb2p is zb-h2",
-    }
-)
-
-
-def find(name: str) -> Definition:
-    """The schedule of this name or alias; case does not matter, and an underscore is a hyphen.
-
-    Raises:
-        UnknownSchedule: nobody has this name; the nearest ones are given.
-    """
-    key = _key(name)
-    for definition in NAMED.values():
-        if key in map(_key, (definition.name, *definition.aliases)):
-            return definition
-    raise UnknownSchedule(name, [known for d in NAMED.values() for known in (d.name, *d.aliases)])
-
-
-def reading(name: str) -> str | None:
-    """What ``name`` is read as, in words, where it is an alias or easily taken for another schedule; ``None``: it is plain.
-
-    Raises:
-        UnknownSchedule: nobody has this name.
-    """
-    definition, key = find(name), _key(name)
-    return _MEANT.get(key, None if key == definition.name else f"{name} is read as {definition.name}")
-
-
-def _key(name: str) -> str:
-    return name.lower().replace("_", "-")
-
-
-@dataclass(frozen=True)
-class Row:
-    """A named or user-written schedule on given hardware: its schedule on its own placement, or why it cannot be."""
-
-    name: str
-    placement: str
-    chunks: int
-    schedule: Schedule | None
-    excluded: str | None
-    recompute: str = ""
-    """``"none"`` or ``"all"``: which stages recompute, where the pipeline leaves it open."""
-
-    @property
-    def label(self) -> str:
-        """Its name in tables."""
-        return f"{self.name} + recompute" if self.recompute == "all" else self.name
-
-
-def compare(
-    pipeline: Pipeline, chunks: Sequence[int] = (), params: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-) -> list[Row]:
-    """All named schedules on the same devices and the same costs per device, each on its own placement.
-
-    Where the pipeline leaves open which stages recompute, each is shown without recomputing and with it everywhere.
-    Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own number where it has
-    their placement, else for their smallest. ``params`` gives parameters by the name of a schedule; the others have none.
-
-    Raises:
-        Restriction: a parameter is unknown or out of range.
-    """
-    read = {name: NAMED[name].read(given) for name, given in params.items()}
-    if pipeline.recompute == CHOOSE:
-        return [
-            dataclasses.replace(row, recompute=choice)
-            for choice in ("none", "all")
-            for row in _resolved(pipeline, choice, chunks, params)
-        ]
-    rows = []
-    for definition in NAMED.values():
-        for v in (chunks or (None,)) if definition.any_chunks else (None,):
-            try:
-                schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
-            except Restriction as restriction:
-                rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
-            else:
-                rows.append(Row(definition.name, definition.placement, schedule.pipeline.chunks, schedule, None))
-    return rows
-
-
-def _resolved(
-    pipeline: Pipeline, choice: Literal["none", "all"], chunks: Sequence[int], params: Mapping[str, Mapping[str, Any]]
-) -> list[Row]:
-    """The rows where no stage or every stage recomputes."""
-    try:
-        return compare(pipeline.resolved(choice), chunks, params)
-    except PipelineError as error:
-        reason = f"recompute = {choice}: {error}"
-        return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
-
-
-def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
-    """The named schedules that are heuristics under a memory limit, on this placement, at one limit after the other.
-
-    They count memory more coarsely than a pipeline does: what they make at a higher limit may fit, and what they make at a lower
-    one may not. Limits are D to 2D activations of a microbatch, those nearest to the pipeline's first.
-    """
-    amounts, devices = pipeline.amounts, pipeline.devices
-    room = 2.0 * devices
-    if amounts.limit is not None:
-        held = [int(amounts.activation[:, [d == at for at in pipeline.routes[0]]].sum(axis=1).max()) for d in range(devices)]
-        room = max((float(limit) / own for limit, own in zip(amounts.limit, held, strict=True) if own), default=room)
-    for limit in sorted(range(devices, 2 * devices + 1), key=lambda limit: abs(limit - room)):
-        for definition in NAMED.values():
-            takes = {parameter.name: parameter.choices for parameter in definition.parameters}
-            if "limit" not in takes or definition.placement != pipeline.placement:
-                continue
-            params: dict[str, Any] = {"limit": limit} | ({"variant": "adapted"} if "variant" in takes else {})
-            try:
-                schedule = definition.schedule(pipeline, **params)
-            except Restriction:
-                continue
-            if schedule.pipeline.routes == pipeline.routes:
-                yield f"{definition.name}, limit {limit}", time_order(pipeline, schedule.order)
-
-
-def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:
-    """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason."""
-    try:
-        return Row(name, pipeline.placement, pipeline.chunks, time_order(pipeline, order), None)
-    except OrderError as error:
-        return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
-
-
-def rows_of_order(pipeline: Pipeline, order: Order, name: str) -> tuple[Row, ...]:
-    """The row of a user's own order; without recomputing and with it everywhere, where the pipeline leaves that open."""
-    if pipeline.recompute != CHOOSE:
-        return (of_order(pipeline, order, name),)
-    rows = []
-    for choice in ("none", "all"):
-        try:
-            row = of_order(pipeline.resolved(choice), order, name)
-        except PipelineError as error:
-            row = Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: recompute = {choice}: {error}")
-        rows.append(dataclasses.replace(row, recompute=choice))
-    return tuple(rows)

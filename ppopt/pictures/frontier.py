@@ -27,11 +27,10 @@ def frontier(frontiers: Sequence[Frontier], ax: Axes, *, named: bool = True) -> 
     slowest = 0.0
     for k, line in enumerate(frontiers):
         colour = SERIES[k % len(SERIES)]
-        time = line.pipeline.time
         solved = [point for point in line.points if point.result.value is not None]
         x = [float(point.scale) for point in solved]
-        y = [float(time(point.result.value or 0)) for point in solved]
-        low = [float(time(point.result.lower_bound)) for point in solved]
+        y = [float(point.result.value or 0) for point in solved]
+        low = [float(point.result.lower_bound) for point in solved]
         slowest = max([slowest, *y])
         chunks = f", {line.pipeline.chunks} chunks" if line.pipeline.chunks > 1 else ""
         ax.step(x, y, where="post", color=colour, label=f"best, {line.pipeline.placement}{chunks}", zorder=3)

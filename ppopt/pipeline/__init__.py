@@ -1,5 +1,6 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
+from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks, halves
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
@@ -7,6 +8,7 @@ from ppopt.pipeline.recompute import CHOOSE, Recompute
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 
 __all__ = [
+    "ANY",
     "CHOOSE",
     "MAX_DEVICES",
     "MAX_MICROBATCHES",

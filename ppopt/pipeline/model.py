@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ppopt.op import Kind, OpIndex
+from ppopt.pipeline import choices
+from ppopt.pipeline.choices import ANY, closed_placements, read_chunks, read_counts
 from ppopt.pipeline.parts import (
     DURATIONS,
     Costs,
@@ -92,7 +94,12 @@ class Pipeline:
     ``routes`` are the devices of the stages, route by route; left empty they follow from ``placement`` and ``chunks``
     (given, ``placement`` is ``"routes"``). ``route_of_microbatch`` is by default the first half on route 0, the second on
     route 1. ``recompute`` says which stages recompute their activations: ``"none"``, ``"all"`` or a list of stages; durations and
-    amounts are those of this choice. With ``"choose"`` it is left open, and the pipeline has neither until :meth:`resolved`.
+    amounts are those of this choice.
+
+    A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``recompute="choose"``; and it may ask for
+    several ``microbatches``. :attr:`open` names them. A solver settles them; until then there are no stages and no times
+    (:meth:`placements`, :meth:`resolved` and :meth:`changed` give pipelines that have them). ``any`` is linear once, loop and
+    wave for each number of chunks above 1. ``chunks`` is by default 2 for loop, wave and any, else 1.
     ``name`` and ``units`` are labels and take no part in comparisons.
 
     Raises:
@@ -101,8 +108,10 @@ class Pipeline:
 
     devices: int
     microbatches: int
+    """A tuple, ascending, where several numbers are asked for."""
     placement: str = "linear"
-    chunks: int = 1
+    chunks: int = field(default=None)  # type: ignore[assignment]
+    """A tuple where a list was given."""
     routes: Routes = ()
     route_of_microbatch: tuple[int, ...] = ()
     costs: Costs = field(default_factory=Costs)
@@ -113,13 +122,39 @@ class Pipeline:
     recompute: Recompute = "none"
     data_parallel: DataParallel = field(default_factory=DataParallel)
 
+    if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
+
+        def __init__(
+            self,
+            devices: int,
+            microbatches: int | Sequence[int],
+            placement: str = "linear",
+            chunks: int | Sequence[int] | None = None,
+            routes: Sequence[Sequence[int]] = (),
+            route_of_microbatch: Sequence[int] = (),
+            costs: Costs = ...,
+            links: Links = ...,
+            memory: Memory = ...,
+            name: str = "",
+            units: Units = ...,
+            recompute: str | Sequence[int] = "none",
+            data_parallel: DataParallel = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         set_(self, "devices", whole("pipeline.devices", self.devices, MAX_DEVICES))
-        set_(self, "microbatches", whole("pipeline.microbatches", self.microbatches, MAX_MICROBATCHES))
-        set_(self, "chunks", whole("pipeline.chunks", self.chunks, MAX_STAGES))
-        if self.devices * self.chunks > MAX_STAGES:
-            raise PipelineError("pipeline.chunks", f"at most {MAX_STAGES} stages are supported, got {self.devices * self.chunks}")
+        set_(self, "microbatches", read_counts("pipeline.microbatches", self.microbatches, MAX_MICROBATCHES))
+        set_(self, "chunks", read_chunks(self.placement, self.chunks, bool(self.routes)))
+        stages = self.devices * (max(self.chunks) if isinstance(self.chunks, tuple) else self.chunks)
+        if stages > MAX_STAGES:
+            raise PipelineError("pipeline.chunks", f"at most {MAX_STAGES} stages are supported, got {stages}")
+        if self.placement == ANY or isinstance(self.chunks, tuple):
+            self._check_placements()
+            return
+        if isinstance(self.microbatches, tuple):
+            self._check_microbatches()
+            return
         if self.routes:
             set_(self, "placement", "routes")
             set_(self, "routes", explicit_routes(self.routes, self.devices))
@@ -146,6 +181,53 @@ class Pipeline:
         self._check_limit()
         if self._horizon() >= 2**61:
             raise PipelineError("costs", "the times have no common tick that is coarse enough; give them with fewer digits")
+
+    def _check_placements(self) -> None:
+        """Raise where something cannot be said of several placements, or does not fit one of them."""
+        each = closed_placements(self)
+        if len(each) > 1 or self.placement == ANY:
+            problem = "belongs to one placement and number of chunks, and these are left open; "
+            for table, per in (("costs", self.costs.per), ("data_parallel", self.data_parallel.per)):
+                if per == "stage":
+                    raise PipelineError(f"{table}.per", f'"stage" {problem}expected "device"')
+            if not isinstance(self.recompute, str):
+                raise PipelineError("pipeline.recompute", f'a list of stages {problem}expected "none", "all" or "choose"')
+        for placement, chunks in each:
+            closed = self._placed(placement, chunks)
+        object.__setattr__(self, "recompute", closed.recompute)
+
+    def _check_microbatches(self) -> None:
+        """Raise where one of the numbers of microbatches is not possible."""
+        if self.route_of_microbatch:
+            raise PipelineError("pipeline.route_of_microbatch", "belongs to one number of microbatches; several are asked for")
+        for microbatches in self.microbatches[0], self.microbatches[-1]:  # type: ignore[index]
+            closed = self.changed(microbatches=microbatches)
+        for name in ("placement", "chunks", "routes", "recompute"):
+            object.__setattr__(self, name, getattr(closed, name))
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The keys of the model file that leave something open: pipeline.placement, .chunks, .recompute, .microbatches."""
+        return choices.left_open(self)
+
+    def settled(self) -> Pipeline:
+        """The pipeline itself, once it is certain that it leaves nothing open.
+
+        Raises:
+            PipelineError: it leaves something open; names the key.
+        """
+        for key in self.open:
+            raise choices.problem(self, key)
+        return self
+
+    def placements(self) -> tuple[Pipeline, ...]:
+        """The pipelines among which ``placement`` and ``chunks`` leave the choice; just this one where they leave none."""
+        if self.placement != ANY and not isinstance(self.chunks, tuple):
+            return (self,)
+        return tuple(self._placed(placement, chunks) for placement, chunks in closed_placements(self))
+
+    def _placed(self, placement: str, chunks: int) -> Pipeline:
+        return self.changed(placement=placement, chunks=chunks, route_of_microbatch=self.route_of_microbatch)
 
     def _split_over_routes(self) -> tuple[int, ...]:
         given = self.route_of_microbatch
@@ -234,8 +316,8 @@ class Pipeline:
             changes["routes"] = ()  # they follow from the placement, which keeps its name
         return dataclasses.replace(self, **changes)
 
-    def placed(self, placement: str, chunks: int = 1) -> Pipeline:
-        """The same devices with another placement and the same costs per device.
+    def placed(self, placement: str, chunks: int | Sequence[int] = 1) -> Pipeline:
+        """The same devices with another placement (``"any"`` leaves it open) and the same costs per device.
 
         Costs and activations given as lists per stage become lists per device: what the device spends on one
         microbatch over all its stages of the first route that visits it. Where some stages recompute, this is
@@ -379,14 +461,19 @@ class Pipeline:
             retained.append([h if r is None else min(r, h) for r, h in zip(kept, held[-1], strict=True)])
         return held, retained
 
+    def _settled(self) -> Pipeline:
+        """As :meth:`settled`; but which stages recompute may be open."""
+        return self if self.routes and not isinstance(self.microbatches, tuple) else self.settled()
+
     @property
     def stages(self) -> int:
         """S, the number of stages of a route."""
-        return len(self.routes[0])
+        return len(self._settled().routes[0])
 
     @cached_property
     def index(self) -> OpIndex:
         """Numbers for this pipeline's operations."""
+        self._settled()
         return OpIndex(self.stages, self.microbatches)
 
     @cached_property
@@ -402,11 +489,13 @@ class Pipeline:
     @cached_property
     def device_of(self) -> IntArray:
         """``[route, stage]`` -> device."""
+        self._settled()
         return np.asarray(self.routes, dtype=np.int64)
 
     @cached_property
     def ticks(self) -> Ticks:
         """Durations, latencies and occupancies as integers."""
+        self._settled()
         costs = self.costs
         forward, weight = self._by_stage(costs.forward), self._by_stage(costs.backward_weight)
         input_ = self._by_stage(costs.backward_input)
@@ -487,6 +576,7 @@ class Pipeline:
     @cached_property
     def amounts(self) -> Amounts:
         """Memory as integers."""
+        self._settled()
         memory = self.memory
         activation, retained = self._held()
         static = [_at(memory.static, d) * self._copies(d) for d in range(self.devices)]

@@ -1,4 +1,4 @@
-"""The answer of a solve, and what its steps did."""
+"""The answer of a solve, in the user's units, and what its steps did."""
 
 from __future__ import annotations
 
@@ -8,48 +8,122 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ppopt.bounds import Objective
 from ppopt.constraints import Word
-from ppopt.named import Row
+from ppopt.named import Table
+from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule
+from ppopt.schedule import Figures, Number, Schedule
 
 if TYPE_CHECKING:
+    from ppopt.search.binding import Binding
     from ppopt.solvers.repetition import Periodic
 
 Reason: TypeAlias = Literal["optimal", "feasible", "infeasible", "no-solution"]
 Limit: TypeAlias = Literal["time", "gap", "interrupted"]
-Progress: TypeAlias = Callable[[int | None, int], None]
+Progress: TypeAlias = Callable[[Number | None, Number], None]
+"""Called with the best value and the lower bound, in the user's unit, whenever one improves; from any thread."""
 
 
 class Step(NamedTuple):
-    """What one step of the strategy did."""
+    """What one step of the search did."""
 
     name: str
     seconds: float
     outcome: str
 
 
-@dataclass(frozen=True)
-class Result:
-    """The answer to a solve, for ``pipeline``'s placement and chunks.
+class Ticks(NamedTuple):
+    """The times of a result as whole numbers: ``ticks = time * per_unit``. ``None``: there is no schedule."""
 
-    ``reason`` is what is true, ``limit`` why the search stopped before a proof (``None``: it did not). ``value`` and
-    ``lower_bound`` are ticks of the objective; ``proved_by`` is the argument that gave the bound.
+    per_unit: int
+    value: int | None
+    lower_bound: int
+    makespan: int | None
+    device_span: int | None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, objective: Objective, schedule: Schedule | None, lower_bound: int) -> Ticks:
+        """Those of a schedule of ``pipeline`` and a lower bound of the objective."""
+        per_unit = pipeline.ticks.per_unit
+        if schedule is None:
+            return cls(per_unit, None, lower_bound, None, None)
+        return cls(per_unit, schedule.objective(objective), lower_bound, schedule.makespan, schedule.device_span)
+
+
+class Scope(NamedTuple):
+    """What was left open, and so what a lower bound holds over."""
+
+    placements: tuple[str, ...]
+    """Of linear, loop, wave, bidirectional (or routes): those that were solved."""
+    chunks: tuple[int, ...]
+    """The numbers of chunks per device among them."""
+    recompute: str | tuple[int, ...]
+    """``"choose"``, or what was settled."""
+
+
+@dataclass(frozen=True)
+class Result(Figures):
+    """The answer to a solve. Times and memory are in the user's units: integers where whole, else the nearest doubles.
+
+    ``reason`` is what is true, ``limit`` why the search stopped before a proof (``None``: it did not). :attr:`value` is the
+    objective of ``schedule``; no schedule within the ``scope`` has less than :attr:`lower_bound`, and ``proved_by`` names the
+    argument that shows it. ``model`` is that of the answer: nothing is left open in it. Where something was, ``scope`` says what,
+    and ``placements`` has the result of each placement and number of chunks. ``points`` has the result for each number of
+    microbatches, where several were asked for; the result itself is then that of the largest.
     """
 
-    pipeline: Pipeline
+    model: Model
     objective: Objective
     schedule: Schedule | None
     reason: Reason
     limit: Limit | None
-    value: int | None
-    lower_bound: int
+    ticks: Ticks
     proved_by: str | None
     seconds: float
     seed: int
     versions: Mapping[str, str]
-    named: tuple[Row, ...]
+    named: Table
+    """The named schedules, and the user's own, on the same devices."""
     steps: tuple[Step, ...]
     binding: tuple[Word, ...] = ()
     """The words that bound beside the rules."""
+    order: Binding | None = None
+    """The named schedule whose constraints bound."""
     periodic: Periodic | None = None
-    """What repetition has found, for :func:`solve` with other numbers of microbatches."""
+    """What repetition has found, to begin with for other numbers of microbatches."""
+    scope: Scope | None = None
+    placements: tuple[Result, ...] = ()
+    points: tuple[Result, ...] = ()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline of the answer."""
+        return self.model.pipeline
+
+    @property
+    def value(self) -> Number | None:
+        """The objective of the schedule; ``None`` where there is none."""
+        return None if self.ticks.value is None else self.pipeline.time(self.ticks.value)
+
+    @property
+    def lower_bound(self) -> Number:
+        """No schedule within the scope takes less."""
+        return self.pipeline.time(self.ticks.lower_bound)
+
+    @property
+    def gap(self) -> float | None:
+        """``(value - lower_bound) / value``, a fraction; ``None`` without a schedule."""
+        value = self.ticks.value
+        return None if value is None else (value - self.ticks.lower_bound) / value if value else 0.0
+
+    @property
+    def idle_gap(self) -> float | None:
+        """``(value - lower_bound) / (value - max_d work_d)``: how much of the idle time might be avoidable; 0 where none is."""
+        if self.schedule is None or self.ticks.value is None:
+            return None
+        idle = self.ticks.value - max(self.schedule.work)
+        return (self.ticks.value - self.ticks.lower_bound) / idle if idle else 0.0
+
+    def __str__(self) -> str:
+        from ppopt.search.summary import summary
+
+        return summary(self)

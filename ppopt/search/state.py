@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.constraints import Together, Word, cuts_of, free_choices, rules_of
-from ppopt.named import Row
+from ppopt.named import Row, Table
+from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.horizons import span_horizon
-from ppopt.search.result import Limit, Progress, Reason, Result, Step
+from ppopt.search.result import Limit, Reason, Result, Step, Ticks
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits
 
@@ -43,7 +44,8 @@ class Search:
     workers: int | None
     seed: int
     deterministic: bool
-    progress: Progress | None
+    progress: Callable[[int | None, int], None] | None
+    """Called with the best value and the bound, in ticks, whenever one improves."""
     enough: int | None = None
     best: Schedule | None = None
     lower: int = 0
@@ -192,18 +194,17 @@ class Search:
             elif self.enough is None or self.lower < self.enough:
                 limit = "gap"
         return Result(
-            pipeline=self.pipeline,
+            model=Model(self.pipeline),
             objective=self.objective,
             schedule=self.best,
             reason=reason,
             limit=limit,
-            value=value,
-            lower_bound=self.lower,
+            ticks=Ticks.of(self.pipeline, self.objective, self.best, self.lower),
             proved_by=self.proved_by,
             seconds=time.monotonic() - self.begun,
             seed=self.seed,
             versions=self.versions,
-            named=self.named,
+            named=Table(self.named, self.pipeline),
             steps=tuple(self.steps),
             binding=self.extra,
             periodic=self.periodic,

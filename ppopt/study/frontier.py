@@ -10,24 +10,28 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.constraints import rules_of
-from ppopt.files import Model, result_dict
+from ppopt.files import document, result_dict
 from ppopt.files.result import row_dict
-from ppopt.named import Row, compare
+from ppopt.named import Row, rows_of
+from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
-from ppopt.search import Result, solve
+from ppopt.search import Result, Settings, Ticks, solve_closed
+from ppopt.search.settings import SettingsFields
 from ppopt.timing.greedy import Jobs, Stuck, run_jobs
 from ppopt.timing.timed import time_order
 
 POINTS = 24
 """Most points of a frontier whose limits are not given."""
+SECONDS = 20.0
+"""For each point, where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +78,29 @@ def scale_of(schedule: Schedule, shares: Sequence[Fraction]) -> Fraction:
 
 def frontier(
     pipeline: Pipeline,
+    settings: Settings | None = None,
     *,
     objective: Objective = "makespan",
     limits: Iterable[Fraction | int] | None = None,
     points: int = POINTS,
     chunks: Sequence[int] = (),
     progress: Callable[[Point, int], None] = lambda point, found: None,
-    **search: Any,
+    **changes: Unpack[SettingsFields],
 ) -> Frontier:
     """The best value at each memory limit, on this placement.
 
     The pipeline's own limit gives the proportions: with one number (or none) all devices have the same limit; with a list,
     each point multiplies it. ``limits`` are the scales wanted (those at which no schedule exists are left out); by default
     they go from the smallest possible to the first at which the value without a limit is reached, in steps of one stage's
-    activation, about ``points`` of them at most; the pipeline's own limit is among them where it matters. ``search`` goes
-    to :func:`ppopt.search.solve`; its ``time_limit`` is for each point; Ctrl-C ends all searches. ``progress`` gets each
-    new point and how many there are.
+    activation, about ``points`` of them at most; the pipeline's own limit is among them where it matters. The time limit of the
+    ``settings`` (single fields may be given as keywords; by default 20 seconds) is for each point; Ctrl-C ends all searches.
+    ``progress`` gets each new point and how many there are. ``chunks`` are those for which named schedules are shown.
+
+    Raises:
+        PipelineError: the pipeline leaves something open.
     """
-    search_ = _Search(pipeline, objective, chunks, search, progress)
+    settings = dataclasses.replace(settings or Settings(seconds=SECONDS), **changes)
+    search_ = _Search(pipeline.settled(), objective, chunks, settings, progress)
     scales = search_.chosen(points) if limits is None else sorted({Fraction(limit) for limit in limits})
     scales = [scale for scale in scales if scale >= search_.least]
     search_.fill(scales)
@@ -105,17 +114,17 @@ class _Search:
         pipeline: Pipeline,
         objective: Objective,
         chunks: Sequence[int],
-        search: dict[str, Any],
+        settings: Settings,
         progress: Callable[[Point, int], None],
     ) -> None:
         self._free = limited(pipeline, None)
-        self._objective, self._search, self._progress = objective, search, progress
+        self._objective, self._settings, self._progress = objective, settings, progress
         limit = pipeline.memory.limit
         self.shares = limit if isinstance(limit, tuple) else (Fraction(1),) * pipeline.devices
         self._own = Fraction(1) if isinstance(limit, tuple) else limit
         """The scale of the user's own limit."""
         self.least = least_scale(self._free, self.shares)
-        self.named = tuple(compare(self._free, chunks))
+        self.named = tuple(rows_of(self._free, chunks))
         self._known: list[tuple[int, Fraction, Schedule]] = []
         """Value, the scale it needs, and the schedule; on this placement."""
         self._bounds: dict[Fraction | None, tuple[int, str | None]] = {}
@@ -140,20 +149,24 @@ class _Search:
         start = self._start(scale)
         if scale is not None and start is not None and start[0] <= bound:
             template = self._results[None]
-            result = dataclasses.replace(template, pipeline=pipeline, seconds=0.0, steps=(), limit=None, proved_by=proved_by)
+            ticks = Ticks.of(pipeline, self._objective, None, bound)
+            nothing: dict[str, Any] = {"schedule": None, "seconds": 0.0, "steps": (), "limit": None, "proved_by": proved_by}
+            result = dataclasses.replace(template, model=Model(pipeline), ticks=ticks, **nothing)
         elif self._interrupted is not None:
-            nothing: dict[str, Any] = {"schedule": None, "value": None, "lower_bound": 0, "proved_by": None}
-            nothing |= {"reason": "no-solution", "seconds": 0.0, "steps": ()}
-            result = dataclasses.replace(self._interrupted, pipeline=pipeline, **nothing)
+            ticks = Ticks.of(pipeline, self._objective, None, 0)
+            nothing = {"schedule": None, "seconds": 0.0, "steps": (), "proved_by": None, "reason": "no-solution"}
+            result = dataclasses.replace(self._interrupted, model=Model(pipeline), ticks=ticks, **nothing)
         else:
             hint = None if start is None else _on(pipeline, start[2])
-            result = solve(pipeline, objective=self._objective, start=hint, lower_bound=bound, **self._search)
+            result = solve_closed(
+                pipeline, self._objective, self._settings, beside=lambda: rows_of(pipeline), start=hint, lower_bound=bound
+            )
             if result.schedule is not None:
                 self._learn(result.schedule)
             if result.limit == "interrupted":
                 self._interrupted = result
-            if result.lower_bound > bound:
-                self._bounds[scale] = (result.lower_bound, result.proved_by)
+            if result.ticks.lower_bound > bound:
+                self._bounds[scale] = (result.ticks.lower_bound, result.proved_by)
         self._results[scale] = result
         result = self.settled(scale)
         if scale is not None:
@@ -166,7 +179,7 @@ class _Search:
         bound, proved_by = self._bound(scale)
         best = min((known for known in self._known if scale is None or known[1] <= scale), default=None, key=lambda k: k[0])
         if best is None:
-            return dataclasses.replace(result, lower_bound=max(bound, result.lower_bound))
+            return dataclasses.replace(result, ticks=result.ticks._replace(lower_bound=max(bound, result.ticks.lower_bound)))
         schedule = _on(pipeline, best[2])
         found = violations(pipeline, schedule)
         if found:
@@ -175,8 +188,7 @@ class _Search:
         return dataclasses.replace(
             result,
             schedule=schedule,
-            value=best[0],
-            lower_bound=bound,
+            ticks=Ticks.of(pipeline, self._objective, schedule, bound),
             proved_by=proved_by,
             reason="optimal" if optimal else "feasible",
             limit=None if optimal else result.limit,
@@ -203,7 +215,7 @@ class _Search:
 
     def chosen(self, points: int) -> list[Fraction]:
         """Scales from the least to the first at which the value without a limit is reached, and the user's own between them."""
-        target = self.solve(None).value
+        target = self.solve(None).ticks.value
         step = self._step()
         top = min((need for value, need, _ in self._known if target is not None and value <= target), default=self.least)
         last = max(0, -((self.least - top) // step))
@@ -212,7 +224,7 @@ class _Search:
         self.fill([self.least + k * step for k in picked])
 
         def reached(k: int) -> bool:
-            value = self.solve(self.least + k * step).value
+            value = self.solve(self.least + k * step).ticks.value
             return value is not None and target is not None and value <= target
 
         high = next((k for k in picked if reached(k)), last)
@@ -297,12 +309,12 @@ def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
     points = []
     for line in frontiers:
         for point in line.points:
-            tree = result_dict(Model(point.result.pipeline), result=point.result)
+            tree = result_dict(point.result)
             where = {"limit": point.limit, "placement": line.pipeline.placement, "chunks": line.pipeline.chunks}
             points.append((point.scale, {**where, **{key: tree[key] for key in ("result", "metrics", "schedule")}}))
     points.sort(key=lambda entry: entry[0])
     first = frontiers[0]
-    free = result_dict(Model(limited(first.pipeline, None)))
+    free = document(Model(limited(first.pipeline, None)))
     rows = [row_dict(row) for row in first.named]
     return {
         **{key: free[key] for key in ("ppopt", "format", "model")},

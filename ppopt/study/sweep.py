@@ -17,7 +17,6 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from ppopt.checker import violations
-from ppopt.files import Model
 from ppopt.files.result import metrics_dict, result_dict
 from ppopt.named import Restriction, find
 from ppopt.pipeline import CHOOSE, Pipeline
@@ -230,14 +229,16 @@ def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
 
 def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
     from ppopt.search import solve
-    from ppopt.study.recompute import solve_choice
 
-    result = (solve_choice if pipeline.recompute == CHOOSE else solve)(pipeline, **dict(task.settings))
-    tree = result_dict(Model(result.pipeline), result=result)
-    found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions")}
+    settings = dict(task.settings)
+    if "time_limit" in settings:
+        settings["seconds"] = settings.pop("time_limit")
+    result = solve(pipeline, **settings)
+    tree = result_dict(result)
+    found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions", "scope", "placements")}
     if pipeline.recompute == CHOOSE:
         found["recompute"] = tree["model"]["pipeline"].get("recompute", "none")
-    return "done", {"placement": pipeline.placement, "chunks": pipeline.chunks, **found, **(tree["metrics"] or {})}
+    return "done", {"placement": result.pipeline.placement, "chunks": result.pipeline.chunks, **found, **(tree["metrics"] or {})}
 
 
 def _placement(schedule: Schedule) -> Tree:

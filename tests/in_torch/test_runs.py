@@ -14,9 +14,10 @@ import run_in_torch
 from test_torch_csv import BROKEN, random_rows
 
 from ppopt.files.torch_csv import CsvError, lines_of, read_csv, rows_of_text
-from ppopt.files.torch_export import NotForTorch, actions_of, for_torch, target_torch, with_comms
+from ppopt.files.torch_export import NotForTorch, actions_of, for_torch, with_comms
 from ppopt.named import NAMED, Restriction
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline.runtimes import as_torch_runs
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 
@@ -50,7 +51,7 @@ def solved(placement: str, mode: str, ranks: int) -> Schedule:
     pipeline = Pipeline(
         ranks, microbatches, placement, chunks, costs=UNEVEN[mode], links=Links(Fraction(1, 2)), memory=Memory(limit=limit)
     )
-    result = solve(target_torch(pipeline), time_limit=8, workers=1, deterministic=True)
+    result = solve(as_torch_runs(pipeline), seconds=8, workers=1, deterministic=True)
     assert result.schedule is not None
     return result.schedule
 

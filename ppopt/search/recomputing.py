@@ -16,14 +16,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 from ppopt.bounds import Objective
 from ppopt.checker import violations
-from ppopt.named import Row, compare
-from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
+from ppopt.constraints import Word
+from ppopt.named import Row, Table, rows_of
+from ppopt.named.model import Model
+from ppopt.pipeline import Pipeline, PipelineError
 from ppopt.schedule import Schedule
-from ppopt.search import Limit, Progress, Reason, Result, Step, solve
+from ppopt.search.closed import solve_closed
+from ppopt.search.result import Limit, Reason, Result, Step, Ticks
+from ppopt.search.settings import Settings
 from ppopt.solvers.interrupt import noting
 from ppopt.timing import baselines, time_order
 
@@ -31,49 +34,6 @@ Stages = frozenset[int]
 
 ROOT, SLICE = 6, 30
 """The parts of the time limit that the root, and at first every other node, may take."""
-
-
-def solve_choice(
-    pipeline: Pipeline,
-    *,
-    objective: Objective = "makespan",
-    time_limit: float = 60.0,
-    gap: float = 0.0,
-    deterministic: bool = False,
-    progress: Progress | None = None,
-    chunks: Sequence[int] = (),
-    named_params: dict[str, dict[str, Any]] | None = None,
-    own: Sequence[Row] = (),
-    seed: int = 0,
-    **search: Any,
-) -> Result:
-    """The best schedule over every choice of the stages that recompute, for a pipeline that leaves it open.
-
-    The result's pipeline has the best choice found, its bound holds for every choice. With the time up, the bound is the smallest
-    of the nodes that are still open. ``progress`` is called with ticks of the pipeline in which every stage recomputes; the other
-    parameters are those of :func:`ppopt.search.solve`. ``deterministic``: a node that uses up its time counts as that much, any
-    other as a small part of it.
-
-    Raises:
-        ValueError: the pipeline does not leave it open, or as :func:`ppopt.search.solve`.
-        PipelineError: the stages have other costs on another route.
-    """
-    if pipeline.recompute != CHOOSE:
-        raise ValueError(f'pipeline.recompute: expected "choose", got {pipeline.recompute!r}')
-    if not time_limit > 0:
-        raise ValueError(f"time_limit: expected seconds > 0, got {time_limit!r}")
-    each = pipeline.per_stage()
-    settings = {"objective": objective, "deterministic": deterministic, "seed": seed, **search}
-    tree = _Tree(pipeline, each, objective, time_limit, gap, deterministic, settings, progress)
-    named: tuple[Row, ...] = tuple(own)
-    try:
-        named = (*own, *compare(pipeline, chunks, named_params or {}))
-        tree.begin(named)
-        with noting():
-            tree.run()
-    except KeyboardInterrupt:
-        tree.interrupted = True
-    return tree.result(named, seed)
 
 
 def relaxed(pipeline: Pipeline, yes: Stages, no: Stages) -> Pipeline:
@@ -110,44 +70,88 @@ class _Node:
 
 
 @dataclass
-class _Tree:
-    """The state of the search; times of the objective are in the user's unit."""
+class RecomputeChoice:
+    """The best schedule over every choice of the stages that recompute, for a pipeline that leaves just that open.
+
+    The search can go on where it stopped (:meth:`go_on`). Its bound holds for every choice: the smallest of the nodes that are
+    still open. ``words`` bind beside the rules, whatever recomputes; ``beside`` gives rows to show and to begin from. In
+    deterministic mode a node that uses up its time counts as that much, any other as a small part of it. Times of the objective
+    are in the user's unit.
+
+    Raises:
+        PipelineError: the stages have other costs on another route.
+    """
 
     pipeline: Pipeline
-    each: Pipeline
-    """The same with its costs per stage."""
     objective: Objective
-    time_limit: float
-    gap: float
-    deterministic: bool
-    search: dict[str, Any]
-    progress: Progress | None
+    settings: Settings
+    words: tuple[Word, ...] = ()
+    beside: Callable[[], Sequence[Row]] = lambda: ()
+    result: Result | None = None
+    """What the search has shown so far."""
     best: Schedule | None = None
     value: Fraction | float = math.inf
     proved_by: str | None = None
     interrupted: bool = False
-    open: list[tuple[Fraction, int, int, _Node]] = field(default_factory=list)
+    nodes: list[tuple[Fraction, int, int, _Node]] = field(default_factory=list)
     """A heap: the smallest bound first, of equal ones the node with the fewest open stages."""
     tried: set[Stages] = field(default_factory=set)
     """Stages for which list scheduling was tried."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
-    begun: float = field(default_factory=time.monotonic)
+    named: tuple[Row, ...] | None = None
+    seconds: float = 0.0
+    """What the search has taken."""
     spent: float = 0.0
+    """The same as deterministic mode counts it."""
     count: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
+    progress: Callable[[Fraction | None, Fraction], None] | None = None
+    enough: Fraction | float = math.inf
 
-    def begin(self, named: Sequence[Row]) -> None:
-        """Begin with the best named schedule of this placement."""
-        for row in named:
+    def __post_init__(self) -> None:
+        self.each = self.pipeline.per_stage()
+        """The same with its costs per stage."""
+        self._until = self._begun = 0.0
+        self.nodes = [self._entry(_Node(frozenset(), frozenset(), Fraction(0), self.settings.seconds / ROOT))]
+
+    @property
+    def relaxation(self) -> Pipeline | None:
+        """A pipeline on which nothing takes longer than with any choice; ``None`` where not one microbatch fits."""
+        try:
+            return relaxed(self.each, frozenset(), frozenset())
+        except PipelineError:
+            return None
+
+    def go_on(
+        self, seconds: float, enough: Fraction | float, progress: Callable[[Fraction | None, Fraction], None] | None
+    ) -> Result:
+        """Search for so many ``seconds`` more, or until no choice has less than ``enough``."""
+        self.progress, self.enough = progress, enough
+        self._begun = time.monotonic()
+        self._until = (self.spent if self.settings.deterministic else self._begun) + seconds
+        try:
+            with noting():
+                if self.named is None:
+                    self.named = tuple(self.beside())
+                    self._begin(self.named)
+                self._run()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        self.seconds += time.monotonic() - self._begun
+        self.result = self._result()
+        return self.result
+
+    def _begin(self, named: Sequence[Row]) -> None:
+        """Begin with the best named schedule of this placement, where nothing else binds."""
+        for row in named if not self.words else ():
             schedule = row.schedule
             if schedule is not None and schedule.pipeline.routes == self.pipeline.routes and not schedule.order.paired:
                 self._found(schedule)
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Solve the node of the smallest bound, until the gap is closed or the time is up."""
-        self.open = [self._entry(_Node(frozenset(), frozenset(), Fraction(0), self.time_limit / ROOT))]
-        while self.open and not self.closed and not self.interrupted and self.left > 0:
-            self._visit(self.open[0][-1])  # it stays in the heap until it is done: its bound counts
+        while self.nodes and not self.closed and not self.interrupted and self.left > 0 and self.lower < self.enough:
+            self._visit(self.nodes[0][-1])  # it stays in the heap until it is done: its bound counts
 
     def _visit(self, node: _Node) -> None:
         stages = frozenset(range(self.pipeline.stages))
@@ -160,7 +164,7 @@ class _Tree:
             return
         result = self._solved(pipeline, node)
         self.interrupted = result.limit == "interrupted"
-        bound = max(node.bound, Fraction(result.lower_bound, pipeline.ticks.per_unit))
+        bound = max(node.bound, Fraction(result.ticks.lower_bound, pipeline.ticks.per_unit))
         if not self.steps:
             self.proved_by = result.proved_by
         chosen: Stages = frozenset()
@@ -171,7 +175,7 @@ class _Tree:
             if undecided:
                 self._listed(chosen)
                 self._listed(stages - node.no)
-        seconds, start = self.time_limit / SLICE, result.schedule
+        seconds, start = self.settings.seconds / SLICE, result.schedule
         branches = sorted(undecided & chosen if result.schedule is not None else undecided, key=self._cost)
         if bound >= self.value or result.reason == "infeasible":
             self._replace()
@@ -192,15 +196,17 @@ class _Tree:
 
     def _solved(self, pipeline: Pipeline, node: _Node) -> Result:
         per_unit = pipeline.ticks.per_unit
-        seconds = min(node.seconds, self.left)
-        result = solve(
+        seconds, gap = min(node.seconds, self.left), Fraction(self.settings.gap)
+        enough = min(self.value * (1 - gap), self.enough)
+        result = solve_closed(
             pipeline,
-            time_limit=seconds,
+            self.objective,
+            dataclasses.replace(self.settings, seconds=seconds, gap=self.settings.gap if self.best is None else 0.0),
+            words=self.words,
+            beside=lambda: rows_of(pipeline),
             start=node.start,
             lower_bound=math.ceil(node.bound * per_unit),
-            gap=self.gap if self.best is None else 0.0,
-            enough=None if self.best is None else math.ceil(self.value * (1 - Fraction(self.gap)) * per_unit),
-            **self.search,
+            enough=math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None,
         )
         self.spent += seconds if result.limit == "time" else seconds / SLICE
         self.versions.update(result.versions)
@@ -219,8 +225,8 @@ class _Tree:
         return kept
 
     def _listed(self, stages: Stages) -> None:
-        """Try list scheduling where exactly these stages recompute, once."""
-        if stages not in self.tried and self.left > 0:
+        """Try list scheduling where exactly these stages recompute, once; it knows no words that bind."""
+        if stages not in self.tried and self.left > 0 and not self.words:
             self.tried.add(stages)
             for _, schedule in baselines(self._resolved(stages)):
                 self._found(schedule)
@@ -243,23 +249,24 @@ class _Tree:
 
     def _replace(self, *nodes: _Node) -> None:
         """Put these in the place of the node of the smallest bound, in one step: an interruption loses no bound."""
-        nodes_ = [*self.open[1:], *map(self._entry, nodes)]
+        nodes_ = [*self.nodes[1:], *map(self._entry, nodes)]
         heapq.heapify(nodes_)
-        self.open = nodes_
+        self.nodes = nodes_
 
     @property
     def lower(self) -> Fraction | float:
         """No choice of stages has a schedule that takes less."""
-        return min(self.open[0][0], self.value) if self.open else self.value if self.steps else 0
+        return min(self.nodes[0][0], self.value) if self.nodes else self.value if self.steps else 0
 
     @property
     def closed(self) -> bool:
         """Whether the gap is no larger than asked for."""
-        return self.best is not None and self.value - self.lower <= self.gap * self.value
+        return self.best is not None and self.value - self.lower <= self.settings.gap * self.value
 
     @property
     def left(self) -> float:
-        return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
+        """Seconds that this turn may still take."""
+        return self._until - (self.spent if self.settings.deterministic else time.monotonic())
 
     def _name(self, node: _Node) -> str:
         def listed(stages: Stages) -> str:
@@ -270,38 +277,38 @@ class _Tree:
 
     def _report(self) -> None:
         if self.progress is not None:
-            per_unit = self.pipeline.resolved("all").ticks.per_unit
-            value = None if self.best is None else math.ceil(self.value * per_unit)
-            self.progress(value, math.floor(self.lower * per_unit) if math.isfinite(self.lower) else 0)
+            value = None if self.best is None else Fraction(self.value)
+            self.progress(value, Fraction(self.lower) if math.isfinite(self.lower) else Fraction(0))
 
-    def result(self, named: tuple[Row, ...], seed: int) -> Result:
+    def _result(self) -> Result:
         """The answer, its schedule checked; without one, on the pipeline in which every stage recomputes."""
         pipeline = self.pipeline.resolved("all") if self.best is None else self.best.pipeline
-        value = None if self.best is None else self.best.objective(self.objective)
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if math.isfinite(self.lower) else 0
         wrong = [] if self.best is None else violations(pipeline, self.best)
         if wrong:
             raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
-        reason: Reason = "no-solution" if value is None else "optimal" if self.lower >= self.value else "feasible"
+        reason: Reason = "no-solution" if self.nodes or not self.steps else "infeasible"
+        if self.best is not None:
+            reason = "optimal" if self.lower >= self.value else "feasible"
         limit: Limit | None = None
-        if reason != "optimal":
+        if reason in ("feasible", "no-solution") and self.lower < self.enough:
             limit = "interrupted" if self.interrupted else "gap" if self.closed else "time"
-        nodes = len(self.steps)
+        visited = len(self.steps)
         proof = f"{self.proved_by}, whichever stages recompute" if self.proved_by is not None else None
-        if nodes > 1:
-            proof = f"branch and bound over the stages that recompute ({nodes} nodes)"
+        if visited > 1:
+            proof = f"branch and bound over the stages that recompute ({visited} nodes)"
         return Result(
-            pipeline=pipeline,
+            model=Model(pipeline),
             objective=self.objective,
             schedule=self.best,
             reason=reason,
             limit=limit,
-            value=value,
-            lower_bound=lower,
+            ticks=Ticks.of(pipeline, self.objective, self.best, lower),
             proved_by=proof,
-            seconds=time.monotonic() - self.begun,
-            seed=seed,
+            seconds=self.seconds,
+            seed=self.settings.seed,
             versions=self.versions,
-            named=named,
+            named=Table(self.named or (), self.pipeline),
             steps=tuple(self.steps),
+            binding=self.words,
         )

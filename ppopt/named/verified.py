@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ppopt.checker import violations
-from ppopt.named import Row
+from ppopt.named.row import Row
 from ppopt.schedule import Schedule
 
 

@@ -1,0 +1,52 @@
+"""Options of the commands that search."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from ppopt.cli.options import Command, Seconds
+from ppopt.search.settings import MOST_WORKERS, SOLVERS, Settings
+
+OBJECTIVES = ("makespan", "span")
+
+
+def search_options(seconds: float, each: str = "", solvers: Sequence[str] = SOLVERS) -> Callable[[Command], Command]:
+    """The options of a search; the command gets ``objective`` and ``settings``.
+
+    ``seconds`` is the default of the time limit, ``each`` says of what it is.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(
+            solver: Any, time_limit: float, gap: float, workers: int | None, seed: int, deterministic: bool, **others: Any
+        ) -> Any:
+            try:
+                chosen = Settings(time_limit, gap, solver, workers, seed, deterministic)
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
+            return command(settings=chosen, **others)
+
+        show: dict[str, Any] = {"show_default": True}
+        options = (
+            click.option(
+                "--objective", type=click.Choice(["makespan", "span"]), default="makespan", help="What to minimise.", **show
+            ),
+            click.option("--solver", type=click.Choice(solvers), default="auto", help="Which solver.", **show),
+            click.option(
+                "--time-limit", type=Seconds(positive=True), default=seconds, metavar="S", help=f"Seconds{each}.", **show
+            ),
+            click.option("--gap", type=Seconds(most=1.0), default=0.0, metavar="G", help="Stop at this gap, a fraction.", **show),
+            click.option("--workers", type=click.IntRange(1, MOST_WORKERS), help="Threads of the solver.  [default: all cores]"),
+            click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Seed of the search.", **show),
+            click.option("--deterministic", is_flag=True, help="One worker and deterministic time: the same answer every time."),
+        )
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped  # type: ignore[return-value]
+
+    return decorate

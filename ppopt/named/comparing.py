@@ -1,0 +1,111 @@
+"""All named schedules on given hardware."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal
+
+from ppopt.named.definition import Restriction
+from ppopt.named.model import Model
+from ppopt.named.registry import NAMED
+from ppopt.named.row import Row
+from ppopt.named.table import Table
+from ppopt.named.verified import verified_rows
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
+from ppopt.schedule import Schedule
+from ppopt.timing import time_order
+
+
+def compare(
+    asked: Pipeline | Model,
+    chunks: Sequence[int] = (),
+    params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    own: Sequence[Row] = (),
+) -> Table:
+    """All named schedules on the same devices and the same costs per device, each on its own placement; timed and checked.
+
+    ``asked`` is a pipeline, or what a model file says: then its own order is shown too, and its schedule has the parameters that
+    it gives. Where it is left open which stages recompute, each schedule is shown without recomputing and with it everywhere.
+    Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own numbers above 1, else for
+    their smallest. ``params`` gives parameters by the name of a schedule; the
+    others have none. ``own`` are rows of your own, shown first.
+
+    Raises:
+        Restriction: a parameter is unknown or out of range.
+        PipelineError: the pipeline asks for several numbers of microbatches.
+    """
+    model = asked if isinstance(asked, Model) else Model(asked)
+    pipeline = model.pipeline
+    if isinstance(pipeline.microbatches, tuple):
+        pipeline.settled()
+    found = [*own, *model.own_rows, *rows_of(pipeline, chunks, {**model.named_params, **params})]
+    verified_rows(found)
+    return Table(found, pipeline, model.stands_for)
+
+
+def rows_of(
+    pipeline: Pipeline, chunks: Sequence[int] = (), params: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> list[Row]:
+    """The rows of the named schedules as :func:`compare` has them, not checked yet.
+
+    Raises:
+        Restriction: a parameter is unknown or out of range.
+    """
+    own = pipeline.chunks if isinstance(pipeline.chunks, tuple) else (pipeline.chunks,)
+    chunks = chunks or [count for count in own if count > 1]
+    pipeline = pipeline.placements()[0]
+    read = {name: NAMED[name].read(given) for name, given in params.items()}
+    if pipeline.recompute == CHOOSE:
+        return [
+            dataclasses.replace(row, recompute=choice)
+            for choice in ("none", "all")
+            for row in _resolved(pipeline, choice, chunks, params)
+        ]
+    rows = []
+    for definition in NAMED.values():
+        for v in (chunks or (None,)) if definition.any_chunks else (None,):
+            try:
+                schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
+            except Restriction as restriction:
+                rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
+            else:
+                rows.append(Row(definition.name, definition.placement, schedule.pipeline.chunks, schedule, None))
+    return rows
+
+
+def _resolved(
+    pipeline: Pipeline, choice: Literal["none", "all"], chunks: Sequence[int], params: Mapping[str, Mapping[str, Any]]
+) -> list[Row]:
+    """The rows where no stage or every stage recomputes."""
+    try:
+        return rows_of(pipeline.resolved(choice), chunks, params)
+    except PipelineError as error:
+        reason = f"recompute = {choice}: {error}"
+        return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
+
+
+def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
+    """The named schedules that are heuristics under a memory limit, on this placement, at one limit after the other.
+
+    They count memory more coarsely than a pipeline does: what they make at a higher limit may fit, and what they make at a lower
+    one may not. Limits are D to 2D activations of a microbatch, those nearest to the pipeline's first.
+    """
+    amounts, devices = pipeline.amounts, pipeline.devices
+    room = 2.0 * devices
+    if amounts.limit is not None:
+        held = [int(amounts.activation[:, [d == at for at in pipeline.routes[0]]].sum(axis=1).max()) for d in range(devices)]
+        room = max((float(limit) / own for limit, own in zip(amounts.limit, held, strict=True) if own), default=room)
+    for limit in sorted(range(devices, 2 * devices + 1), key=lambda limit: abs(limit - room)):
+        for definition in NAMED.values():
+            takes = {parameter.name: parameter.choices for parameter in definition.parameters}
+            if "limit" not in takes or definition.placement != pipeline.placement:
+                continue
+            params: dict[str, Any] = {"limit": limit} | ({"variant": "adapted"} if "variant" in takes else {})
+            try:
+                schedule = definition.schedule(pipeline, **params)
+            except Restriction:
+                continue
+            if schedule.pipeline.routes == pipeline.routes:
+                yield f"{definition.name}, limit {limit}", time_order(pipeline, schedule.order)

@@ -1,0 +1,80 @@
+"""What a pipeline leaves open: its placement, its chunks, which stages recompute; and several numbers of microbatches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ppopt.pipeline.parts import PipelineError, whole
+from ppopt.pipeline.recompute import CHOOSE
+from ppopt.pipeline.routes import MAX_STAGES
+
+if TYPE_CHECKING:
+    from ppopt.pipeline.model import Pipeline
+
+ANY = "any"
+"""The placement that is left open: linear once, loop and wave for each number of chunks above 1."""
+SEVERAL = ("loop", "wave")
+"""The placements that take any number of chunks."""
+CHUNKS = 2
+"""Chunks of these where nothing else is said."""
+
+
+def read_counts(key: str, value: Any, largest: int) -> Any:
+    """A whole number, or several as a tuple, ascending; a list of one is that number.
+
+    Raises:
+        PipelineError: it is neither.
+    """
+    if not isinstance(value, list | tuple):
+        return whole(key, value, largest)
+    if not value:
+        raise PipelineError(key, "expected a whole number >= 1 or a list of them, got an empty list")
+    counts = sorted({whole(f"{key}[{i}]", count, largest) for i, count in enumerate(value)})
+    return counts[0] if len(counts) == 1 else tuple(counts)
+
+
+def read_chunks(placement: str, value: Any, routes: bool) -> Any:
+    """``pipeline.chunks`` of a placement (or of ``routes`` that are written out): a number; or a tuple, which leaves it open.
+
+    A list is a tuple for linear and bidirectional too, which ignore it: named schedules are shown for its numbers.
+
+    Raises:
+        PipelineError: it is neither, or routes that are written out come with a list.
+    """
+    key = "pipeline.chunks"
+    if value is None:
+        several = not routes and placement in (*SEVERAL, ANY)
+        value = CHUNKS if several else 1
+    counts = read_counts(key, value, MAX_STAGES)
+    if isinstance(value, list | tuple) and routes:
+        raise PipelineError(key, "routes that are written out have one number of chunks, got a list")
+    as_list = isinstance(counts, tuple) or (isinstance(value, list | tuple) and placement not in SEVERAL) or placement == ANY
+    return counts if not as_list or isinstance(counts, tuple) else (counts,)
+
+
+def closed_placements(pipeline: Pipeline) -> list[tuple[str, int]]:
+    """The placements, each with its number of chunks, among which a pipeline with a tuple of chunks leaves the choice."""
+    counts: Any = pipeline.chunks
+    if pipeline.placement == ANY:
+        return [("linear", 1), *((placement, count) for placement in SEVERAL for count in counts if count > 1)]
+    if pipeline.placement in SEVERAL:
+        return [(pipeline.placement, count) for count in counts]
+    return [(pipeline.placement, 1)]
+
+
+def left_open(pipeline: Pipeline) -> tuple[str, ...]:
+    """The keys of the model file that leave something open."""
+    found = {
+        "placement": pipeline.placement == ANY,
+        "chunks": isinstance(pipeline.chunks, tuple),
+        "recompute": pipeline.recompute == CHOOSE,
+        "microbatches": isinstance(pipeline.microbatches, tuple),
+    }
+    return tuple(f"pipeline.{name}" for name, is_open in found.items() if is_open)
+
+
+def problem(pipeline: Pipeline, key: str) -> PipelineError:
+    """That ``key`` is left open where a single choice is needed."""
+    value = getattr(pipeline, key.removeprefix("pipeline."))
+    shown = f'"{value}"' if isinstance(value, str) else list(value)
+    return PipelineError(key, f"{shown} is left open, which only solve settles; expected a single choice here")

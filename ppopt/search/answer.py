@@ -1,0 +1,175 @@
+"""``solve``: the best schedule of any pipeline, whatever it leaves open, and what is proved about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Unpack
+
+from ppopt.bounds import Objective
+from ppopt.bounds.bound import check_objective
+from ppopt.constraints import Word
+from ppopt.named import Row, Table, find, rows_of
+from ppopt.named.model import Model
+from ppopt.named.verified import verified_rows
+from ppopt.pipeline import Pipeline, plain
+from ppopt.pipeline.runtimes import RUNTIMES, as_run
+from ppopt.search.binding import Binding
+from ppopt.search.choices import Branch, branch_of, combined, solve_branches
+from ppopt.search.result import Progress, Result
+from ppopt.search.settings import Settings, SettingsFields
+from ppopt.solvers.interrupt import uninterrupted
+
+if TYPE_CHECKING:
+    from ppopt.solvers.repetition import Periodic
+
+
+def solve(
+    asked: Pipeline | Model,
+    settings: Settings | None = None,
+    *,
+    objective: Objective = "makespan",
+    order: str | Binding | None = None,
+    constraints: Iterable[Word] = (),
+    runtime: str | None = None,
+    beside: Sequence[Row] = (),
+    progress: Progress | None = None,
+    each: Callable[[Result], None] | None = None,
+    **changes: Unpack[SettingsFields],
+) -> Result:
+    """The best schedule that can be found, and what is proved about it, for a pipeline or what a model file says.
+
+    What the pipeline leaves open (:attr:`~ppopt.pipeline.Pipeline.open`) is decided with the order: the answer's ``pipeline`` has
+    the choice, its ``scope`` says what was open, and its ``lower_bound`` holds over all of that. Several numbers of microbatches
+    are solved one after the other, in ascending order; the time limit is for each, and ``each`` is called with every result.
+
+    - ``settings``: the time limit and how to search; single fields may be given as keywords: ``solve(pipeline, seconds=10)``.
+    - ``objective``: ``"makespan"``, or ``"span"``: the largest device span. Starts are whole ticks, in what is found and in what
+      is proved; a device span might otherwise be less than one tick smaller, where routes cross.
+    - ``order``: a named schedule whose constraints bind, on its own placement.
+    - ``constraints``: words of your own (:mod:`ppopt.constraints`) that bind.
+    - ``runtime``: plan with what this runtime really does (:func:`ppopt.pipeline.runtimes.as_run`).
+    - ``beside``: rows of your own, shown before the named schedules and begun from where they have the placement
+      (:func:`ppopt.named.of_order`).
+    - ``progress``: called with the best value and the bound whenever one improves, from any thread.
+
+    Ctrl-C ends the search and keeps its best. Every schedule in the result has passed the checker.
+
+    Raises:
+        ValueError: an unknown objective, solver, schedule or runtime, or a limit out of range.
+        Restriction: ``order`` is not defined for this pipeline.
+        PipelineError: which stages recompute is open, and the stages have other costs on another route.
+        TooLarge: the pipeline is too large for the ILP.
+    """
+    check_objective(objective)
+    settings = dataclasses.replace(settings or Settings(), **changes)
+    model = asked if isinstance(asked, Model) else Model(asked)
+    binding = None if order is None else (Binding(order) if isinstance(order, str) else order).read(model)
+    if runtime is not None and runtime not in RUNTIMES:
+        raise ValueError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
+    question = _Question(model, settings, objective, binding, tuple(constraints), runtime, tuple(beside), progress)
+    counts = model.pipeline.microbatches
+    if not isinstance(counts, tuple):
+        return question.answer({})[0]
+    points: list[Result] = []
+    known: dict[tuple[str, int], Periodic] = {}
+    for count in counts:
+        point, known = question.with_microbatches(count).answer(known)
+        points.append(point)
+        if each is not None:
+            each(point)
+        if point.limit == "interrupted":
+            break
+    return dataclasses.replace(points[-1], points=tuple(points))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """The arguments of :func:`solve`, for one number of microbatches."""
+
+    model: Model
+    settings: Settings
+    objective: Objective
+    binding: Binding | None
+    constraints: tuple[Word, ...]
+    runtime: str | None
+    beside: tuple[Row, ...]
+    progress: Progress | None
+
+    def with_microbatches(self, count: int) -> _Question:
+        """The same for so many; an order of the user's own is for another number."""
+        pipeline = self.model.pipeline.changed(microbatches=count)
+        order = self.model.order
+        kept = order if order is not None and order.index.microbatches == count else None
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, pipeline=pipeline, order=kept))
+
+    def answer(self, known: dict[tuple[str, int], Periodic]) -> tuple[Result, dict[tuple[str, int], Periodic]]:
+        """The result, its rows checked; ``known`` is what repetition has found for fewer microbatches, by placement."""
+        asked = self.model.pipeline
+        beside = functools.cache(self._rows)
+        branches = [self._branch(pipeline, beside, known) for pipeline in self._places()]
+        results = solve_branches(branches, self.objective, self.settings, self._report())
+        result = combined(asked, results, branches, self.settings) if asked.open else results[0]
+        result = dataclasses.replace(
+            result,
+            model=self._model_of(result.pipeline),
+            order=self.binding,
+            named=self._table(result),
+        )
+        with uninterrupted():  # the search is over, and what it found is kept
+            verified_rows(result.named, known=result.schedule)
+        periodics = {
+            (each.pipeline.placement, each.pipeline.chunks): each.periodic for each in results if each.periodic is not None
+        }
+        return result, known | periodics
+
+    def _table(self, result: Result) -> Table:
+        """The rows, and which of them is marked: that of the schedule that binds, where it has a placement of its own."""
+        asked, binding = self.model.pipeline, self.binding
+        if binding is not None and result.pipeline.routes not in [place.routes for place in asked.placements()]:
+            return Table(result.named, result.pipeline, binding.schedule)
+        return Table(result.named, asked, self.model.stands_for)
+
+    def _model_of(self, pipeline: Pipeline) -> Model:
+        """The model of the answer: the schedule and the order that the question stands for stay where they have its placement."""
+        asked, binding = self.model, self.binding
+        if binding is not None and pipeline.routes not in [place.routes for place in asked.pipeline.placements()]:
+            return Model(pipeline, binding.schedule, binding.params)
+        if asked.schedule is not None:
+            own = find(asked.schedule).place(asked.pipeline.placements()[0], None, **asked.params)
+            if pipeline.routes not in (own.routes, asked.pipeline.routes):
+                return Model(pipeline)
+        if asked.order is not None and (asked.placed or asked.pipeline).routes != pipeline.routes:
+            return Model(pipeline, asked.schedule, asked.params, written=asked.written)
+        return dataclasses.replace(asked, pipeline=pipeline, placed=None)
+
+    def _places(self) -> list[Pipeline]:
+        pipeline = self.model.pipeline
+        places = pipeline.placements() if self.binding is None else self.binding.places(pipeline)
+        return [pipeline if self.runtime is None else as_run(pipeline, self.runtime) for pipeline in places]
+
+    def _branch(self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], Periodic]) -> Branch:
+        words = self.constraints + (() if self.binding is None else self.binding.words(pipeline))
+        start = None if self.binding is None else self.binding.start(pipeline)
+        periodic = known.get((pipeline.placement, pipeline.chunks))
+        return branch_of(pipeline, self.objective, self.settings, words, beside, start, periodic)
+
+    def _rows(self) -> tuple[Row, ...]:
+        """The user's own order, and the named schedules on these devices."""
+        model = self.model
+        params = {**model.named_params}
+        if self.binding is not None:
+            params[self.binding.schedule] = self.binding.params
+        pipeline = model.pipeline
+        chunks = pipeline.chunks if isinstance(pipeline.chunks, tuple) else ()
+        base = pipeline.placements()[0] if self.runtime is None else as_run(pipeline.placements()[0], self.runtime)
+        own = [row for row in self.beside if row.schedule is None or row.schedule.pipeline.microbatches == pipeline.microbatches]
+        return (*model.own_rows, *own, *rows_of(base, chunks, params))
+
+    def _report(self) -> Callable[[Fraction | None, Fraction], None] | None:
+        progress = self.progress
+        if progress is None:
+            return None
+        return lambda value, bound: progress(None if value is None else plain(value), plain(bound))

@@ -1,0 +1,239 @@
+"""Placement, chunks and recompute left open: every placement with its own search, and a bound that holds for all of them.
+
+Times on different placements are compared in the user's unit, since their ticks may differ. What one placement has reached is
+told to the others: as soon as a bound shows that a placement cannot beat it, its search ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ppopt import bounds
+from ppopt.bounds import Objective
+from ppopt.constraints import Word
+from ppopt.named import Row
+from ppopt.pipeline import CHOOSE, Pipeline
+from ppopt.schedule import Schedule
+from ppopt.search.closed import solve_closed
+from ppopt.search.recomputing import RecomputeChoice
+from ppopt.search.result import Limit, Reason, Result, Scope, Step, Ticks
+from ppopt.search.settings import Settings
+from ppopt.text import place
+
+if TYPE_CHECKING:
+    from ppopt.solvers.repetition import Periodic
+
+Time: TypeAlias = Fraction | float
+"""In the user's unit; infinite where there is none."""
+Report: TypeAlias = Callable[[Fraction | None, Fraction], None]
+
+
+class Branch(Protocol):
+    """The search on one placement, which can go on where it stopped."""
+
+    pipeline: Pipeline
+    result: Result | None
+
+    @property
+    def relaxation(self) -> Pipeline | None:
+        """A pipeline on which nothing takes longer; ``None`` where there is no schedule at all."""
+
+    def go_on(self, seconds: float, enough: Time, progress: Report | None) -> Result:
+        """Search for so many seconds more; only values below ``enough`` matter."""
+
+
+@dataclass
+class ClosedBranch:
+    """The search for the best schedule of a pipeline that leaves nothing open (:func:`~ppopt.search.closed.solve_closed`)."""
+
+    pipeline: Pipeline
+    objective: Objective
+    settings: Settings
+    words: tuple[Word, ...]
+    beside: Callable[[], Sequence[Row]]
+    start: Schedule | None = None
+    periodic: Periodic | None = None
+    result: Result | None = None
+
+    @property
+    def relaxation(self) -> Pipeline:
+        """The pipeline itself."""
+        return self.pipeline
+
+    def go_on(self, seconds: float, enough: Time, progress: Report | None) -> Result:
+        """As :meth:`Branch.go_on`."""
+        per_unit, before = self.pipeline.ticks.per_unit, self.result
+
+        def report(value: int | None, bound: int) -> None:
+            if progress is not None:
+                progress(None if value is None else Fraction(value, per_unit), Fraction(bound, per_unit))
+
+        result = solve_closed(
+            self.pipeline,
+            self.objective,
+            dataclasses.replace(self.settings, seconds=seconds),
+            words=self.words,
+            beside=self.beside,
+            start=self.start if before is None else before.schedule,
+            lower_bound=0 if before is None else before.ticks.lower_bound,
+            enough=math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None,
+            periodic=self.periodic if before is None else before.periodic,
+            progress=report,
+        )
+        if before is not None:
+            same = result.ticks.lower_bound == before.ticks.lower_bound
+            result = dataclasses.replace(
+                result,
+                proved_by=before.proved_by if same else result.proved_by,
+                seconds=before.seconds + result.seconds,
+                steps=(*before.steps, *result.steps),
+            )
+        self.result = result
+        return result
+
+
+def branch_of(
+    pipeline: Pipeline,
+    objective: Objective,
+    settings: Settings,
+    words: tuple[Word, ...],
+    beside: Callable[[], Sequence[Row]],
+    start: Schedule | None = None,
+    periodic: Periodic | None = None,
+) -> Branch:
+    """The search on one placement, which may leave open which stages recompute.
+
+    Raises:
+        PipelineError: which stages recompute is open, and a stage has other costs on another route.
+    """
+    if pipeline.recompute == CHOOSE:
+        return RecomputeChoice(pipeline, objective, settings, words, beside)
+    return ClosedBranch(pipeline, objective, settings, words, beside, start, periodic)
+
+
+def solve_branches(
+    branches: Sequence[Branch], objective: Objective, settings: Settings, progress: Report | None = None
+) -> tuple[Result, ...]:
+    """The result of each branch, as far as it matters which of them has the best of all; those not begun are left out.
+
+    The time is for all together: each in turn gets an equal share of what is left, the most promising first, and what is still
+    open goes on from where it was. In deterministic mode each has an equal share of the limit, once.
+    """
+    if len(branches) == 1:
+        return (branches[0].go_on(settings.seconds, math.inf, progress),)
+    floor = [_floor(branch.relaxation, objective) for branch in branches]
+    begun = time.monotonic()
+
+    def known(i: int) -> Time:
+        result = branches[i].result
+        return floor[i] if result is None else bound_of(result)
+
+    def reached() -> Time:
+        return min((value_of(branch.result) for branch in branches if branch.result is not None), default=math.inf)
+
+    def is_open(i: int) -> bool:
+        result = branches[i].result
+        if result is None:
+            return True
+        settled = settings.deterministic or result.reason in ("optimal", "infeasible") or result.limit == "gap"
+        return not settled and known(i) < reached()
+
+    def reporting(i: int) -> Report | None:
+        if progress is None:
+            return None
+
+        def report(value: Fraction | None, bound: Fraction) -> None:
+            best = min(reached(), math.inf if value is None else value)
+            others = min((known(k) for k in range(len(branches)) if k != i), default=math.inf)
+            least = min(max(bound, known(i)), others, best)
+            progress(best if isinstance(best, Fraction) else None, least if isinstance(least, Fraction) else bound)
+
+        return report
+
+    while opened := [i for i in range(len(branches)) if is_open(i)]:
+        left = settings.seconds - (time.monotonic() - begun)
+        if all(branch.result is not None for branch in branches) and left < settings.seconds / 20:
+            break
+        opened.sort(key=known)
+        for turn, i in enumerate(opened):
+            if is_open(i):
+                left = settings.seconds - (time.monotonic() - begun)
+                share = max(settings.seconds / 100, left / (len(opened) - turn))
+                share = settings.seconds / len(branches) if settings.deterministic else share
+                result = branches[i].go_on(share, reached(), reporting(i))
+                if result.limit == "interrupted":
+                    return _begun(branches)
+    return _begun(branches)
+
+
+def combined(pipeline: Pipeline, results: Sequence[Result], branches: Sequence[Branch], settings: Settings) -> Result:
+    """One result for a ``pipeline`` that leaves something open, from those of its ``branches``: its bound holds for all."""
+    best = min(results, key=lambda result: (value_of(result), result.reason != "optimal"))
+    value, per_unit = value_of(best), best.pipeline.ticks.per_unit
+    least = min(results, key=bound_of)
+    lower = bound_of(least) if len(results) == len(branches) else min(bound_of(least), *_floors(branches, best.objective))
+    infeasible = all(result.reason == "infeasible" for result in results) and len(results) == len(branches)
+    reason: Reason = "infeasible" if infeasible else "no-solution"
+    if value < math.inf:
+        reason = "optimal" if lower >= value else "feasible"
+    limit: Limit | None = None
+    if reason in ("feasible", "no-solution"):
+        within = value < math.inf and value - lower <= settings.gap * value
+        limit = "interrupted" if any(result.limit == "interrupted" for result in results) else "gap" if within else "time"
+    ticks = math.floor(min(lower, value) * per_unit) if min(lower, value) < math.inf else best.ticks.lower_bound
+    proof = best.proved_by if reason == "optimal" and best.reason == "optimal" else least.proved_by
+    return dataclasses.replace(
+        best,
+        reason=reason,
+        limit=limit,
+        ticks=Ticks.of(best.pipeline, best.objective, best.schedule, ticks),
+        proved_by=proof,
+        seconds=sum(result.seconds for result in results),
+        versions={name: version for result in results for name, version in result.versions.items()},
+        named=next((result.named for result in results if result.named), best.named),
+        steps=tuple(_placed_steps(results)) if len(results) > 1 else best.steps,
+        scope=Scope(
+            tuple(dict.fromkeys(branch.pipeline.placement for branch in branches)),
+            tuple(sorted({branch.pipeline.chunks for branch in branches})),
+            pipeline.recompute,
+        ),
+        placements=tuple(results),
+    )
+
+
+def value_of(result: Result) -> Time:
+    """The value of a result."""
+    return math.inf if result.ticks.value is None else Fraction(result.ticks.value, result.ticks.per_unit)
+
+
+def bound_of(result: Result) -> Time:
+    """The lower bound of a result."""
+    return math.inf if result.reason == "infeasible" else Fraction(result.ticks.lower_bound, result.ticks.per_unit)
+
+
+def _floor(pipeline: Pipeline | None, objective: Objective) -> Time:
+    """A quick lower bound."""
+    if pipeline is None:
+        return math.inf
+    found = [of(pipeline, objective, pairs=True) for of in (bounds.work, bounds.machine, bounds.memory)]
+    ticks = max((bound.value for bound in found if bound is not None), default=0)
+    return Fraction(ticks, pipeline.ticks.per_unit)
+
+
+def _floors(branches: Sequence[Branch], objective: Objective) -> list[Time]:
+    return [_floor(branch.relaxation, objective) for branch in branches if branch.result is None]
+
+
+def _begun(branches: Sequence[Branch]) -> tuple[Result, ...]:
+    return tuple(branch.result for branch in branches if branch.result is not None)
+
+
+def _placed_steps(results: Sequence[Result]) -> list[Step]:
+    """The steps of all placements, each with the name of its placement."""
+    return [step._replace(name=f"{place(result.pipeline)}: {step.name}") for result in results for step in result.steps]

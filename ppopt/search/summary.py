@@ -1,0 +1,160 @@
+"""A result in words: what was found, how good it is, and what else there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ppopt.named import Row
+from ppopt.named.table import figures
+from ppopt.pipeline import DataParallel
+from ppopt.text import heading, new_table, number, percent, place, rendered, unit
+from ppopt.timing import exposed_traffic
+
+if TYPE_CHECKING:
+    from ppopt.search.result import Result
+    from ppopt.solvers.verify import Opinion
+
+LINES = 10
+"""Most lines of :func:`summary`."""
+_LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}
+
+
+def summary(result: Result) -> str:
+    """What ``print(result)`` shows, in at most ten lines."""
+    if result.points:
+        return points_text(result)
+    lines = [title(result), *answer(result), *scope_lines(result), *remarks(result)]
+    return "\n".join(lines[:LINES])
+
+
+def title(result: Result) -> str:
+    """The pipeline of the answer, and what bound."""
+    bound = f"; with the constraints of {result.order.schedule}" if result.order is not None else ""
+    return heading(result.pipeline) + bound
+
+
+def answer(result: Result) -> list[str]:
+    """Value, bound and proof in a few lines."""
+    pipeline, schedule, value, gap, idle = result.pipeline, result.schedule, result.value, result.gap, result.idle_gap
+    unit_ = f" {pipeline.units.time}" if pipeline.units.time else ""
+    stopped = f"; {_LIMITS[result.limit]}" if result.limit is not None else ""
+    seconds = f"{result.seconds:.1f} s{stopped}"
+    bound = f"{number(result.lower_bound)}{unit_}"
+    if schedule is None or value is None or gap is None or idle is None:
+        if result.reason == "infeasible":
+            proof = f", proved by {result.proved_by}" if result.proved_by else ""
+            return [f"infeasible: no schedule satisfies the model{proof} ({seconds})"]
+        return [f"no schedule found; every schedule takes at least {bound} ({seconds})"]
+    found = f"{result.objective} {number(value)}{unit_}"
+    if result.reason == "optimal":
+        lines = [f"{found}: optimal, proved by {result.proved_by} ({seconds})"]
+    else:
+        proof = f" by {result.proved_by}" if result.proved_by else ""
+        gaps = f"gap {percent(gap)}" + (f", idle gap {percent(idle)}" if idle <= 1 else "")  # more: not even the work is proved
+        lines = [f"{found}; lower bound {bound}{proof}, {gaps} ({seconds})"]
+    makespan, span, bubble, span_bubble, peak = figures(schedule)
+    lines.append(f"makespan {makespan}{unit_}, device span {span}{unit_}, bubble ratio {bubble}, span bubble ratio {span_bubble}")
+    if pipeline.data_parallel != DataParallel():
+        exposed = number(pipeline.time(exposed_traffic(schedule)))
+        lines.append(f"all-gather and reduce-scatter make the makespan {exposed}{unit_} longer")
+    memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
+    lines.append(f"peak memory {peak}{memory}")
+    return lines
+
+
+def scope_lines(result: Result) -> list[str]:
+    """What the bound holds over, where several placements were left open."""
+    if len(result.placements) < 2:
+        return []
+    if result.reason == "optimal":
+        return [f"None of these placements has anything better than {place(result.pipeline)}."]
+    return [f"One of these placements may have something better; all take at least {number(result.lower_bound)}."]
+
+
+def remarks(result: Result) -> list[str]:
+    """What the named schedule that the model stands for costs against the answer, and rows of another placement that beat it."""
+    value = result.value
+    if value is None:
+        return []
+    fitting = sorted((row for row in result.named if row.within_memory), key=lambda row: _objective(result, row))
+    lines = []
+    for row in fitting:
+        if result.named.marks(row):
+            time = _objective(result, row)
+            best = "the optimum" if result.reason == "optimal" else "the best found"
+            equal = "equals" if time == value else f"takes {percent(time / value - 1) if value else number(time)} more than"
+            lines.append(f"{row.label} {equal} {best}.")
+    solved = [placed.pipeline for placed in result.placements] or [result.pipeline]
+    scope = " and ".join(place(pipeline) for pipeline in solved)
+    for row in fitting:
+        pipeline, time = row.schedule.pipeline if row.schedule else result.pipeline, _objective(result, row)
+        if time < value and pipeline.routes not in {each.routes for each in solved}:
+            chunks = f" with {row.chunks} chunks" if row.chunks > 1 else ""
+            lines.append(
+                f"{row.label} ({number(time)}) is faster, on another placement: {row.placement}{chunks}; "
+                f"the answer and its bound are for {scope}."
+            )
+    return lines
+
+
+def _objective(result: Result, row: Row) -> float:
+    time = row.makespan if result.objective == "makespan" else row.device_span
+    assert time is not None, "rows that apply have one"
+    return time
+
+
+def placements_text(result: Result) -> str:
+    """What each placement has reached and what is proved of it."""
+    units = result.pipeline.units
+    table = new_table(
+        "Placements", ["placement", "chunks"], [unit(result.objective, units.time), "lower bound", "seconds"], ["proof"]
+    )
+    for placed in result.placements:
+        proof = placed.proved_by or "" if placed.reason == "optimal" else placed.reason
+        if placed.reason == "feasible" and placed.limit is None:
+            proof = "cannot beat the best"
+        value = "" if placed.value is None else number(placed.value)
+        figures_ = [value, number(placed.lower_bound), f"{placed.seconds:.1f}"]
+        table.add_row(placed.pipeline.placement, str(placed.pipeline.chunks), *figures_, proof)
+    return rendered(table)
+
+
+def points_text(result: Result) -> str:
+    """The results for several numbers of microbatches."""
+    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", "idle gap", "bubble ratio", "span bubble ratio"]
+    left = ["microbatches"] + ["placement", "chunks"] * (result.scope is not None)
+    table = new_table("Microbatches", left, [*columns, "seconds"], ["proof"])
+    for point in result.points:
+        schedule, idle = point.schedule, point.idle_gap
+        value, ratios = "", ["", "", ""]
+        if schedule is not None and point.value is not None and idle is not None:
+            value = number(point.value)
+            ratios = [f"{idle:.3f}", f"{schedule.bubble_ratio:.4f}", f"{schedule.span_bubble_ratio:.4f}"]
+        proof = point.proved_by or "" if point.reason == "optimal" else point.reason
+        where = [point.pipeline.placement, str(point.pipeline.chunks)] * (result.scope is not None)
+        figures_ = [value, number(point.lower_bound), *ratios, f"{point.seconds:.1f}"]
+        table.add_row(str(point.pipeline.microbatches), *where, *figures_, proof)
+    return rendered(table)
+
+
+def steps_text(result: Result) -> str:
+    """The steps of the search and their times."""
+    table = new_table("Steps", ["step"], ["seconds"], ["outcome"])
+    for step in result.steps:
+        table.add_row(step.name, f"{step.seconds:.2f}", step.outcome)
+    return rendered(table)
+
+
+def opinion_lines(result: Result, opinion: Opinion) -> list[str]:
+    """A second opinion in words, with what each route gave."""
+    if opinion.confirmed is None and not opinion.trials:
+        return ["Second opinion: interrupted."]
+    time = result.pipeline.time
+    claim = f"nothing below {time(opinion.bound):g}" if result.reason != "infeasible" else "no schedule at all"
+    head = {
+        True: f"confirmed by {opinion.route}: {claim} ({opinion.seconds:.1f} s).",
+        False: f"REFUTED by {opinion.route}: {opinion.trials[-1].outcome if opinion.trials else ''}. Please report this.",
+        None: f"not reached in the time: {claim} stays proved by {result.proved_by} alone.",
+    }[opinion.confirmed]
+    tried = [f"  {trial.route}: {trial.outcome} ({trial.seconds:.1f} s)" for trial in opinion.trials]
+    return [f"Second opinion: {head}", *tried]
