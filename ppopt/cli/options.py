@@ -83,8 +83,8 @@ class Given:
         """Whether the command line gives another placement."""
         return any(change.key in PLACED for change in self.changes)
 
-    def change(self, model: Model, source: str) -> Model:
-        """Another model with the same changes made to it."""
+    def change(self, model: Model, source: str = "the model of the file") -> Model:
+        """Another model, of ``source``, with the same changes made to it."""
         return model_of(model_dict(model), source, self.changes) if self.changes else model
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
-
 import click
 
 from ppopt.cli.options import Given, Seconds, model_options
-from ppopt.named.verified import verified
 
 
 @click.command(short_help="Gantt charts of schedules: png, svg or pdf by suffix.")
@@ -30,8 +26,8 @@ def plot(files: tuple[str, ...], given: Given, output: str, memory: bool, width:
       ppopt plot best.json 1f1b.json -o both.pdf --memory
       ppopt order zb-h1 -d 4 -m 8 | ppopt plot - -o zb-h1.svg
     """
-    from ppopt.files.exported import schedule_in
-    from ppopt.pictures.figure import check_suffix, figure, save
+    from ppopt.pictures.figure import check_suffix
+    from ppopt.pictures.plot import plot as draw
 
     try:
         check_suffix(output)
@@ -40,12 +36,4 @@ def plot(files: tuple[str, ...], given: Given, output: str, memory: bool, width:
     if files.count("-") > 1:
         raise click.UsageError("standard input can be read once only")
     model = given.read() if given.path is not None else None
-    schedules = []
-    for file in files:
-        schedule = schedule_in(file, model, partial(given.change, source=file))
-        name = schedule.pipeline.name or os.path.splitext(os.path.basename(file))[0]
-        schedules.append((name, verified(schedule, file)))
-    try:
-        save(figure(schedules, memory=memory, width=width), output)
-    except OSError as error:
-        raise click.ClickException(f"{output}: cannot be written: {error.strerror or error}") from None
+    draw(files, output, memory=memory, width=width, model=model, change=given.change)

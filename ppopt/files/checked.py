@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 from ppopt.checker import Record, Rule, Violation, mismatches, violations, violations_of
 from ppopt.files import torch_check
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.loose import loose_times
-from ppopt.files.result import ResultError, ResultFile, result_of_text
+from ppopt.files.result import ResultError, ResultFile, json_text, result_dict, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import Action, compute_only, has_comms, rows_of_text
 from ppopt.named.model import Model
+from ppopt.named.row import Row
 from ppopt.op import Op, Pair
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Order
+from ppopt.schedule import Order, Schedule
+from ppopt.search.result import Result
 from ppopt.timing import CyclicOrder, OrderError, time_order
+
+
+def check(checked: Result | Row | Schedule | str, model: Model | Pipeline | None = None) -> list[Violation]:
+    """Every violation in a result, a row of a comparison, a schedule, or a file with one; an empty list: there is none.
+
+    The independent checker looks at it: it shares nothing with what made it. Of a result all that would be written is checked:
+    the recorded times, the metrics, and that the value is no less than the lower bound. A row's own memory limit is a rule, too.
+    With ``model``, a schedule is held to that instead of its own; a CSV file has unit costs without it.
+
+    Raises:
+        ValueError: there is no schedule to check.
+        FileError, ResultError, CsvError: a file cannot be read.
+    """
+    given = Model(model) if isinstance(model, Pipeline) else model
+    if isinstance(checked, str | os.PathLike):
+        return check_file(os.fspath(checked), given)
+    if isinstance(checked, Result):
+        return check_result(result_of_text(json_text(result_dict(checked)), "result"), given or checked.model, "result")
+    schedule = checked.schedule if isinstance(checked, Row) else checked
+    if schedule is None:
+        raise ValueError("there is no schedule to check")
+    if given is None:
+        return violations(schedule.pipeline, schedule)
+    return check_order(given.pipeline, [schedule.order.ops(device) for device in range(len(schedule.order.rows))])
 
 
 def check_file(path: str, model: Model | None, change: Callable[[Model], Model] = lambda model: model) -> list[Violation]:

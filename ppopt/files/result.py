@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 import ppopt
 from ppopt.files.model import ModelError, model_dict, model_of
-from ppopt.files.text import FileError, read_text, source_of
+from ppopt.files.text import FileError, read_text, source_of, write_text
 from ppopt.named.model import Model
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Schedule, durations
@@ -200,6 +200,15 @@ def json_text(tree: Mapping[str, Any]) -> str:
     """JSON with one line per entry at the top."""
     lines = (f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}" for key, value in tree.items())
     return "{" + ",\n ".join(lines) + "}\n"
+
+
+def save(result: Result, path: str, *, explain: bool = False) -> None:
+    """Write a result as JSON, whole or not at all (docs/result-json.md); ``explain``: with the steps of the search.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    write_text(path, json_text(result_dict(result, explain=explain)))
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
