@@ -14,7 +14,6 @@ from ppopt.files.result import Recorded, ResultError, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import compute_only, rows_of_text
 from ppopt.named import Row, of_order
-from ppopt.named.definition import per_device
 from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, Pipeline
 from ppopt.schedule import Order, Schedule, halves
@@ -116,7 +115,7 @@ def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
         if own.placement in PLACEMENTS:
             pipeline = pipeline.placed(own.placement, own.chunks)
         else:
-            pipeline = per_device(pipeline).changed(routes=own.routes)
+            pipeline = pipeline.rerouted(own.routes, own.route_of_microbatch)
     if own.route_of_microbatch != pipeline.route_of_microbatch:
         pipeline = pipeline.changed(route_of_microbatch=own.route_of_microbatch)
     return pipeline

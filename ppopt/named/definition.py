@@ -101,7 +101,8 @@ class Definition:
         schedule's smallest.
 
         Raises:
-            Restriction: this number of chunks, or this placement on these devices, is not possible.
+            Restriction: this number of chunks, or this placement on these devices, is not possible, or what the devices would
+                do there is not known.
         """
         fixed = self.chunks(self.read(params)) if self.chunks else None
         if chunks is None:
@@ -112,13 +113,16 @@ class Definition:
         if not self.any_chunks and chunks != self.least_chunks:
             raise Restriction(f"{self.name}: chunks must be {self.least_chunks} (placement {self.placement}), got {chunks}")
         try:
-            if self.routes is None:
-                placed = pipeline.placed(self.placement, chunks)
-            else:
-                placed = per_device(pipeline).changed(routes=self.routes(pipeline.devices), chunks=chunks)
+            if self.routes is not None:
+                routes = self.routes(pipeline.devices)
+                return pipeline if routes == pipeline.routes else pipeline.rerouted(routes)
+            if pipeline.stages == pipeline.devices * chunks and pipeline.routes == routes_of(
+                self.placement, pipeline.devices, chunks
+            ):
+                return pipeline
+            return pipeline.placed(self.placement, chunks)
         except PipelineError as error:
             raise Restriction(f"{self.name}: {error}") from error
-        return pipeline if placed.routes == pipeline.routes else placed
 
     def _placed_here(self, pipeline: Pipeline) -> bool:
         return pipeline.routes == routes_of(self.placement, pipeline.devices, pipeline.chunks)
@@ -169,11 +173,6 @@ class Definition:
     def _size(self, pipeline: Pipeline, params: Parameters) -> str:
         sizes = {"devices": pipeline.devices, "microbatches": pipeline.microbatches, "chunks": pipeline.chunks, **params}
         return _listed(sizes)
-
-
-def per_device(pipeline: Pipeline) -> Pipeline:
-    """The same devices with one stage each, their costs and activations given per device whatever they were given per."""
-    return pipeline.placed("loop" if pipeline.placement == "linear" else "linear")
 
 
 def _listed(values: Parameters) -> str:
