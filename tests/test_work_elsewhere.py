@@ -243,3 +243,4 @@ def test_where_every_device_is_visited_the_costs_per_device_stay(devices: int, d
     for where in OTHERS:
         other = pipeline.placed(*where)
         assert (other.costs, other.memory) == (pipeline.costs, pipeline.memory)
+        assert (other.placement, other.chunks) == where or other is pipeline

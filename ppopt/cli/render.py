@@ -11,13 +11,18 @@ from rich.table import Table
 
 from ppopt.named import Row
 from ppopt.pictures.text import grid
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Pipeline, in_words
 from ppopt.schedule import Schedule
 
 PICTURE, WIDE = 160, 200
 """Columns of a schedule's picture and of a table where the output is no terminal."""
 TALL = 32
 """Most devices of a picture."""
+EQUAL_WORK = (
+    "the model's costs are uneven, and this row assumes that each device has the same work here as on the model's placement; "
+    "a network would be cut differently here"
+)
+"""What a dagger after a placement means."""
 
 
 def console() -> Console:
@@ -48,7 +53,7 @@ def heading(pipeline: Pipeline) -> str:
     name = f"{pipeline.name}: " if pipeline.name else ""
     if isinstance(pipeline.recompute, tuple):
         several = "s" * (len(pipeline.recompute) > 1)
-        details += f", recompute in stage{several} {','.join(map(str, pipeline.recompute))}"
+        details += f", recompute in stage{several} {in_words(pipeline.recompute)}"
     elif pipeline.recompute != "none":
         details += f", recompute {pipeline.recompute}"
     return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}"
@@ -100,14 +105,18 @@ def figure_names(pipeline: Pipeline) -> list[str]:
 
 
 def named_table(pipeline: Pipeline, rows: Iterable[Row], title: str | None, marked: str | None = None) -> Table:
-    """The named schedules that exist on this hardware, fastest first; ``marked`` is the one that the model stands for."""
+    """The named schedules that exist on this hardware, fastest first; ``marked`` is the one that the model stands for.
+
+    A dagger after the placement marks a row that assumes equal work (:data:`EQUAL_WORK`).
+    """
     table = new_table(title, ["schedule", "placement", "chunks"], figure_names(pipeline), ["memory"])
     applying = [row for row in rows if row.schedule is not None]
     for row in sorted(applying, key=_makespan):
         assert row.schedule is not None
         name = f"{row.label} *" if is_marked(pipeline, row, marked) else row.label
-        within = "" if row.schedule.within_memory else "over the limit"
-        table.add_row(name, row.placement, str(row.chunks), *figures(row.schedule), within)
+        placement = f"{row.placement} †" if row.assumes_equal_work else row.placement
+        within = "" if row.within_memory else "over the limit"
+        table.add_row(name, placement, str(row.chunks), *figures(row.schedule), within)
     return table
 
 
@@ -117,8 +126,8 @@ def is_marked(pipeline: Pipeline, row: Row, marked: str | None) -> bool:
 
 
 def _makespan(row: Row) -> tuple[float, str]:
-    assert row.schedule is not None
-    return row.schedule.makespan / row.schedule.pipeline.ticks.per_unit, row.name
+    assert row.makespan is not None
+    return row.makespan, row.name
 
 
 def show_named(pipeline: Pipeline, rows: Sequence[Row], title: str, marked: str | None = None) -> None:
@@ -127,6 +136,8 @@ def show_named(pipeline: Pipeline, rows: Sequence[Row], title: str, marked: str 
     out = console()
     if any(is_marked(pipeline, row, marked) for row in rows):
         out.print(f"* the schedule that the model stands for ({marked})", markup=False)
+    if any(row.assumes_equal_work for row in rows):
+        out.print(f"† {EQUAL_WORK}", markup=False)
     excluded = [row for row in rows if row.excluded is not None]
     if excluded:
         out.print("Not applicable:", markup=False)

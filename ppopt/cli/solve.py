@@ -163,6 +163,7 @@ def solve(
         model = replace(model, pipeline=pipelines[0])
         with shown(model.pipeline) as progress:
             result = find_best(model.pipeline, order=name, params=params, free=free, progress=progress, **beside, **search)
+    result = replace(result, named=tuple(row.seen_from(asked.pipeline) for row in result.named))
     with suppress(KeyboardInterrupt), uninterrupted():  # the search is over, and what it found is kept
         verified_rows(result.named, known=result.schedule)
     tree = result_dict(model, result=result)

@@ -105,7 +105,7 @@ def placed(pipeline: Pipeline) -> str:
 def _fitting(result: Result) -> Iterator[tuple[Row, Pipeline, float]]:
     """The named schedules within the memory limit: row, pipeline on its placement, objective in the user's unit."""
     for row in result.named:
-        if row.schedule is not None and row.schedule.within_memory:
+        if row.schedule is not None and row.within_memory:
             pipeline = row.schedule.pipeline
             yield row, pipeline, row.schedule.objective(result.objective) / pipeline.ticks.per_unit
 

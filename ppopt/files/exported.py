@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -63,7 +62,9 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
     except ValueError as error:
         return Row(source, own.placement, own.chunks, None, f"{source}: {error}")
     row = of_order(placed, order, source)
-    return row if row.schedule is None else replace(row, schedule=_timed(placed, order, recorded))
+    if row.schedule is None:
+        return row
+    return Row.beside(pipeline, source, own.placement, _timed(placed, order, recorded))
 
 
 def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Schedule:

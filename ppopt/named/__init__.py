@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
+from ppopt.named.catalogue import NAMED
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
+from ppopt.named.row import Row
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import OrderError, time_order
-
-NAMED: Mapping[str, Definition] = MappingProxyType(
-    {
-        definition.name: definition
-        for family in (flush, interleaved, hanayo, zero_bubble, automatic, zero_bubble_v, blocks, bidirectional, dualpipe)
-        for definition in family.DEFINITIONS
-    }
-)
-"""Every named schedule, by its name."""
 
 __all__ = [
     "NAMED",
@@ -76,24 +67,6 @@ def _key(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-@dataclass(frozen=True)
-class Row:
-    """A named or user-written schedule on given hardware: its schedule on its own placement, or why it cannot be."""
-
-    name: str
-    placement: str
-    chunks: int
-    schedule: Schedule | None
-    excluded: str | None
-    recompute: str = ""
-    """``"none"`` or ``"all"``: which stages recompute, where the pipeline leaves it open."""
-
-    @property
-    def label(self) -> str:
-        """Its name in tables."""
-        return f"{self.name} + recompute" if self.recompute == "all" else self.name
-
-
 def compare(
     pipeline: Pipeline, chunks: Sequence[int] = (), params: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> list[Row]:
@@ -121,7 +94,7 @@ def compare(
             except Restriction as restriction:
                 rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
             else:
-                rows.append(Row(definition.name, definition.placement, schedule.pipeline.chunks, schedule, None))
+                rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
     return rows
 
 
@@ -164,7 +137,7 @@ def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
 def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:
     """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason."""
     try:
-        return Row(name, pipeline.placement, pipeline.chunks, time_order(pipeline, order), None)
+        return Row.beside(pipeline, name, pipeline.placement, time_order(pipeline, order))
     except OrderError as error:
         return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
 

@@ -272,7 +272,7 @@ class Pipeline:
         if unvisited:
             raise PipelineError("pipeline.routes", f"device {unvisited[0]} would have no work: no microbatch visits it")
         everywhere = all(here == elsewhere == self.microbatches for here, elsewhere in visits)
-        derived = {name: getattr(there, name) for name in ("chunks", "routes", "route_of_microbatch")}
+        derived = {name: getattr(there, name) for name in ("chunks", "route_of_microbatch")}
         changes: dict[str, Any] = {**place, **derived}
         if self.data_parallel.per == "stage":
             gather, scatter = (
