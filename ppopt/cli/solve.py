@@ -135,7 +135,8 @@ def solve(
         pipelines = [target_torch(pipeline) for pipeline in pipelines]
         asked = asked if asked.order is None else replace(asked, pipeline=target_torch(asked.pipeline))
     named_params = {**asked.named_params, **({} if name is None else {name: params})}
-    beside: dict[str, Any] = {"chunks": given.chunks, "named_params": named_params, "own": asked.own_rows}
+    own_rows = asked.own_rows_freely(search["objective"]) if choosing else asked.own_rows
+    beside: dict[str, Any] = {"chunks": given.chunks, "named_params": named_params, "own": own_rows}
 
     def shown(pipeline: Pipeline) -> Progress:
         return Progress(pipeline, search["objective"])

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ppopt.files import sites
 from ppopt.files.own_order import NAME, order_of_model
 from ppopt.files.text import FileError, read_text, source_of
-from ppopt.named import Restriction, Row, UnknownSchedule, find, rows_of_order
+from ppopt.named import Restriction, Row, UnknownSchedule, find, of_order_freely, rows_of_order
 from ppopt.pipeline import (
     CHOOSE,
     MAX_DEVICES,
@@ -90,6 +90,15 @@ class Model:
         """The user's own order as a row beside the named schedules, or as two where it is left open which stages recompute;
         none where the file has no order."""
         return () if self.order is None else rows_of_order(self.pipeline, self.order, self.order_name)
+
+    def own_rows_freely(self, objective: Literal["makespan", "span"]) -> tuple[Row, ...]:
+        """The user's own order as one row, with the stages recomputing that suit it best
+        (:func:`ppopt.named.of_order_freely`); none where the file has no order.
+
+        Raises:
+            ValueError: the pipeline does not leave it open which stages recompute.
+        """
+        return () if self.order is None else (of_order_freely(self.pipeline, self.order, self.order_name, objective),)
 
 
 @dataclass(frozen=True)

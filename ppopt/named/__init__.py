@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ppopt.named.catalogue import NAMED
+from ppopt.named.catalogue import NAMED, each
 from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
+from ppopt.named.recomputing import compare_freely, of_order_freely
 from ppopt.named.row import Row
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
@@ -23,8 +24,10 @@ __all__ = [
     "UnknownSchedule",
     "adapted",
     "compare",
+    "compare_freely",
     "find",
     "of_order",
+    "of_order_freely",
     "reading",
     "rows_of_order",
 ]
@@ -72,7 +75,8 @@ def compare(
 ) -> list[Row]:
     """All named schedules on the same devices and the same costs per device, each on its own placement.
 
-    Where the pipeline leaves open which stages recompute, each is shown without recomputing and with it everywhere.
+    Where the pipeline leaves open which stages recompute, each is shown without recomputing and with it everywhere
+    (:func:`compare_freely` chooses the stages).
     Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own number where it has
     their placement, else for their smallest. ``params`` gives parameters by the name of a schedule; the others have none.
 
@@ -87,14 +91,13 @@ def compare(
             for row in _resolved(pipeline, choice, chunks, params)
         ]
     rows = []
-    for definition in NAMED.values():
-        for v in (chunks or (None,)) if definition.any_chunks else (None,):
-            try:
-                schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
-            except Restriction as restriction:
-                rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
-            else:
-                rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
+    for definition, v in each(chunks):
+        try:
+            schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
+        except Restriction as restriction:
+            rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
+        else:
+            rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -80,6 +80,8 @@ class Definition:
     idle: str = ""
     open_rule: str = ""
     fill: Callable[[Pipeline, tuple[Word, ...], Parameters], Schedule] | None = None
+    keeps_limit: bool = False
+    """Whether ``fill`` keeps the pipeline's memory limit where it can."""
 
     def read(self, params: Parameters) -> dict[str, Any]:
         """The parameters, validated.
@@ -157,6 +159,21 @@ class Definition:
             Restriction: the definition does not allow these sizes, costs or parameters, or the order would deadlock.
         """
         return self._timed(self.place(pipeline, chunks, **params), params)
+
+    def pinned(self, pipelines: Sequence[Pipeline], **params: Any) -> Order | None:
+        """The only order that its constraints allow on each of these pipelines, which have its placement and differ in costs and
+        memory alone; ``None`` where the constraints are not the same on all of them, or leave something open.
+
+        Raises:
+            Restriction: as :meth:`order`.
+        """
+        words = self.words(pipelines[0], **params)
+        if any(self.words(pipeline, **params) != words for pipeline in pipelines[1:]):
+            return None
+        try:
+            return order_of(pipelines[0], words)
+        except CyclicOrder as error:
+            raise Restriction(f"{self.name}: {self._size(pipelines[0], params)}: {error}") from error
 
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
         words = self.words(pipeline, **params)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ppopt.bounds import Objective
 from ppopt.check import violations
-from ppopt.named import Row, compare
+from ppopt.named import Row, compare_freely
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.solve import Limit, Progress, Reason, Result, Step, solve
@@ -50,9 +50,12 @@ def solve_choice(
     """The best schedule over every choice of the stages that recompute, for a pipeline that leaves it open.
 
     The result's pipeline has the best choice found, its bound holds for every choice. With the time up, the bound is the smallest
-    of the nodes that are still open. ``progress`` is called with ticks of the pipeline in which every stage recomputes; the other
-    parameters are those of :func:`ppopt.solve.solve`. ``deterministic``: a node that uses up its time counts as that much, any
-    other as a small part of it.
+    of the nodes that are still open. The named schedules beside it have the stages that suit each of them best
+    (:func:`ppopt.named.compare_freely`), and the search begins from those on its placement.
+
+    ``progress`` is called with ticks of the pipeline in which every stage recomputes; the other parameters are those of
+    :func:`ppopt.solve.solve`. ``deterministic``: a node that uses up its time counts as that much, any other as a small part of
+    it.
 
     Raises:
         ValueError: the pipeline does not leave it open, or as :func:`ppopt.solve.solve`.
@@ -67,7 +70,7 @@ def solve_choice(
     tree = _Tree(pipeline, each, objective, time_limit, gap, deterministic, settings, progress)
     named: tuple[Row, ...] = tuple(own)
     try:
-        named = (*own, *compare(pipeline, chunks, named_params or {}))
+        named = (*own, *compare_freely(pipeline, chunks, named_params or {}, objective))
         tree.begin(named)
         with noting():
             tree.run()
