@@ -296,6 +296,16 @@ def test_what_does_not_apply_keeps_its_reason() -> None:
     assert excluded == {(row.name, row.chunks): row.excluded for row in compare(pipeline.resolved("all"), (2, 3)) if row.excluded}
 
 
+def test_a_named_order_that_deadlocks_keeps_its_reason() -> None:
+    for links in (Links(), Links(1, occupancy=1)):
+        pipeline = Pipeline(8, 19, costs=Costs(recompute=1), memory=Memory(recompute_saved=1), recompute="choose", links=links)
+        excluded = {row.name: row.excluded for row in compare_freely(pipeline)}
+        assert excluded == {row.name: row.excluded for row in compare(pipeline.resolved("all"))}
+        reason = excluded["interleaved-1f1b"]
+        assert reason is not None
+        assert "the order deadlocks: " in reason
+
+
 def test_a_limit_below_one_activation_on_another_placement() -> None:
     memory = Memory(activation=2, recompute_saved=1, static=2, limit=3)
     pipeline = Pipeline(

@@ -171,7 +171,10 @@ class Definition:
         if any(self.words(pipeline, **params) != words for pipeline in pipelines[1:]):
             return None
         try:
-            return order_of(pipelines[0], words)
+            order = order_of(pipelines[0], words)
+            if order is not None:
+                time_order(pipelines[0], order)  # or it would deadlock
+            return order
         except CyclicOrder as error:
             raise Restriction(f"{self.name}: {self._size(pipelines[0], params)}: {error}") from error
 

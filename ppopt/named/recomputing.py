@@ -3,7 +3,9 @@
 *An order that the constraints pin*, and a user's own, is the same whichever stages recompute. Then more recomputing makes no
 operation start or end earlier and no device hold more (:class:`~ppopt.timing.recomputed.Recomputed`). So only those sets of
 stages count of which none can be left out, and what an order takes with the stages that are settled, and no other, is a lower
-bound for all sets that have them. Branch and bound over the stages is thus exact, as long as its budget of timings lasts.
+bound for all sets that have them. Branch and bound over the stages is thus exact, as long as its budget of timings lasts. A
+device span may get shorter where recomputing elsewhere delays the device's start: its bound takes the latest start, and sets that
+fit are divided on until that bound is reached.
 
 *An order that is made from costs* is another for each set, and nothing is monotonic. Nor is anything where transfers hold links:
 an operation that takes longer may let another transfer go first. Then it is a local search, which need not find the best set.
@@ -90,6 +92,7 @@ def of_order_freely(pipeline: Pipeline, order: Order, name: str, objective: Obje
     """
     _check_open(pipeline)
     try:
+        time_order(pipeline.resolved("all"), order)  # or it cannot run
         return _row(pipeline, name, pipeline.placement, _with_order(pipeline, order, objective))
     except (OrderError, PipelineError) as error:
         return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
@@ -128,7 +131,7 @@ def _best_of(
 
 
 def _with_order(pipeline: Pipeline, order: Order, objective: Objective) -> Schedule:
-    """An order with the stages that suit it best."""
+    """An order that can run, with the stages that suit it best."""
     none, every = _ends(pipeline)
     if none.lines:
         return _Search(pipeline, lambda each: time_order(each, order), objective, RETIMED, both_ways=True).best()

@@ -41,15 +41,16 @@ class Recomputed:
     """An order on a pipeline of which any stages may recompute.
 
     More recomputing makes no operation start or end earlier, and no device hold more: every operation takes as long or longer,
-    and a stage holds as much or less at any place of the order. That is so because no transfer holds a link; where they do,
+    and a stage holds as much or less at any place of the order. That is so only because no transfer holds a link; where they do,
     first come, first served, an operation that takes longer may let another transfer go first.
     """
 
     def __init__(self, none: Pipeline, every: Pipeline, order: Order) -> None:
-        """``none``: the pipeline without recomputing and without a memory limit; ``every``: with it in all stages, limited.
+        """``none``: the pipeline without recomputing and without a memory limit; ``every``: with it in all stages, limited;
+        ``order``: one that can run.
 
         Raises:
-            CyclicOrder, OrderError: the order cannot run.
+            OrderError: an operation of the order is missing, run twice, or on another device than its stage.
             ValueError: transfers hold links.
             PipelineError: there is no common unit that is coarse enough.
         """
