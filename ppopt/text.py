@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Pipeline, in_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,7 @@ def heading(pipeline: Pipeline) -> str:
     name = f"{pipeline.name}: " if pipeline.name else ""
     if isinstance(pipeline.recompute, tuple):
         several = "s" * (len(pipeline.recompute) > 1)
-        details += f", recompute in stage{several} {','.join(map(str, pipeline.recompute))}"
+        details += f", recompute in stage{several} {in_words(pipeline.recompute)}"
     elif pipeline.recompute != "none":
         details += f", recompute {pipeline.recompute}"
     return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}"

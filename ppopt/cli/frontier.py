@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def frontier(
         explore(each, objective=objective, limits=wanted, points=points, chunks=given.chunks, settings=settings, progress=show)
         for each in pipeline.placements()
     ]
+    lines = [replace(line, named=tuple(row.seen_from(pipeline) for row in line.named)) for line in lines]
     if not any(line.points for line in lines):
         raise click.UsageError("no schedule exists at any of these limits")
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +13,6 @@ from ppopt.files.result import Recorded, ResultError, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import compute_only, rows_of_text
 from ppopt.named import Row, of_order
-from ppopt.named.definition import per_device
 from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, Pipeline
@@ -65,7 +63,9 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
     except ValueError as error:
         return Row(source, own.placement, own.chunks, None, f"{source}: {error}")
     row = of_order(placed, order, source)
-    return row if row.schedule is None else replace(row, schedule=_timed(placed, order, recorded))
+    if row.schedule is None:
+        return row
+    return Row.beside(pipeline, source, own.placement, _timed(placed, order, recorded))
 
 
 def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Schedule:
@@ -117,7 +117,7 @@ def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
         if own.placement in PLACEMENTS:
             pipeline = pipeline.placed(own.placement, own.chunks)
         else:
-            pipeline = per_device(pipeline).changed(routes=own.routes)
+            pipeline = pipeline.rerouted(own.routes, own.route_of_microbatch)
     if own.route_of_microbatch != pipeline.route_of_microbatch:
         pipeline = pipeline.changed(route_of_microbatch=own.route_of_microbatch)
     return pipeline

@@ -175,14 +175,21 @@ def metrics_dict(schedule: Schedule) -> Tree:
 
 def row_dict(row: Row) -> Tree:
     """One named schedule; without a schedule ``excluded`` says why, and the figures are null."""
-    tree: Tree = {"schedule": row.name, "placement": row.placement, "chunks": row.chunks}
-    if row.recompute:
-        tree["recompute"] = row.recompute
-    metrics = None if row.schedule is None else metrics_dict(row.schedule)
-    for key in ("makespan", "device_span", "bubble_ratio", "peak_memory"):
-        tree[key] = None if metrics is None else metrics[key]
-    within = None if row.schedule is None else row.schedule.within_memory
-    return {**tree, "within_memory": within, "excluded": row.excluded}
+    chosen = row.recompute
+    return {
+        "schedule": row.name,
+        "placement": row.placement,
+        "chunks": row.chunks,
+        **({"recompute": list(chosen) if isinstance(chosen, tuple) else chosen} if chosen else {}),
+        "makespan": row.makespan,
+        "device_span": row.device_span,
+        "bubble_ratio": row.bubble_ratio,
+        "work": None if row.work is None else list(row.work),
+        "peak_memory": None if row.peak_memory is None else list(row.peak_memory),
+        "within_memory": row.within_memory,
+        "assumes_equal_work": row.assumes_equal_work,
+        "excluded": row.excluded,
+    }
 
 
 def times(pipeline: Pipeline, ticks: IntArray) -> list[int | float]:
@@ -272,7 +279,7 @@ class Metrics(_Part):
 
 
 class NamedRow(_Part):
-    """An entry of ``named``."""
+    """An entry of ``named``. Files of earlier versions have no ``work`` and no ``assumes_equal_work``."""
 
     schedule: str
     placement: str
@@ -280,9 +287,12 @@ class NamedRow(_Part):
     makespan: Figure | None
     device_span: Figure | None
     bubble_ratio: Figure | None
+    work: list[Figure] | None = None
     peak_memory: list[Figure] | None
     within_memory: bool | None
+    assumes_equal_work: bool = False
     excluded: str | None
+    recompute: Literal["none", "all"] | list[Whole] | None = None
 
 
 class _File(_Part):

@@ -147,6 +147,7 @@ def _definition(name: str, times: int, beside: str) -> Definition:
         peak=f"at most {most}",
         open_rule="all but the order of each kind: a greedy heuristic with three yes/no settings; it keeps the given limits too",
         fill=lambda pipeline, words, params: best_of_eight(pipeline, params, times),
+        keeps_limit=True,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
-from ppopt.named.registry import NAMED
+from ppopt.named.registry import NAMED, each, shown_chunks
 from ppopt.named.row import Row
 from ppopt.named.table import Table
 from ppopt.named.verified import verified_rows
@@ -53,8 +53,7 @@ def rows_of(
     Raises:
         Restriction: a parameter is unknown or out of range.
     """
-    own = pipeline.chunks if isinstance(pipeline.chunks, tuple) else (pipeline.chunks,)
-    chunks = chunks or [count for count in own if count > 1]
+    chunks = chunks or shown_chunks(pipeline)
     pipeline = pipeline.placements()[0]
     read = {name: NAMED[name].read(given) for name, given in params.items()}
     if pipeline.recompute == CHOOSE:
@@ -64,14 +63,13 @@ def rows_of(
             for row in _resolved(pipeline, choice, chunks, params)
         ]
     rows = []
-    for definition in NAMED.values():
-        for v in (chunks or (None,)) if definition.any_chunks else (None,):
-            try:
-                schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
-            except Restriction as restriction:
-                rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
-            else:
-                rows.append(Row(definition.name, definition.placement, schedule.pipeline.chunks, schedule, None))
+    for definition, v in each(chunks):
+        try:
+            schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
+        except Restriction as restriction:
+            rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
+        else:
+            rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
     return rows
 
 

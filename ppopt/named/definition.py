@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -80,6 +80,8 @@ class Definition:
     idle: str = ""
     open_rule: str = ""
     fill: Callable[[Pipeline, tuple[Word, ...], Parameters], Schedule] | None = None
+    keeps_limit: bool = False
+    """Whether ``fill`` keeps the pipeline's memory limit where it can."""
 
     def read(self, params: Parameters) -> dict[str, Any]:
         """The parameters, validated.
@@ -101,7 +103,8 @@ class Definition:
         schedule's smallest.
 
         Raises:
-            Restriction: this number of chunks, or this placement on these devices, is not possible.
+            Restriction: this number of chunks, or this placement on these devices, is not possible, or what the devices would
+                do there is not known.
         """
         fixed = self.chunks(self.read(params)) if self.chunks else None
         if chunks is None:
@@ -112,13 +115,16 @@ class Definition:
         if not self.any_chunks and chunks != self.least_chunks:
             raise Restriction(f"{self.name}: chunks must be {self.least_chunks} (placement {self.placement}), got {chunks}")
         try:
-            if self.routes is None:
-                placed = pipeline.placed(self.placement, chunks)
-            else:
-                placed = per_device(pipeline).changed(routes=self.routes(pipeline.devices), chunks=chunks)
+            if self.routes is not None:
+                routes = self.routes(pipeline.devices)
+                return pipeline if routes == pipeline.routes else pipeline.rerouted(routes)
+            if pipeline.stages == pipeline.devices * chunks and pipeline.routes == routes_of(
+                self.placement, pipeline.devices, chunks
+            ):
+                return pipeline
+            return pipeline.placed(self.placement, chunks)
         except PipelineError as error:
             raise Restriction(f"{self.name}: {error}") from error
-        return pipeline if placed.routes == pipeline.routes else placed
 
     def _placed_here(self, pipeline: Pipeline) -> bool:
         return pipeline.routes == routes_of(self.placement, pipeline.devices, pipeline.chunks)
@@ -154,6 +160,24 @@ class Definition:
         """
         return self._timed(self.place(pipeline, chunks, **params), params)
 
+    def pinned(self, pipelines: Sequence[Pipeline], **params: Any) -> Order | None:
+        """The only order that its constraints allow on each of these pipelines, which have its placement and differ in costs and
+        memory alone; ``None`` where the constraints are not the same on all of them, or leave something open.
+
+        Raises:
+            Restriction: as :meth:`order`.
+        """
+        words = self.words(pipelines[0], **params)
+        if any(self.words(pipeline, **params) != words for pipeline in pipelines[1:]):
+            return None
+        try:
+            order = order_of(pipelines[0], words)
+            if order is not None:
+                time_order(pipelines[0], order)  # or it would deadlock
+            return order
+        except CyclicOrder as error:
+            raise Restriction(f"{self.name}: {self._size(pipelines[0], params)}: {error}") from error
+
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
         words = self.words(pipeline, **params)
         try:
@@ -169,11 +193,6 @@ class Definition:
     def _size(self, pipeline: Pipeline, params: Parameters) -> str:
         sizes = {"devices": pipeline.devices, "microbatches": pipeline.microbatches, "chunks": pipeline.chunks, **params}
         return _listed(sizes)
-
-
-def per_device(pipeline: Pipeline) -> Pipeline:
-    """The same devices with one stage each, their costs and activations given per device whatever they were given per."""
-    return pipeline.placed("loop" if pipeline.placement == "linear" else "linear")
 
 
 def _listed(values: Parameters) -> str:

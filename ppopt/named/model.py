@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ppopt.named.own import rows_of_order
+from ppopt.named.recomputing import of_order_freely
 from ppopt.named.row import Row
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order
@@ -47,3 +48,14 @@ class Model:
         """The user's own order as a row beside the named schedules, or as two where it is left open which stages recompute;
         none where there is no order."""
         return () if self.order is None else rows_of_order(self.placed or self.pipeline, self.order, self.order_name)
+
+    def own_rows_freely(self, objective: Literal["makespan", "span"]) -> tuple[Row, ...]:
+        """The user's own order as one row, with the stages recomputing that suit it best
+        (:func:`ppopt.named.of_order_freely`); none where there is no order.
+
+        Raises:
+            ValueError: the pipeline does not leave it open which stages recompute.
+        """
+        if self.order is None:
+            return ()
+        return (of_order_freely(self.placed or self.pipeline, self.order, self.order_name, objective),)

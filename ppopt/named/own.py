@@ -13,7 +13,7 @@ from ppopt.timing import OrderError, time_order
 def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:
     """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason."""
     try:
-        return Row(name, pipeline.placement, pipeline.chunks, time_order(pipeline, order), None)
+        return Row.beside(pipeline, name, pipeline.placement, time_order(pipeline, order))
     except OrderError as error:
         return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
 from ppopt.named.definition import Definition, UnknownSchedule
+from ppopt.pipeline import Pipeline
 
 NAMED: Mapping[str, Definition] = MappingProxyType(
     {
@@ -16,6 +17,20 @@ NAMED: Mapping[str, Definition] = MappingProxyType(
     }
 )
 """Every named schedule, by its name."""
+
+
+def shown_chunks(pipeline: Pipeline) -> tuple[int, ...]:
+    """The numbers of chunks for which named schedules are shown beside a pipeline: its own above 1."""
+    own: int | tuple[int, ...] = pipeline.chunks
+    return tuple(count for count in (own if isinstance(own, tuple) else (own,)) if count > 1)
+
+
+def each(chunks: Sequence[int]) -> Iterator[tuple[Definition, int | None]]:
+    """Every named schedule, those that take several numbers of chunks with each of ``chunks``; ``None``: its own number."""
+    for definition in NAMED.values():
+        for v in (chunks or (None,)) if definition.any_chunks else (None,):
+            yield definition, v
+
 
 _MEANT = MappingProxyType(
     {

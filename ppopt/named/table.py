@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import overload
 
 from ppopt.named.row import Row
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.text import new_table, number, percent, rendered, unit
+
+EQUAL_WORK = (
+    "the model's costs are uneven, and this row assumes that each device has the same work here as on the model's placement; "
+    "a network would be cut differently here"
+)
+"""What a dagger after a placement means."""
 
 
 class Table(Sequence[Row]):
@@ -20,7 +27,9 @@ class Table(Sequence[Row]):
     """
 
     def __init__(self, rows: Iterable[Row], pipeline: Pipeline, stands_for: str | None = None) -> None:
-        self.rows = tuple(rows)
+        places = pipeline.placements()
+        uneven, self._routes = places[0].uneven, {place.routes for place in places}
+        self.rows = tuple(replace(row, assumes_equal_work=uneven and self._elsewhere(row)) for row in rows)
         self.pipeline = pipeline
         self.stands_for = stands_for
 
@@ -65,9 +74,11 @@ class Table(Sequence[Row]):
 
     def marks(self, row: Row) -> bool:
         """Whether a row is the one that the model stands for: it has that name, and a placement of the model."""
-        if row.name != self.stands_for or row.schedule is None:
-            return False
-        return row.schedule.pipeline.routes in {place.routes for place in self.pipeline.placements()}
+        return row.name == self.stands_for and row.schedule is not None and not self._elsewhere(row)
+
+    def _elsewhere(self, row: Row) -> bool:
+        """Whether a row applies and is on a placement that the model neither has nor leaves open."""
+        return row.schedule is not None and row.schedule.pipeline.routes not in self._routes
 
     def __str__(self) -> str:
         return self.text()
@@ -80,11 +91,14 @@ class Table(Sequence[Row]):
         for row in sorted(self.rows, key=_rank_by_makespan):
             if row.schedule is not None:
                 name = f"{row.label} *" if self.marks(row) else row.label
+                placement = f"{row.placement} †" if row.assumes_equal_work else row.placement
                 within = "" if row.schedule.within_memory else "over the limit"
-                table.add_row(name, row.placement, str(row.chunks), *figures(row.schedule), within)
+                table.add_row(name, placement, str(row.chunks), *figures(row.schedule), within)
         lines = [rendered(table, width)]
         if any(map(self.marks, self.rows)):
             lines.append(f"* the schedule that the model stands for ({self.stands_for})")
+        if any(row.assumes_equal_work for row in self.rows):
+            lines.append(f"† {EQUAL_WORK}")
         excluded = [row.excluded for row in self.rows if row.excluded is not None]
         if excluded:
             lines += ["Not applicable:", *(f"  {reason}" for reason in excluded)]

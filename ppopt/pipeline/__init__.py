@@ -4,7 +4,7 @@ from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks, halves
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
-from ppopt.pipeline.recompute import CHOOSE, Recompute
+from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "exact",
     "fewer_devices",
     "halves",
+    "in_words",
     "plain",
     "routes_of",
 ]

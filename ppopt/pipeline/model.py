@@ -317,17 +317,52 @@ class Pipeline:
         return dataclasses.replace(self, **changes)
 
     def placed(self, placement: str, chunks: int | Sequence[int] = 1) -> Pipeline:
-        """The same devices with another placement (``"any"`` leaves it open) and the same costs per device.
+        """The same devices with another placement (``"any"`` leaves it open) and the same work per device.
 
-        Costs and activations given as lists per stage become lists per device: what the device spends on one
-        microbatch over all its stages of the first route that visits it. Where some stages recompute, this is
-        part of the costs from then on (:meth:`written_out`). Data-parallel traffic per stage becomes that of the device, too.
+        A device spends on a microbatch there, and holds for it, the average over all microbatches of what it spends and holds
+        here: on all its stages of the microbatch's route, nothing where the route does not visit it. Costs and activations given
+        per stage thus become those of the device. Of its weights (``memory.static``) it keeps the share of microbatches that
+        visit it here. Where some stages recompute, this is part of the costs from then on. Data-parallel traffic per stage
+        becomes that of the device. On the same routes nothing changes but the name of the placement.
+
+        Raises:
+            PipelineError: there is no such placement, the memory limit is too low on it, or there is data-parallel traffic and
+                some microbatch does not visit every device; or several numbers of microbatches share several routes here.
         """
         if self.placement == placement and self.chunks == chunks:
             return self
-        changes: dict[str, Any] = {"placement": placement, "chunks": chunks}
-        if isinstance(self.recompute, tuple):
-            return self.written_out().placed(placement, chunks)
+        return self._moved({"placement": placement, "chunks": chunks})
+
+    def rerouted(self, routes: Routes, route_of_microbatch: tuple[int, ...] = ()) -> Pipeline:
+        """The same devices on routes that are written out, with the same work per device (:meth:`placed`).
+
+        Where a route there visits only some devices, a microbatch that visits a device costs it as much more.
+
+        Raises:
+            PipelineError: as :meth:`placed`, the routes are none, or a device that works here is not visited there.
+        """
+        split = {"route_of_microbatch": route_of_microbatch} if route_of_microbatch else {}
+        return self._moved({"routes": routes, **split})
+
+    def _moved(self, place: dict[str, Any]) -> Pipeline:
+        """The same devices in another place, which ``place`` gives as fields of a pipeline."""
+        if isinstance(self.microbatches, tuple):
+            if len(self.routes) > 1:
+                problem = "several numbers of microbatches share the routes in different ways; expected one"
+                raise PipelineError("pipeline.microbatches", problem)
+            one = self.changed(microbatches=self.microbatches[0])._moved(place)
+            return one.changed(microbatches=self.microbatches)
+        there = Pipeline(self.devices, self.microbatches, **place)
+        fields, there = there, there.placements()[0]
+        if there.routes == self.routes and not fields.open:
+            return self.changed(**{"route_of_microbatch": self.route_of_microbatch, **place})
+        visits = list(zip(self._visits, there._visits, strict=True))
+        unvisited = [device for device, (here, elsewhere) in enumerate(visits) if here and not elsewhere]
+        if unvisited:
+            raise PipelineError("pipeline.routes", f"device {unvisited[0]} would have no work: no microbatch visits it")
+        everywhere = all(here == elsewhere == self.microbatches for here, elsewhere in visits)
+        derived = {"chunks": fields.chunks, "route_of_microbatch": there.route_of_microbatch}
+        changes: dict[str, Any] = {**place, **derived}
         if self.data_parallel.per == "stage":
             gather, scatter = (
                 tuple(sum(part.values(), Fraction(0)) for part in self._exchanged(value)) for value in self._traffic
@@ -335,29 +370,75 @@ class Pipeline:
             changes["data_parallel"] = dataclasses.replace(
                 self.data_parallel, all_gather=gather, reduce_scatter=scatter, per="device"
             )
-        if self.costs.per == "stage":
-            costs = {name: self._per_device(getattr(self.costs, name)) for name in DURATIONS}
-            changes["costs"] = Costs(per="device", **costs)  # type: ignore[arg-type]
-            changes["memory"] = dataclasses.replace(
-                self.memory,
-                activation=self._per_device(self.memory.activation) or Fraction(0),
-                retained=self._per_device(self.memory.retained),
-                recompute_saved=self._per_device(self.memory.recompute_saved),
+        if not everywhere and any(_largest([value if isinstance(value, tuple) else (value,)]) for value in self._traffic):
+            problem = (
+                "what a device exchanges on another placement is not known where microbatches visit only some of the devices"
             )
+            raise PipelineError("data_parallel", problem)
+        settled = isinstance(self.recompute, tuple)
+        if everywhere and self.costs.per == "device" and not settled:
+            return self.changed(**changes)
+
+        def spread(table: Rows) -> Value | None:
+            """The value per device there of which each microbatch has, on average, as much as of ``table[route][stage]`` here."""
+            total = self._totals(table)
+            if total is None:
+                return None
+            return _one_or_all([whole_ / (elsewhere or 1) for whole_, (_, elsewhere) in zip(total, visits, strict=True)])
+
+        costs: dict[str, Rows] = {name: self._by_stage(getattr(self.costs, name)) for name in DURATIONS}
+        parts = ("activation", "retained", "recompute_saved")
+        memory: dict[str, Rows] = {name: self._by_stage(getattr(self.memory, name)) for name in parts}
+        if settled:
+            none: Rows = [[None] * self.stages for _ in self.routes]
+            extras = self._if_recomputing(self.costs.recompute)
+            for name in ("backward_input", "backward"):
+                costs[name] = _added(costs[name], extras)
+            costs["recompute"] = memory["recompute_saved"] = none
+            memory["activation"], memory["retained"] = self._held()
+            changes["recompute"] = "none"
+        changes["costs"] = Costs(per="device", **{name: spread(table) for name, table in costs.items()})  # type: ignore[arg-type]
+        held: dict[str, Any] = {name: spread(table) for name, table in memory.items()}
+        if not everywhere:
+            held["static"] = _one_or_all(
+                [_at(self.memory.static, d) * here / (elsewhere or 1) for d, (here, elsewhere) in enumerate(visits)]
+            )
+        changes["memory"] = dataclasses.replace(self.memory, **held)
         return self.changed(**changes)
 
-    def _per_device(self, value: Value | None) -> Value | None:
-        if value is None:
-            return None
-        totals = [
-            next(
-                sum((_at(value, s) for s in range(self.stages) if route[s] == device), Fraction(0))
-                for route in self.routes
-                if device in route
-            )
-            for device in range(self.devices)
-        ]
-        return totals[0] if len(set(totals)) == 1 else tuple(totals)
+    @cached_property
+    def _visits(self) -> tuple[int, ...]:
+        """``[device]``: how many microbatches visit it."""
+        visits = [0] * self.devices
+        for route, microbatches in zip(self.routes, self.microbatches_of, strict=True):
+            for device in set(route):
+                visits[device] += len(microbatches)
+        return tuple(visits)
+
+    def _totals(self, table: Rows) -> list[Fraction] | None:
+        """``[device]``: the sum of ``table[route][stage]`` over microbatches and the device's stages; ``None``: there is none."""
+        totals = [Fraction(0)] * self.devices
+        for route, microbatches, row in zip(self.routes, self.microbatches_of, table, strict=True):
+            for device, value in zip(route, row, strict=True):
+                if value is None:
+                    return None
+                totals[device] += value * len(microbatches)
+        return totals
+
+    @cached_property
+    def uneven(self) -> bool:
+        """Whether devices or stages differ in their costs or activations.
+
+        They do where a list of durations, or of what a microbatch holds, has different values, and where what the microbatches
+        take of one device altogether differs from another's. Which stages recompute makes no difference.
+        """
+        for part, names in ((self.costs, DURATIONS), (self.memory, ("activation", "retained", "recompute_saved"))):
+            for name in names:
+                value = getattr(part, name)
+                totals = self._totals(self._by_stage(value))
+                if totals is not None and (len(set(totals)) > 1 or (isinstance(value, tuple) and len(set(value)) > 1)):
+                    return True
+        return False
 
     def resolved(self, recompute: Recompute | Iterable[int]) -> Pipeline:
         """The same pipeline with another choice of the stages that recompute.
@@ -499,15 +580,9 @@ class Pipeline:
         costs = self.costs
         forward, weight = self._by_stage(costs.forward), self._by_stage(costs.backward_weight)
         input_ = self._by_stage(costs.backward_input)
-        if costs.backward is not None:
-            backward = self._by_stage(costs.backward)
-        else:
-            backward = [[_sum(i, w) for i, w in zip(*rows, strict=True)] for rows in zip(input_, weight, strict=True)]
+        backward = _added(input_, weight) if costs.backward is None else self._by_stage(costs.backward)
         extras = self._if_recomputing(costs.recompute)
-        backward, input_ = (
-            [[_sum(value, extra) for value, extra in zip(*rows, strict=True)] for rows in zip(table, extras, strict=True)]
-            for table in (backward, input_)
-        )
+        backward, input_ = (_added(table, extras) for table in (backward, input_))
         overlap = self._by_stage(costs.overlap)
         latency, occupancy = (self._by_link(table) for table in (self.links.latency, self.links.occupancy))
         gather, scatter = (self._from_stage_down(value) for value in self._traffic)
@@ -645,6 +720,14 @@ def _at(value: Value, index: int) -> Fraction:
 
 def _sum(a: Fraction | None, b: Fraction | None) -> Fraction | None:
     return None if a is None or b is None else a + b
+
+
+def _added(table: Rows, other: Rows) -> list[list[Fraction | None]]:
+    return [[_sum(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(table, other, strict=True)]
+
+
+def _one_or_all(values: Sequence[Fraction]) -> Value:
+    return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def _common_denominator(rows: Rows) -> int:

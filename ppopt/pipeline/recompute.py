@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 from ppopt.pipeline.parts import PipelineError
@@ -32,3 +33,14 @@ def read_recompute(value: Any, stages: int) -> Recompute:
     if not value:
         return "none"
     return "all" if len(value) == stages else tuple(sorted(value))
+
+
+def in_words(stages: Iterable[int]) -> str:
+    """Stages, ascending, as ``0,1,4-7``: three or more in a row by the first and the last."""
+    runs: list[list[int]] = []
+    for stage in stages:
+        if runs and runs[-1][-1] == stage - 1:
+            runs[-1].append(stage)
+        else:
+            runs.append([stage])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Unpack
 from ppopt.bounds import Objective
 from ppopt.bounds.bound import check_objective
 from ppopt.constraints import Word
-from ppopt.named import Row, Table, find, rows_of
+from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
+from ppopt.named.registry import shown_chunks
 from ppopt.named.verified import verified_rows
-from ppopt.pipeline import Pipeline, plain
+from ppopt.pipeline import CHOOSE, Pipeline, plain
 from ppopt.pipeline.runtimes import RUNTIMES, as_run
 from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, branch_of, combined, solve_branches
@@ -157,16 +158,17 @@ class _Question:
         return branch_of(pipeline, self.objective, self.settings, words, beside, start, periodic)
 
     def _rows(self) -> tuple[Row, ...]:
-        """The user's own order, and the named schedules on these devices."""
-        model = self.model
-        params = {**model.named_params}
+        """The user's own order, and the named schedules on these devices, with the freedom that the answer has."""
+        model, pipeline = self.model, self.model.pipeline
+        params = dict(model.named_params)
         if self.binding is not None:
             params[self.binding.schedule] = self.binding.params
-        pipeline = model.pipeline
-        chunks = pipeline.chunks if isinstance(pipeline.chunks, tuple) else ()
-        base = pipeline.placements()[0] if self.runtime is None else as_run(pipeline.placements()[0], self.runtime)
         own = [row for row in self.beside if row.schedule is None or row.schedule.pipeline.microbatches == pipeline.microbatches]
-        return (*model.own_rows, *own, *rows_of(base, chunks, params))
+        if pipeline.recompute == CHOOSE:
+            mine = model.own_rows_freely(self.objective)
+            return (*mine, *own, *compare_freely(pipeline, (), params, self.objective))
+        base = pipeline.placements()[0] if self.runtime is None else as_run(pipeline.placements()[0], self.runtime)
+        return (*model.own_rows, *own, *rows_of(base, shown_chunks(pipeline), params))
 
     def _report(self) -> Callable[[Fraction | None, Fraction], None] | None:
         progress = self.progress
