@@ -6,6 +6,7 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 :mod:`~ppopt.constraints.expansion` is the one place where they become relations between single operations.
 """
 
+from ppopt.constraints.checked import check_words, streams_of
 from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
 from ppopt.constraints.expansion import chosen, expand, instances, operations, shifted
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
@@ -46,6 +47,7 @@ __all__ = [
     "always_split",
     "backward_kinds",
     "chain",
+    "check_words",
     "chosen",
     "cuts_of",
     "data_of",
@@ -64,6 +66,7 @@ __all__ = [
     "sends",
     "shifted",
     "splitting_is_free",
+    "streams_of",
     "transfers_of",
     "without_links",
 ]

@@ -1,4 +1,4 @@
-"""The named schedules: those that people use today."""
+"""The named schedules: those that people use today, and those of your own (:func:`register`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
-from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
+from ppopt.named.definition import (
+    Definition,
+    Parameter,
+    Restriction,
+    UnknownSchedule,
+    alternating,
+    deferred,
+    filled_greedily,
+    fused,
+    overlapping,
+    split,
+)
+from ppopt.named.registry import BUILT_IN, NAMED, ScheduleWarning, find, key_of, register
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import OrderError, time_order
-
-NAMED: Mapping[str, Definition] = MappingProxyType(
-    {
-        definition.name: definition
-        for family in (flush, interleaved, hanayo, zero_bubble, automatic, zero_bubble_v, blocks, bidirectional, dualpipe)
-        for definition in family.DEFINITIONS
-    }
-)
-"""Every named schedule, by its name."""
 
 __all__ = [
     "NAMED",
@@ -29,13 +31,21 @@ __all__ = [
     "Parameter",
     "Restriction",
     "Row",
+    "ScheduleWarning",
     "UnknownSchedule",
     "adapted",
+    "alternating",
     "compare",
+    "deferred",
+    "filled_greedily",
     "find",
+    "fused",
     "of_order",
+    "overlapping",
     "reading",
+    "register",
     "rows_of_order",
+    "split",
 ]
 
 
@@ -49,31 +59,14 @@ _MEANT = MappingProxyType(
 )
 
 
-def find(name: str) -> Definition:
-    """The schedule of this name or alias; case does not matter, and an underscore is a hyphen.
-
-    Raises:
-        UnknownSchedule: nobody has this name; the nearest ones are given.
-    """
-    key = _key(name)
-    for definition in NAMED.values():
-        if key in map(_key, (definition.name, *definition.aliases)):
-            return definition
-    raise UnknownSchedule(name, [known for d in NAMED.values() for known in (d.name, *d.aliases)])
-
-
 def reading(name: str) -> str | None:
     """What ``name`` is read as, in words, where it is an alias or easily taken for another schedule; ``None``: it is plain.
 
     Raises:
         UnknownSchedule: nobody has this name.
     """
-    definition, key = find(name), _key(name)
+    definition, key = find(name), key_of(name)
     return _MEANT.get(key, None if key == definition.name else f"{name} is read as {definition.name}")
-
-
-def _key(name: str) -> str:
-    return name.lower().replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -105,6 +98,7 @@ def compare(
 
     Raises:
         Restriction: a parameter is unknown or out of range.
+        Exception: whatever a definition of the user's raises, with a note that names the schedule.
     """
     read = {name: NAMED[name].read(given) for name, given in params.items()}
     if pipeline.recompute == CHOOSE:
@@ -148,7 +142,7 @@ def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
         held = [int(amounts.activation[:, [d == at for at in pipeline.routes[0]]].sum(axis=1).max()) for d in range(devices)]
         room = max((float(limit) / own for limit, own in zip(amounts.limit, held, strict=True) if own), default=room)
     for limit in sorted(range(devices, 2 * devices + 1), key=lambda limit: abs(limit - room)):
-        for definition in NAMED.values():
+        for definition in BUILT_IN.values():  # elsewhere a limit may mean something else
             takes = {parameter.name: parameter.choices for parameter in definition.parameters}
             if "limit" not in takes or definition.placement != pipeline.placement:
                 continue

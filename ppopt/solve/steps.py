@@ -6,17 +6,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from ppopt import bounds
 from ppopt.bounds import Bound
 from ppopt.bounds.throughput import throughput
-from ppopt.constraints import Precede, Word, chain, chosen, operations, rules_of
+from ppopt.constraints import rules_of
 from ppopt.named import Row, adapted
-from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule, halves
+from ppopt.schedule import Schedule
 from ppopt.solve.search import Search
-from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
+from ppopt.timing import Stuck, covers, each_baseline, list_schedule, order_of, time_order
 from ppopt.timing.greedy import PRIORITIES
 from ppopt.timing.pacing import each_paced
 from ppopt.timing.paths import shortest_spans
@@ -178,16 +175,6 @@ def windows(search: Search, seconds: float, shortest: int = 0) -> None:
         for bound in found:
             if bound.value > search.lower:
                 done(_bounded(search, bound))
-
-
-def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
-    """Whether every operation that ``words`` leave is in one of their chains, so that they can fix the order."""
-    forced, free = chosen(pipeline, (*rules_of(pipeline), *words))
-    if len(free):
-        return False
-    chained = [operations(pipeline, word.before) for word in words if isinstance(word, Precede) and word == chain(word.before)]
-    first, second = halves(pipeline.index, np.concatenate(chained)) if chained else (forced[:0], forced[:0])
-    return bool(np.isin(forced, np.concatenate((first, second))).all())
 
 
 def _bounded(search: Search, bound: Bound | None) -> str:

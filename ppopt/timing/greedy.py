@@ -38,7 +38,7 @@ from ppopt.constraints import (
 )
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, durations, halves, of_stages
+from ppopt.schedule import Order, Schedule, devices_of, durations, halves, of_stages
 from ppopt.timing.timed import time_order
 
 
@@ -413,8 +413,7 @@ def run_jobs(
 def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
     """The order in which every device runs its operations in the sequence of ``numbers``; transfers are left out."""
     numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
-    family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
-    device = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
+    device = devices_of(pipeline, numbers)
     return Order(pipeline.index, tuple(numbers[device == d] for d in range(pipeline.devices)))
 
 
