@@ -167,7 +167,7 @@ class Definition:
             with self._noting():
                 order = order_of(pipeline, words) if covers(pipeline, words) else None
                 if order is not None:
-                    return time_order(pipeline, order)
+                    return time_order(pipeline, order, words=words)
                 if self.fill is not None:
                     return self.fill(pipeline, words, self.read(params))
         except (CyclicOrder, Stuck) as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ppopt.bounds import Objective
+from ppopt.constraints import own_words
 from ppopt.named import Row, compare, find
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
@@ -15,7 +16,7 @@ from ppopt.solve.result import Limit, Progress, Reason, Result, Step
 from ppopt.solve.search import Search, words_of
 from ppopt.solve.strategy import run
 from ppopt.solvers.interrupt import noting
-from ppopt.solvers.outcome import Limits
+from ppopt.solvers.outcome import Limits, check_for_ilp
 from ppopt.timing import time_order
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def solve(
     order: str | None = None,
     params: Mapping[str, Any] | None = None,
     free: Collection[Kind] = (),
+    constraints: Iterable[Word] = (),
     chunks: Sequence[int] = (),
     named_params: Mapping[str, Mapping[str, Any]] | None = None,
     own: Sequence[Row] = (),
@@ -68,8 +70,10 @@ def solve(
     otherwise be less than one tick smaller where routes cross.
 
     ``order`` makes the constraints of a named schedule (with ``params``) binding, on its own placement; ``free`` sets some
-    kinds free again (:func:`ppopt.solvers.binding.binding`). ``solver``: ``"ilp"`` leaves what baselines and bounds in closed
-    form do not settle to the integer program. ``gap``: stop once ``(value - lower bound) / value`` is at most this.
+    kinds free again (:func:`ppopt.solvers.binding.binding`). ``constraints`` are words of :mod:`ppopt.constraints` (``Precede``,
+    ``OneOf``, ``Exclusive``, ``Capacity``, ``Together``) that bind as well; value, bound and proof are under these. ``solver``:
+    ``"ilp"`` leaves what baselines and bounds in closed form do not settle to the integer program. ``gap``: stop once
+    ``(value - lower bound) / value`` is at most this.
     ``deterministic``: one worker, and the time limit in deterministic seconds of the solver, so that the same call gives the
     same answer.
 
@@ -82,7 +86,9 @@ def solve(
     ``periodic`` is what a result for other numbers of microbatches has (:attr:`Result.periodic`), to begin repetition with.
 
     Raises:
-        ValueError: an unknown objective, solver or schedule, or a limit out of range.
+        ValueError: an unknown objective, solver or schedule, a limit out of range, or constraints about what this pipeline does
+            not have, that contradict each other, or that the solver cannot say.
+        TypeError: a constraint that is no such word.
         Restriction: ``order`` is not defined for this pipeline.
         TooLarge: the pipeline is too large for the ILP.
     """
@@ -97,6 +103,7 @@ def solve(
     if workers is not None and not workers >= 1:
         raise ValueError(f"workers: expected a whole number >= 1, got {workers!r}")
     extra: tuple[Word, ...] = ()
+    constraints = tuple(constraints)
     if order is not None:
         from ppopt.solvers.binding import binding
 
@@ -104,6 +111,10 @@ def solve(
         pipeline = definition.place(pipeline, **(params or {}))
         extra = binding(pipeline, definition.words(pipeline, **(params or {})), free)
         start = None if free else time_order(pipeline, definition.order(pipeline, **(params or {})))
+    if constraints:
+        extra = own_words(pipeline, constraints, extra)
+        if solver == "ilp":
+            check_for_ilp(pipeline, extra)
     search = Search(
         pipeline,
         objective,
@@ -118,8 +129,8 @@ def solve(
         periodic=periodic,
     )
     if start is not None:
-        known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
-        if known.within_memory and (search.pairs or not known.order.paired):
+        known = search.obeying(start if start.pipeline == pipeline else time_order(pipeline, start.order))
+        if known is not None and (search.pairs or not known.order.paired):
             search.found(known, "start")
     mine = [row for row in own if row.schedule is None or row.schedule.pipeline.microbatches == pipeline.microbatches]
     if lower_bound:
@@ -140,8 +151,9 @@ def verify(
 
     pipeline, objective, bound = result.pipeline, result.objective, result.lower_bound
     if result.reason == "infeasible":
-        objective, bound = "makespan", horizon(pipeline) + 1
-    until = bound - 1 if objective == "makespan" else span_horizon(pipeline, bound - 1, free=not result.binding)
+        objective, bound = "makespan", horizon(pipeline, result.binding) + 1
+    words = result.binding
+    until = bound - 1 if objective == "makespan" else span_horizon(pipeline, bound - 1, free=not words, words=words)
     limits = Limits(time_limit, workers=workers, seed=seed, deterministic=deterministic)
     return second_opinion(
         pipeline,
@@ -165,13 +177,14 @@ def model_text(result: Result, solver: str = "auto") -> str:
     from ppopt.solvers.export import model_text as text_of
 
     pipeline, objective = result.pipeline, result.objective
-    upper = horizon(pipeline) if result.value is None else result.value
+    words = result.binding
+    upper = horizon(pipeline, words) if result.value is None else result.value
     return text_of(
         pipeline,
-        words_of(pipeline, result.binding),
+        words_of(pipeline, words),
         solver="ilp" if solver == "ilp" else "cp-sat",
         objective=objective,
         lower=0,
         upper=upper,
-        horizon=upper if objective == "makespan" else span_horizon(pipeline, upper, free=not result.binding),
+        horizon=upper if objective == "makespan" else span_horizon(pipeline, upper, free=not words, words=words),
     )

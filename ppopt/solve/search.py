@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ppopt.bounds import Objective
 from ppopt.check import violations
-from ppopt.constraints import Together, Word, cuts_of, free_choices, rules_of
+from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, rules_of
 from ppopt.named import Row
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -18,6 +18,8 @@ from ppopt.solve.horizons import span_horizon
 from ppopt.solve.result import Limit, Progress, Reason, Result, Step
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits
+from ppopt.timing import CyclicOrder, time_order
+from ppopt.timing.obeys import broken
 
 if TYPE_CHECKING:
     from ppopt.solvers.repetition import Periodic
@@ -96,7 +98,18 @@ class Search:
     @property
     def pairs(self) -> bool:
         """Whether overlapped pairs may be run."""
-        return not self.extra or any(isinstance(word, Together) for word in self.extra)
+        return not self.extra or any(isinstance(word, Together | Pairable) for word in self.extra)
+
+    def obeying(self, schedule: Schedule) -> Schedule | None:
+        """A schedule of this pipeline with its order timed under what binds; ``None``: it breaks that, or the memory limit."""
+        if self.extra:
+            try:
+                schedule = time_order(self.pipeline, schedule.order, words=self.extra)
+            except CyclicOrder:
+                return None
+        if not schedule.within_memory or (self.extra and broken(schedule, self.extra)):
+            return None
+        return schedule
 
     @property
     def value(self) -> int:
@@ -176,6 +189,9 @@ class Search:
             wrong = violations(self.pipeline, self.best)
             if wrong:
                 raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
+            unlike = broken(self.best, self.extra) if self.extra else []
+            if unlike:
+                raise AssertionError(f"the schedule found breaks a constraint: {unlike[0]}")
         reason: Reason
         limit: Limit | None = None
         if self.infeasible:
@@ -211,4 +227,6 @@ class Search:
 
     def horizon(self, upper: int) -> int:
         """Ticks by which some schedule with an objective of at most ``upper`` has ended, if there is one."""
-        return upper if self.objective == "makespan" else span_horizon(self.pipeline, upper, free=not self.extra)
+        if self.objective == "makespan":
+            return upper
+        return span_horizon(self.pipeline, upper, free=not self.extra, words=self.extra)

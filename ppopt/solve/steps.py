@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from ppopt import bounds
 from ppopt.bounds import Bound
 from ppopt.bounds.throughput import throughput
-from ppopt.constraints import rules_of
+from ppopt.constraints import rules_of, spread
 from ppopt.named import Row, adapted
 from ppopt.schedule import Schedule
 from ppopt.solve.search import Search
-from ppopt.timing import Stuck, covers, each_baseline, list_schedule, order_of, time_order
+from ppopt.timing import CyclicOrder, Stuck, covers, each_baseline, list_schedule, order_of, time_order
+from ppopt.timing.demands import demands_of
 from ppopt.timing.greedy import PRIORITIES
+from ppopt.timing.obeys import broken
 from ppopt.timing.pacing import each_paced
 from ppopt.timing.paths import shortest_spans
 
@@ -26,6 +28,8 @@ LISTED = 2e-5
 """Deterministic seconds for an operation of a list schedule; about what it takes."""
 PATIENCE = 150
 """Schedules that are tried after the last one that was the best."""
+ORDER = "the binding order, which leaves nothing open"
+"""What proves the value of the only order, or that it is not possible."""
 
 
 def closed_forms(search: Search) -> None:
@@ -42,40 +46,59 @@ def closed_form(search: Search, name: str, bound: Callable[..., Bound | None]) -
 
 
 def named_schedules(search: Search, rows: Callable[[], Sequence[Row]]) -> None:
-    """Time the named schedules; those of this placement are taken, where nothing else binds."""
+    """Time the named schedules; those of this placement are taken, where something binds those that obey it."""
     with search.step("named schedules") as done:
         search.named = tuple(rows())
-        if search.extra:
-            done(f"{len(search.named)} compared")
-            return
         timed = [(row.name, row.schedule) for row in search.named if row.schedule is not None]
         own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == search.pipeline.routes]
         for name, schedule in own:
             if schedule.within_memory:
                 same = schedule.pipeline == search.pipeline  # then with its transfers in their order
-                search.found(schedule if same else time_order(search.pipeline, schedule.order), name)
+                found = search.obeying(schedule if same else time_order(search.pipeline, schedule.order))
+                if found is not None:
+                    search.found(found, name)
         done(f"{len(own)} of {len(search.named)} have this placement; {search.best_text()}")
 
 
 def binding_order(search: Search) -> bool:
     """Whether the binding constraints leave a single order; then that is the answer, if the memory limit allows it."""
     with search.step("binding order") as done:
-        order = order_of(search.pipeline, search.extra) if covers(search.pipeline, search.extra) else None
-        if order is None:
-            done("leaves something open")
-            return False
-        schedule = time_order(search.pipeline, order)
-        if search.objective == "span":
-            schedule = shortest_spans(schedule)
-        if schedule.within_memory:
-            search.found(schedule, "order")
-        else:
-            search.infeasible = True
-        done(search.best_text() if search.best else "the only order exceeds the memory limit")
-        if search.objective == "span" and search.pipeline.ticks.traffic and not search.infeasible:
+        schedule = _only_order(search)
+        if schedule is None:
+            done("no order obeys all of it" if search.infeasible else "leaves something open")
+            return search.infeasible
+        if not schedule.within_memory:
+            search.infeasible, search.lower, search.proved_by = True, schedule.objective(search.objective), ORDER
+            done("the only order exceeds the memory limit")
+            return True
+        search.found(schedule, "order")
+        done(search.best_text())
+        if search.objective == "span" and search.pipeline.ticks.traffic:
             return False  # a device that starts later than it could may have the smaller span
-        search.lower, search.proved_by = schedule.objective(search.objective), "the binding order, which leaves nothing open"
+        search.lower, search.proved_by = search.value, ORDER
         return True
+
+
+def _only_order(search: Search) -> Schedule | None:
+    """The schedule of the only order that the binding constraints leave; ``None``: there are several, or there is none at all.
+
+    Links may carry transfers in several orders, and so may devices what excludes each other or is held between them.
+    """
+    pipeline, words = search.pipeline, search.extra
+    if pipeline.lines or not covers(pipeline, words) or any(spread(pipeline, word) for word in words):
+        return None
+    try:
+        order = order_of(pipeline, words)
+        schedule = None if order is None else time_order(pipeline, order, words=words)
+    except CyclicOrder:
+        search.infeasible, search.proved_by = True, ORDER
+        return None
+    if schedule is not None and search.objective == "span":
+        schedule = shortest_spans(schedule, demands_of(pipeline, words))
+    if schedule is not None and broken(schedule, words):
+        search.infeasible, search.proved_by = True, ORDER
+        return None
+    return schedule
 
 
 def list_schedules(search: Search, seconds: float = 1.0) -> None:
@@ -123,14 +146,19 @@ def _one_after_the_other(search: Search, step: str, schedules: Iterator[tuple[st
 
 
 def _by_priority(search: Search) -> None:
-    """What each priority rule gives under the binding constraints."""
+    """What each priority rule gives under the binding constraints, as long as there is time left."""
     words = (*rules_of(search.pipeline), *search.extra)
     for name in PRIORITIES:
-        for patient in (False, True):
+        for patient, reserve in ((False, False), (True, False), (False, True)):
+            if search.best is not None and search.left <= 0:
+                return
+            search.spent += LISTED * search.operations
             try:
-                search.found(list_schedule(search.pipeline, words, name, patient=patient, reserve=False), name)
-            except Stuck:
-                continue  # this rule runs into the memory limit; others may not
+                schedule = list_schedule(search.pipeline, words, name, patient=patient, reserve=reserve)
+            except (CyclicOrder, Stuck):
+                continue  # this rule runs into the memory limit, or against words between devices; others may not
+            if schedule.within_memory and not broken(schedule, search.extra):
+                search.found(schedule, name)
 
 
 def few_states(search: Search) -> None:

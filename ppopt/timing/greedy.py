@@ -33,6 +33,7 @@ from ppopt.constraints import (
     rules_of,
     sends,
     splitting_is_free,
+    spread,
     transfers_of,
     without_links,
 )
@@ -247,12 +248,17 @@ def _tightest(words: Iterable[Word]) -> tuple[Word, ...]:
         if not isinstance(word, Capacity):
             kept[place] = word
             continue
-        unit = math.gcd(*(hold.amount for hold in word.holds)) or 1
-        amounts = Counter((hold.claim, frozenset(hold.release), hold.amount // unit) for hold in word.holds)
-        held = frozenset(amounts.items())
+        unit, held = _holding(word)
         if held not in kept or word.limit // unit < rooms[held]:
             kept[held], rooms[held] = word, word.limit // unit
     return tuple(kept.values())
+
+
+def _holding(word: Capacity) -> tuple[int, object]:
+    """A unit of memory, and what is held in that unit."""
+    unit = math.gcd(*(hold.amount for hold in word.holds)) or 1
+    amounts = Counter((hold.claim, frozenset(hold.release), hold.amount // unit) for hold in word.holds)
+    return unit, frozenset(amounts.items())
 
 
 def _run(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
@@ -380,13 +386,38 @@ def list_schedule(
     the rules this never gets stuck (a device with several stages could otherwise fill up with forwards of the early ones).
     Turn it off where other words fix the order.
 
+    What :func:`listable` leaves out is seen to by the times as far as these can (:func:`~ppopt.timing.time_order`).
+
     Raises:
         Stuck: memory, or a cycle in the words, lets nothing go on.
+        CyclicOrder: words between devices contradict the order that was built.
         ValueError: the words contradict each other.
     """
-    jobs = Jobs(pipeline, words, links=True)
+    words = tuple(words)
+    jobs = Jobs(pipeline, listable(pipeline, words), links=True)
     rule = PRIORITIES[priority] if isinstance(priority, str) else priority
-    return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve))
+    return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve), words=words)
+
+
+def listable(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:
+    """The words that the list scheduler keeps while it builds an order.
+
+    Left out are, of those beside the rules: ``Exclusive``, which on one device says nothing new; ``Capacity`` between devices, or
+    of a device whose memory another one is about already.
+    """
+    rules = set(rules_of(pipeline))
+    words = tuple(words)
+    kept: list[Word] = []
+    memories: dict[int, object] = {}
+    for word in sorted(words, key=lambda word: word not in rules):
+        if isinstance(word, Capacity) and word.holds:
+            claim = word.holds[0].claim
+            device = pipeline.routes[claim.route][claim.stage]
+            if spread(pipeline, word) or memories.setdefault(device, _holding(word)[1]) != _holding(word)[1]:
+                continue
+        if not isinstance(word, Exclusive) or word in rules:
+            kept.append(word)
+    return tuple(kept)
 
 
 def run_jobs(
