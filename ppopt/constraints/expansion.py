@@ -19,9 +19,8 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
         columns = [_strided(operations(pipeline, family), stream.stride) for family in stream.families]
         step = -1 if stream.descending else 1
         length = max((len(column) for column in columns), default=0)
-        return np.concatenate(
-            [column[k : k + stream.group][::step] for k in range(0, length, stream.group) for column in columns]
-        )
+        hands = [column[k : k + stream.group][::step] for k in range(0, length, stream.group) for column in columns]
+        return np.concatenate([np.empty(0, dtype=np.int64), *hands])
     if isinstance(stream, Listed):
         return np.array([pipeline.index.number(op) for op in stream.ops], dtype=np.int64)
     raise TypeError(f"unknown stream {stream!r}")

@@ -35,10 +35,10 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
 
     Where nothing happens for longer than the largest latency (or wait that ``words`` ask for, which bind beside the rules), what
     follows can start earlier, so between the devices' spans there are at most D - 1 gaps of that length, besides transfers that
-    hold a link. With nothing but the rules (``free``) it is much less where :func:`~ppopt.bounds.late.beside_span` says so, and with one
-    stage per device on one route: before a device's first operation all devices upstream run forwards only, at most as many as
-    their memory holds, and these can be shifted right against it: device d starts at most ``sum over s < d of (T_F + latency) +
-    (C - 1) * max T_F`` after the first.
+    hold a link. With nothing but the rules (``free``) it is much less where :func:`~ppopt.bounds.late.beside_span` says so, and
+    with one stage per device on one route: before a device's first operation all devices upstream run forwards only, at most as
+    many as their memory holds, and these can be shifted right against it: device d starts at most ``sum over s < d of
+    (T_F + latency) + (C - 1) * max T_F`` after the first.
     """
     latency = max(int(pipeline.ticks.latency.max()), longest_lag(words))
     devices = pipeline.devices

@@ -446,8 +446,9 @@ class Model:
         for word in self.words:
             if not isinstance(word, Exclusive) or not word.computes or spread(self.pipeline, word):
                 continue
-            ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
-            ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
+            ops = np.array(list(dict.fromkeys(op for stream in word.streams for op in self._ops(stream))), dtype=np.int64)
+            if not len(ops):
+                continue
             traffic = {op: self._traffic(op) for op in ops.tolist()}
             by = start_by[int(of_stages(self.pipeline, ops[:1], self.pipeline.device_of)[0])] if start_by and len(ops) else None
             latest = self.horizon if by is None else min(self.horizon, by * self.parts + self._most)
