@@ -1,9 +1,11 @@
 """Words of the user's own beside the rules: the best schedules under them, against an enumeration of all orders."""
 
+import json
 import random
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise, permutations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from ppopt.constraints import (
     pairs_of,
     rules_of,
 )
+from ppopt.files import Model, read_result, result_dict
 from ppopt.named import find
 from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
@@ -624,3 +627,16 @@ def test_times_wait_for_words_between_devices_with_links_that_are_held() -> None
     assert np.array_equal(np.diff(schedule.start[0][:2]), [1 + 2 + 1 + 4])  # 0F0, its transfer, 1F0, the wait
     result = solve(pipeline, constraints=[wait], time_limit=20)
     assert result.reason == "optimal"
+
+
+def test_a_results_file_says_which_words_bound(tmp_path: Path) -> None:
+    pipeline = Pipeline(2, 3)
+    words = [Precede(Family(1, F), Family(0, F), shift=1, lag=2), Exclusive((Family(0, F), Family(1, F)))]
+    result = solve(pipeline, constraints=words)
+    assert result.constraints == tuple(words)
+    tree = result_dict(Model(pipeline), result=result)
+    assert tree["result"]["constraints"] == ["1F(k-1) + 2 < 0F(k)", "one at a time: 0F, 1F"]
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(tree))
+    assert read_result(str(path)).schedule is not None
+    assert "constraints" not in result_dict(Model(pipeline), result=solve(pipeline))["result"]

@@ -68,6 +68,7 @@ def _outcome(result: Result) -> Tree:
         "seconds": round(result.seconds, 3),
         "seed": result.seed,
         "versions": dict(result.versions),
+        **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
     }
 
 

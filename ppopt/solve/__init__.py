@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ppopt.bounds import Objective
@@ -140,7 +141,7 @@ def solve(
             run(search, solver, lambda: [*mine, *compare(pipeline, chunks, named_params or {})])
     except KeyboardInterrupt:
         search.interrupted = True
-    return search.result()
+    return replace(search.result(), constraints=constraints)
 
 
 def verify(

@@ -50,6 +50,8 @@ class Result:
     named: tuple[Row, ...]
     steps: tuple[Step, ...]
     binding: tuple[Word, ...] = ()
-    """The words that bound beside the rules."""
+    """The words that bound beside the rules: those of a named order, those of the user's own, and what these leave open."""
+    constraints: tuple[Word, ...] = ()
+    """The user's own among them."""
     periodic: Periodic | None = None
     """What repetition has found, for :func:`solve` with other numbers of microbatches."""

@@ -13,9 +13,9 @@ from ppopt.constraints import rules_of, spread
 from ppopt.named import Row, adapted
 from ppopt.schedule import Schedule
 from ppopt.solve.search import Search
-from ppopt.timing import CyclicOrder, Stuck, covers, each_baseline, list_schedule, order_of, time_order
+from ppopt.timing import CyclicOrder, Stuck, covers, each_baseline, order_of, time_order
 from ppopt.timing.demands import demands_of
-from ppopt.timing.greedy import PRIORITIES
+from ppopt.timing.greedy import PRIORITIES, Jobs, listable, run_jobs
 from ppopt.timing.obeys import broken
 from ppopt.timing.pacing import each_paced
 from ppopt.timing.paths import shortest_spans
@@ -146,15 +146,19 @@ def _one_after_the_other(search: Search, step: str, schedules: Iterator[tuple[st
 
 
 def _by_priority(search: Search) -> None:
-    """What each priority rule gives under the binding constraints, as long as there is time left."""
-    words = (*rules_of(search.pipeline), *search.extra)
-    for name in PRIORITIES:
+    """What each priority rule gives under the binding constraints, as long as there is time left.
+
+    What the list scheduler does not know of these the times may still bring about; what breaks one is left out.
+    """
+    jobs = Jobs(search.pipeline, listable(search.pipeline, (*rules_of(search.pipeline), *search.extra)), links=True)
+    for name, rule in PRIORITIES.items():
         for patient, reserve in ((False, False), (True, False), (False, True)):
             if search.best is not None and search.left <= 0:
                 return
             search.spent += LISTED * search.operations
             try:
-                schedule = list_schedule(search.pipeline, words, name, patient=patient, reserve=reserve)
+                order = run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve)
+                schedule = time_order(search.pipeline, order, words=search.extra)
             except (CyclicOrder, Stuck):
                 continue  # this rule runs into the memory limit, or against words between devices; others may not
             if schedule.within_memory and not broken(schedule, search.extra):

@@ -386,15 +386,13 @@ def list_schedule(
     the rules this never gets stuck (a device with several stages could otherwise fill up with forwards of the early ones).
     Turn it off where other words fix the order.
 
-    What :func:`listable` leaves out is seen to by the times as far as these can (:func:`~ppopt.timing.time_order`).
-
     Raises:
         Stuck: memory, or a cycle in the words, lets nothing go on.
         CyclicOrder: words between devices contradict the order that was built.
-        ValueError: the words contradict each other.
+        ValueError: the words contradict each other, or are not all :func:`listable`.
     """
     words = tuple(words)
-    jobs = Jobs(pipeline, listable(pipeline, words), links=True)
+    jobs = Jobs(pipeline, words, links=True)
     rule = PRIORITIES[priority] if isinstance(priority, str) else priority
     return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve), words=words)
 
