@@ -40,8 +40,7 @@ from ppopt.schedule import Order, Schedule
 from ppopt.solve import horizon, model_text, solve, verify
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits, NotForIlp
-from ppopt.timing import time_order
-from ppopt.timing.obeys import broken
+from ppopt.timing import broken, time_order
 
 F, B, I, W = Kind  # noqa: E741
 

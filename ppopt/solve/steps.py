@@ -51,7 +51,11 @@ def named_schedules(search: Search, rows: Callable[[], Sequence[Row]]) -> None:
         search.named = tuple(rows())
         timed = [(row.name, row.schedule) for row in search.named if row.schedule is not None]
         own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == search.pipeline.routes]
+        if search.extra:  # the best first: waiting for what binds makes none of them shorter
+            own.sort(key=lambda row: row[1].objective(search.objective))
         for name, schedule in own:
+            if search.extra and search.best is not None and schedule.objective(search.objective) >= search.value:
+                break
             if schedule.within_memory:
                 same = schedule.pipeline == search.pipeline  # then with its transfers in their order
                 found = search.obeying(schedule if same else time_order(search.pipeline, schedule.order))
