@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ppopt.files import read_model
     from ppopt.files.checked import check
     from ppopt.files.result import save
-    from ppopt.named import compare
+    from ppopt.named import compare, register
     from ppopt.pictures.plot import plot
     from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, Units
     from ppopt.search import Binding, Settings, solve, verify
@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "ppopt.pipeline": ("Costs", "DataParallel", "Links", "Memory", "Pipeline", "Units"),
-    "ppopt.named": ("compare",),
+    "ppopt.named": ("compare", "register"),
     "ppopt.search": ("Binding", "Settings", "solve", "verify"),
     "ppopt.files": ("read_model",),
     "ppopt.files.checked": ("check",),
@@ -45,6 +45,7 @@ __all__ = [
     "named",
     "plot",
     "read_model",
+    "register",
     "save",
     "solve",
     "verify",

@@ -85,6 +85,13 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     return result
 
 
+def devices_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
+    """The device of each of these operations; of a transfer the one that it is from."""
+    family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
+    device: IntArray = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
+    return device
+
+
 def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArray:
     """What of a table ``[route, stage]`` each of these operations has; a pair the larger of its halves', transfers nothing."""
     index, route = pipeline.index, pipeline.route_by_microbatch

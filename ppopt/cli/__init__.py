@@ -7,9 +7,11 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -79,7 +81,8 @@ class Commands(click.Group):
         extra.pop("standalone_mode", None)
         terminate = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            code = super().main(args, prog_name or "ppopt", standalone_mode=False, **extra)
+            with _noting():
+                code = super().main(args, prog_name or "ppopt", standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.ClickException as error:
             error.show()
@@ -93,6 +96,31 @@ class Commands(click.Group):
         finally:
             signal.signal(signal.SIGTERM, terminate)
         sys.exit(code)
+
+
+@contextmanager
+def _noting() -> Iterator[None]:
+    """Warnings of this package are lines on standard error; others are shown as ever."""
+    shown = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if file is None and category.__module__.partition(".")[0] == "ppopt":
+            click.echo(f"Note: {message}.", err=True)
+        else:
+            shown(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -63,6 +63,7 @@ def definition_dict(definition: Definition) -> dict[str, Any]:
         "idle": definition.idle,
         "open": definition.open_rule,
         "source": definition.source,
+        "package": NAMED.origin(definition.name),
         "parameters": parameters,
     }
 
@@ -87,8 +88,9 @@ def facts_of(d: Definition) -> Iterator[str]:
     yield f"{d.placement}; backward {'I, W' if d.split else 'B'}{needs}"
     if d.aliases:
         yield f"also called {', '.join(d.aliases)}"
-    yield f"peak {d.peak}; idle {d.idle or '-'}"
-    yield f"source {d.source}"
+    yield f"peak {d.peak or '-'}; idle {d.idle or '-'}"
+    package = NAMED.origin(d.name)
+    yield f"source {d.source or '-'}" + (f"; from {package}" if package else "")
 
 
 def explain(definition: Definition) -> None:
@@ -106,6 +108,7 @@ def explain(definition: Definition) -> None:
         "idle time": d.idle and f"{d.idle} in costs of one chunk, without latency",
         "left open": d.open_rule,
         "source": d.source,
+        "package": NAMED.origin(d.name),
     }
     click.echo(f"{d.name}: {d.summary}\n")
     for fact, text in facts.items():
@@ -115,6 +118,10 @@ def explain(definition: Definition) -> None:
         choices = f" ({', '.join(p.choices)})" if p.choices else ""
         click.echo(f"{'parameter:':13}{p.name}{choices}: {p.meaning}; default: {p.default}")
     shown = [(example, *picture(example)) for example in examples(d)]
+    if not shown:
+        sizes = ", ".join(f"{devices} and {microbatches}" for devices, microbatches in SIZES)
+        click.echo(f"\nNo picture: it does not exist at the sizes that are tried (devices and microbatches {sizes}).")
+        return
     example, text, _ = next((entry for entry in shown if entry[2]), shown[-1])
     click.echo(f"\nAt unit costs, {heading(example.pipeline)}:\n\n{text}")
 

@@ -6,8 +6,10 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 :mod:`~ppopt.constraints.expansion` is the one place where they become relations between single operations.
 """
 
+from ppopt.constraints.checked import check_words, streams_of
 from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
 from ppopt.constraints.expansion import chosen, expand, instances, operations, shifted
+from ppopt.constraints.own import own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import Hop, backward_kinds, data_of, links_of, memory_of, rules_of, transfers_of, without_links
 from ppopt.constraints.words import (
@@ -46,6 +48,7 @@ __all__ = [
     "always_split",
     "backward_kinds",
     "chain",
+    "check_words",
     "chosen",
     "cuts_of",
     "data_of",
@@ -56,6 +59,7 @@ __all__ = [
     "links_of",
     "memory_of",
     "operations",
+    "own_words",
     "pairs_of",
     "pairs_save_time",
     "room_in_order",
@@ -64,6 +68,8 @@ __all__ = [
     "sends",
     "shifted",
     "splitting_is_free",
+    "spread",
+    "streams_of",
     "transfers_of",
     "without_links",
 ]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
+from ppopt.constraints.checked import streams_of
+from ppopt.constraints.expansion import chosen, operations
 from ppopt.constraints.pairs import pairs_of
-from ppopt.constraints.rules import backward_kinds
-from ppopt.constraints.words import Family, OneOf, Pairable, Precede, Word, chain
+from ppopt.constraints.rules import backward_kinds, rules_of
+from ppopt.constraints.words import Family, OneOf, Pairable, Precede, Together, Word, chain
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -17,16 +21,35 @@ def cuts_of(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ..
     Both need microbatches that can be renumbered; nothing is cut where ``extra``, the words beside the rules, could tell
     them apart (:func:`alike`).
     """
-    return (*in_order(pipeline), *room_in_order(pipeline)) if alike(extra) else ()
+    return (*in_order(pipeline), *room_in_order(pipeline)) if alike(pipeline, extra) else ()
 
 
-def alike(extra: Sequence[Word]) -> bool:
-    """Whether these words, beside the rules, treat all microbatches of a route alike: only choices over whole families do."""
-    return all(
-        isinstance(word, Pairable)
-        or (isinstance(word, OneOf) and all(isinstance(stream, Family) for streams in word.alternatives for stream in streams))
-        for word in extra
-    )
+def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
+    """Whether a schedule that obeys these words, beside the rules, still does once it is renumbered as in :func:`in_order`.
+
+    Operations keep their times then, and the (k+1)-th to start of a stage and kind becomes that of the k-th microbatch. So words
+    that say what is run are kept where they say it of whole families, one by one; and so are ``Exclusive`` and ``Capacity`` over
+    families, since devices stay as busy as they were and what is held depends on counts. ``Precede`` is, between two families of
+    a route that are always run, where the ``shift`` is not negative: of the first k + 1 operations that start, k + 1 - shift had
+    a predecessor that ended in time, so the (k - shift)-th predecessor did.
+    """
+    if all(isinstance(word, Pairable) for word in extra):
+        return True
+    forced = None
+    for word in extra:
+        if not all(isinstance(stream, Family) for stream in streams_of(word)):
+            return False
+        if isinstance(word, Together) or (isinstance(word, OneOf) and len(word.alternatives) > 1):
+            return False
+        if isinstance(word, Precede) and word != Precede(word.before, word.before, shift=1):
+            before, after = word.before, word.after
+            if before.route != after.route or word.shift < 0:  # type: ignore[union-attr]
+                return False
+            if forced is None:
+                forced = chosen(pipeline, (*rules_of(pipeline), *extra))[0]
+            if not all(np.isin(operations(pipeline, stream), forced).all() for stream in (before, after)):
+                return False
+    return True
 
 
 def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:

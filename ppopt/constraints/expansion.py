@@ -19,9 +19,8 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
         columns = [_strided(operations(pipeline, family), stream.stride) for family in stream.families]
         step = -1 if stream.descending else 1
         length = max((len(column) for column in columns), default=0)
-        return np.concatenate(
-            [column[k : k + stream.group][::step] for k in range(0, length, stream.group) for column in columns]
-        )
+        hands = [column[k : k + stream.group][::step] for k in range(0, length, stream.group) for column in columns]
+        return np.concatenate([np.empty(0, dtype=np.int64), *hands])
     if isinstance(stream, Listed):
         return np.array([pipeline.index.number(op) for op in stream.ops], dtype=np.int64)
     raise TypeError(f"unknown stream {stream!r}")
@@ -97,27 +96,30 @@ def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArra
     possible = np.zeros(size, dtype=bool)  # named by some word, and by every word that names its choice
     excluded = np.zeros(size, dtype=bool)
     forced = np.zeros(size, dtype=bool)
+    choices: list[list[list[IntArray]]] = []
     for word in words:
         if not isinstance(word, OneOf):
             continue
         columns = [[operations(pipeline, stream) for stream in streams] for streams in word.alternatives]
-        if len(columns) == 1:
-            for column in columns[0]:
-                forced[column] = True
-        else:
-            for alternative in columns:
-                for column in alternative:
-                    possible[column] = True
-    for word in words:
-        if isinstance(word, OneOf) and len(word.alternatives) > 1:
-            columns = [[operations(pipeline, stream) for stream in streams] for streams in word.alternatives]
+        for column in (column for alternative in columns for column in alternative):
+            (forced if len(columns) == 1 else possible)[column] = True
+        if len(columns) > 1:
+            choices.append(columns)
+    known = -1
+    while known < (known := int(forced.sum() + excluded.sum())):  # what one word settles may settle another
+        for columns in choices:
             for a, alternative in enumerate(columns):
                 taken = np.any([forced[column] for column in alternative], axis=0)
-                for other in columns[:a] + columns[a + 1 :]:
-                    for column in other:
-                        excluded[column[taken]] = True
+                gone = np.any([excluded[column] for column in alternative], axis=0)
+                others = columns[:a] + columns[a + 1 :]
+                for column in (column for other in others for column in other):
+                    excluded[column[taken]] = True
                 for column in alternative:
                     forced[column[taken]] = True
+                    excluded[column[gone]] = True
+                if len(columns) == 2:
+                    for column in others[0]:
+                        forced[column[gone]] = True
     if (forced & excluded).any():
         op = pipeline.index.op(int(np.flatnonzero(forced & excluded)[0]))
         raise ValueError(f"{op} is both required and excluded")

@@ -9,7 +9,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
 
-def pairs_of(pipeline: Pipeline, *, alone: bool = True) -> tuple[Pairable, ...]:
+def pairs_of(pipeline: Pipeline, *, alone: bool = True, full: bool = False) -> tuple[Pairable, ...]:
     """What may run as overlapped pairs: for each device where some pair saves time, its forwards and its backwards.
 
     *What is left out loses nothing.* A pair that takes no less than its forward and the cheaper way of its backward one after
@@ -18,11 +18,15 @@ def pairs_of(pipeline: Pipeline, *, alone: bool = True) -> tuple[Pairable, ...]:
 
     Without ``alone`` a full backward is run in a pair or not at all. Valid, as a restriction that keeps the optimum, where
     ``I`` + ``W`` takes no longer than ``B`` (:func:`~ppopt.constraints.cuts.splitting_is_free`): alone, it is run as those.
+
+    ``full``: what a pair takes is compared with its forward and the full backward. That loses nothing either where other words
+    tell the ways of a backward apart, provided that these words ask for no more where operations end earlier or start later.
     """
     words = []
     for device in range(pipeline.devices):
         forwards, backwards = _families(pipeline, device, Kind.F), _families(pipeline, device, Kind.B)
-        most = max((_backward(pipeline, family) for family in backwards), default=0)
+        way = _full if full else _backward
+        most = max((way(pipeline, family) for family in backwards), default=0)
         saving = tuple(f for f in forwards if 0 <= overlap(pipeline, f) < _forward(pipeline, f) + most)
         if saving:
             words.append(Pairable(saving, backwards, alone))
@@ -57,3 +61,8 @@ def _backward(pipeline: Pipeline, family: Family) -> int:
     """Ticks of the cheaper way to run a backward."""
     _, full, input_, weight = map(int, pipeline.ticks.duration[family.route, :, family.stage])
     return min(full, input_ + weight) if input_ >= 0 else full
+
+
+def _full(pipeline: Pipeline, family: Family) -> int:
+    """Ticks of a full backward."""
+    return int(pipeline.ticks.duration[family.route, Kind.B, family.stage])

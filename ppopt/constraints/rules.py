@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, OneOf, Pairable, Precede, Stream, Together, Word, sends
+from ppopt.constraints.checked import streams_of
+from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, OneOf, Precede, Stream, Word, sends
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -107,24 +108,10 @@ def links_of(pipeline: Pipeline) -> tuple[Exclusive, ...]:
 def without_links(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:
     """These words with every transfer taken as a lag between computations: a relaxation."""
     words = tuple(words)
-    kept = tuple(word for word in words if not any(map(sends, _streams(word))))
+    kept = tuple(word for word in words if not any(map(sends, streams_of(word))))
     if len(kept) == len(words):
         return words
     return (*kept, *(word for hop in transfers_of(pipeline) for word in hop.words(links=False)))
-
-
-def _streams(word: Word) -> Iterable[Stream]:
-    if isinstance(word, Precede):
-        return word.before, word.after
-    if isinstance(word, Together):
-        return word.first, word.second
-    if isinstance(word, Exclusive):
-        return word.streams
-    if isinstance(word, Pairable):
-        return (*word.forwards, *word.backwards)
-    if isinstance(word, OneOf):
-        return tuple(stream for streams in word.alternatives for stream in streams)
-    return ()
 
 
 def backward_kinds(pipeline: Pipeline) -> tuple[Kind, ...]:

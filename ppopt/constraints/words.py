@@ -93,6 +93,9 @@ class Exclusive:
         """Whether these are a device's computations and nothing else."""
         return not any(map(sends, self.streams))
 
+    def __str__(self) -> str:
+        return f"one at a time: {', '.join(map(str, self.streams))}"
+
 
 @dataclass(frozen=True)
 class Hold:
@@ -102,6 +105,9 @@ class Hold:
     release: tuple[Family, ...]
     amount: int
 
+    def __str__(self) -> str:
+        return f"{self.amount} from {self.claim} to {' or '.join(map(str, self.release))}"
+
 
 @dataclass(frozen=True)
 class Capacity:
@@ -109,6 +115,9 @@ class Capacity:
 
     holds: tuple[Hold, ...]
     limit: int
+
+    def __str__(self) -> str:
+        return f"at most {self.limit}: {', '.join(map(str, self.holds))}"
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,9 @@ class Together:
     first: Stream
     second: Stream
     shift: int = 0
+
+    def __str__(self) -> str:
+        return f"one operation: {self.first}({f'k{self.shift:+d}' if self.shift else 'k'}) and {self.second}(k)"
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,9 @@ class OneOf:
     """
 
     alternatives: tuple[tuple[Stream, ...], ...]
+
+    def __str__(self) -> str:
+        return f"run {' or '.join(' and '.join(map(str, streams)) for streams in self.alternatives)}"
 
 
 Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf

@@ -82,6 +82,7 @@ def _outcome(result: Result) -> Tree:
         "seconds": round(result.seconds, 3),
         "seed": result.seed,
         "versions": dict(result.versions),
+        **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
     }
     if result.scope is not None:
         recompute = result.scope.recompute

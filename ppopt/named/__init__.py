@@ -1,30 +1,50 @@
-"""The named schedules: those that people use today."""
+"""The named schedules: those that people use today, and those of your own (:func:`register`)."""
 
 from ppopt.named.comparing import adapted, compare, rows_of
-from ppopt.named.definition import Definition, Parameter, Restriction, UnknownSchedule
+from ppopt.named.definition import (
+    Definition,
+    Parameter,
+    Restriction,
+    UnknownSchedule,
+    alternating,
+    deferred,
+    filled_greedily,
+    fused,
+    overlapping,
+    split,
+)
 from ppopt.named.model import Model
 from ppopt.named.own import of_order, rows_of_order
 from ppopt.named.recomputing import compare_freely, of_order_freely
-from ppopt.named.registry import NAMED, find, reading
+from ppopt.named.registry import BUILT_IN, NAMED, ScheduleWarning, find, reading, register
 from ppopt.named.row import Row
 from ppopt.named.table import Table
 
 __all__ = [
+    "BUILT_IN",
     "NAMED",
     "Definition",
     "Model",
     "Parameter",
     "Restriction",
     "Row",
+    "ScheduleWarning",
     "Table",
     "UnknownSchedule",
     "adapted",
+    "alternating",
     "compare",
     "compare_freely",
+    "deferred",
+    "filled_greedily",
     "find",
+    "fused",
     "of_order",
     "of_order_freely",
+    "overlapping",
     "reading",
+    "register",
     "rows_of",
     "rows_of_order",
+    "split",
 ]

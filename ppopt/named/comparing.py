@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
-from ppopt.named.registry import NAMED, each, shown_chunks
+from ppopt.named.registry import BUILT_IN, NAMED, each, shown_chunks
 from ppopt.named.row import Row
 from ppopt.named.table import Table
 from ppopt.named.verified import verified_rows
@@ -35,6 +35,7 @@ def compare(
     Raises:
         Restriction: a parameter is unknown or out of range.
         PipelineError: the pipeline asks for several numbers of microbatches.
+        Exception: whatever a definition of your own raises, with a note that names the schedule.
     """
     model = asked if isinstance(asked, Model) else Model(asked)
     pipeline = model.pipeline
@@ -96,7 +97,7 @@ def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
         held = [int(amounts.activation[:, [d == at for at in pipeline.routes[0]]].sum(axis=1).max()) for d in range(devices)]
         room = max((float(limit) / own for limit, own in zip(amounts.limit, held, strict=True) if own), default=room)
     for limit in sorted(range(devices, 2 * devices + 1), key=lambda limit: abs(limit - room)):
-        for definition in NAMED.values():
+        for definition in BUILT_IN.values():  # elsewhere a limit may mean something else
             takes = {parameter.name: parameter.choices for parameter in definition.parameters}
             if "limit" not in takes or definition.placement != pipeline.placement:
                 continue

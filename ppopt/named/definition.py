@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from ppopt.constraints import Capacity, Family, OneOf, Precede, Stream, Together, Word, chain, rules_of
+from ppopt.constraints import Capacity, Family, OneOf, Precede, Stream, Together, Word, chain, check_words, rules_of
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, routes_of
 from ppopt.schedule import Order, Schedule
-from ppopt.timing import CyclicOrder, order_of, time_order
+from ppopt.timing import CyclicOrder, covers, order_of, time_order
 from ppopt.timing.greedy import Stuck, list_schedule
 
 
@@ -127,6 +128,8 @@ class Definition:
             raise Restriction(f"{self.name}: {error}") from error
 
     def _placed_here(self, pipeline: Pipeline) -> bool:
+        if self.routes is not None:
+            return pipeline.routes == self.routes(pipeline.devices)
         return pipeline.routes == routes_of(self.placement, pipeline.devices, pipeline.chunks)
 
     def words(self, pipeline: Pipeline, **params: Any) -> tuple[Word, ...]:
@@ -142,7 +145,11 @@ class Definition:
             raise Restriction(f"{self.name}: {problem}")
         if self.split and not pipeline.costs.split:
             raise Restriction(f"{self.name}: needs backward_input and backward_weight; the costs give backward alone")
-        return tuple(self.constrain(pipeline, self.read(params)))
+        read = self.read(params)
+        with self._noting():
+            words = tuple(self.constrain(pipeline, read))
+            check_words(pipeline, words)
+        return words
 
     def order(self, pipeline: Pipeline, **params: Any) -> Order:
         """Its order on a pipeline that has its placement.
@@ -181,14 +188,28 @@ class Definition:
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
         words = self.words(pipeline, **params)
         try:
-            order = order_of(pipeline, words)
-            if order is not None:
-                return time_order(pipeline, order)
-            if self.fill is None:
-                raise AssertionError(f"{self.name}: its constraints leave the order open and it has no rule to fill it")
-            return self.fill(pipeline, words, self.read(params))
+            with self._noting():
+                order = order_of(pipeline, words) if covers(pipeline, words) else None
+                if order is not None:
+                    return time_order(pipeline, order, words=words)
+                if self.fill is not None:
+                    return self.fill(pipeline, words, self.read(params))
         except (CyclicOrder, Stuck) as error:
             raise Restriction(f"{self.name}: {self._size(pipeline, params)}: {error}") from error
+        problem = "its constraints leave the order open, and it has no rule that settles it"
+        advice = "give its Definition one, such as fill=ppopt.named.filled_greedily"
+        raise Restriction(f"{self.name}: {self._size(pipeline, params)}: {problem}; {advice}")
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """What goes wrong in a definition says in which."""
+        try:
+            yield
+        except (Restriction, CyclicOrder, Stuck):
+            raise
+        except Exception as error:
+            error.add_note(f"raised by the schedule {self.name}")
+            raise
 
     def _size(self, pipeline: Pipeline, params: Parameters) -> str:
         sizes = {"devices": pipeline.devices, "microbatches": pipeline.microbatches, "chunks": pipeline.chunks, **params}

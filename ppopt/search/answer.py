@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ppopt.bounds import Objective
 from ppopt.bounds.bound import check_objective
-from ppopt.constraints import Word
+from ppopt.constraints import Capacity, Precede, Word, own_words
 from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
 from ppopt.named.registry import shown_chunks
@@ -22,6 +22,7 @@ from ppopt.search.choices import Branch, branch_of, combined, solve_branches
 from ppopt.search.result import Progress, Result
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.solvers.interrupt import uninterrupted
+from ppopt.solvers.outcome import check_for_ilp
 
 if TYPE_CHECKING:
     from ppopt.solvers.repetition import Periodic
@@ -50,7 +51,8 @@ def solve(
     - ``objective``: ``"makespan"``, or ``"span"``: the largest device span. Starts are whole ticks, in what is found and in what
       is proved; a device span might otherwise be less than one tick smaller, where routes cross.
     - ``order``: a named schedule whose constraints bind, on its own placement.
-    - ``constraints``: words of your own (:mod:`ppopt.constraints`) that bind.
+    - ``constraints``: words of your own (:mod:`ppopt.constraints`: ``Precede``, ``OneOf``, ``Exclusive``, ``Capacity``,
+      ``Together``) that bind as well; value, bound and proof are under these.
     - ``runtime``: plan with what this runtime really does (:func:`ppopt.pipeline.runtimes.as_run`).
     - ``beside``: rows of your own, shown before the named schedules and begun from where they have the placement
       (:func:`ppopt.named.of_order`).
@@ -59,7 +61,9 @@ def solve(
     Ctrl-C ends the search and keeps its best. Every schedule in the result has passed the checker.
 
     Raises:
-        ValueError: an unknown objective, solver, schedule or runtime, or a limit out of range.
+        ValueError: an unknown objective, solver, schedule or runtime, a limit out of range, or constraints about what the
+            pipeline does not have, that contradict each other, or that the solver cannot say.
+        TypeError: a constraint that is no such word.
         Restriction: ``order`` is not defined for this pipeline.
         PipelineError: which stages recompute is open, and the stages have other costs on another route.
         TooLarge: the pipeline is too large for the ILP.
@@ -117,6 +121,7 @@ class _Question:
             result,
             model=self._model_of(result.pipeline),
             order=self.binding,
+            constraints=self.constraints,
             named=self._table(result),
         )
         with uninterrupted():  # the search is over, and what it found is kept
@@ -152,10 +157,30 @@ class _Question:
         return [pipeline if self.runtime is None else as_run(pipeline, self.runtime) for pipeline in places]
 
     def _branch(self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], Periodic]) -> Branch:
-        words = self.constraints + (() if self.binding is None else self.binding.words(pipeline))
+        words = self._words(pipeline)
         start = None if self.binding is None else self.binding.start(pipeline)
         periodic = known.get((pipeline.placement, pipeline.chunks))
         return branch_of(pipeline, self.objective, self.settings, words, beside, start, periodic)
+
+    def _words(self, pipeline: Pipeline) -> tuple[Word, ...]:
+        """What binds beside the rules: the same whatever recomputes, where that is open."""
+        bound = () if self.binding is None else self.binding.words(pipeline)
+        if not self.constraints:
+            return bound
+        open_ = self.model.pipeline.open
+        if open_ and any(isinstance(word, Capacity) or (isinstance(word, Precede) and word.lag) for word in self.constraints):
+            raise ValueError(f"lags and amounts of constraints are in ticks, which differ with what is open: {', '.join(open_)}")
+        settled = [pipeline]
+        if pipeline.recompute == CHOOSE:
+            free = pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=None))
+            settled = [free.resolved("none"), free.resolved("all")]
+        found = {own_words(each, self.constraints, bound) for each in settled}
+        if len(found) != 1:
+            raise ValueError('the constraints depend on which stages recompute; pipeline.recompute is "choose"')
+        words = found.pop()
+        if self.settings.solver == "ilp":
+            check_for_ilp(settled[0], words)
+        return words
 
     def _rows(self) -> tuple[Row, ...]:
         """The user's own order, and the named schedules on these devices, with the freedom that the answer has."""

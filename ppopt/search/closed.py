@@ -61,8 +61,8 @@ def solve_closed(
         periodic=periodic,
     )
     if start is not None:
-        known = start if start.pipeline == pipeline else time_order(pipeline, start.order)
-        if known.within_memory and (search.pairs or not known.order.paired):
+        known = search.obeying(start if start.pipeline == pipeline else time_order(pipeline, start.order))
+        if known is not None and (search.pairs or not known.order.paired):
             search.found(known, "start")
     if lower_bound:
         search.prove(lower_bound, "a bound that was given")

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
 
 from ppopt.bounds.late import beside_span
+from ppopt.constraints import Precede, Word
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
 
-def horizon(pipeline: Pipeline) -> int:
-    """Ticks by which some best schedule has ended: at any time something runs or is on its way."""
+def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
+    """Ticks by which some best schedule has ended: at any time something runs or is on its way.
+
+    ``words`` that bind beside the rules: or what has run is waited after, which happens before every operation at most once.
+    """
     duration, stages = np.maximum(pipeline.ticks.duration, 0), pipeline.stages
     pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
     per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
-    return pipeline.microbatches * per_microbatch + int(pipeline.ticks.gather.max() + pipeline.ticks.scatter.max())
+    waits = 3 * stages * longest_lag(words)
+    return pipeline.microbatches * (per_microbatch + waits) + int(pipeline.ticks.gather.max() + pipeline.ticks.scatter.max())
 
 
-def span_horizon(pipeline: Pipeline, span: int, *, free: bool) -> int:
+def longest_lag(words: Iterable[Word]) -> int:
+    """The longest wait that some of these words ask for, in ticks."""
+    return max((word.lag for word in words if isinstance(word, Precede)), default=0)
+
+
+def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[Word] = ()) -> int:
     """Ticks by which some schedule whose device spans are at most ``span`` has ended, if there is one at all.
 
-    Where nothing happens for longer than the largest latency, what follows can start earlier, so between the devices' spans
-    there are at most D - 1 gaps of that length, besides transfers that hold a link. With nothing but the rules (``free``) it is
-    much less where :func:`~ppopt.bounds.late.beside_span` says so, and with one stage per device on one route: before a device's
-    first operation all devices upstream run forwards only, at most as many as their memory holds, and these can be shifted right
-    against it: device d starts at most ``sum over s < d of (T_F + latency) + (C - 1) * max T_F`` after the first.
+    Where nothing happens for longer than the largest latency (or wait that ``words`` ask for, which bind beside the rules), what
+    follows can start earlier, so between the devices' spans there are at most D - 1 gaps of that length, besides transfers that
+    hold a link. With nothing but the rules (``free``) it is much less where :func:`~ppopt.bounds.late.beside_span` says so, and
+    with one stage per device on one route: before a device's first operation all devices upstream run forwards only, at most as
+    many as their memory holds, and these can be shifted right against it: device d starts at most ``sum over s < d of
+    (T_F + latency) + (C - 1) * max T_F`` after the first.
     """
-    latency = int(pipeline.ticks.latency.max())
+    latency = max(int(pipeline.ticks.latency.max()), longest_lag(words))
     devices = pipeline.devices
     counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
     sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))

@@ -28,7 +28,7 @@ from ppopt.search.closed import solve_closed
 from ppopt.search.result import Limit, Reason, Result, Step, Ticks
 from ppopt.search.settings import Settings
 from ppopt.solvers.interrupt import noting
-from ppopt.timing import baselines, time_order
+from ppopt.timing import CyclicOrder, baselines, broken, time_order
 
 Stages = frozenset[int]
 
@@ -170,8 +170,9 @@ class RecomputeChoice:
         chosen: Stages = frozenset()
         if result.schedule is not None:
             found = self._with_least(result.schedule, stages - node.no) if undecided else result.schedule
-            chosen = found.pipeline.recomputing
-            self._found(found)
+            chosen = stages - node.no if found is None else found.pipeline.recomputing
+            if found is not None:
+                self._found(found)
             if undecided:
                 self._listed(chosen)
                 self._listed(stages - node.no)
@@ -212,17 +213,27 @@ class RecomputeChoice:
         self.versions.update(result.versions)
         return result
 
-    def _with_least(self, schedule: Schedule, stages: Stages) -> Schedule:
-        """The order of a schedule with as few of these stages recomputing as fit, the most expensive left out first."""
-        kept = time_order(self._resolved(stages), schedule.order)
+    def _with_least(self, schedule: Schedule, stages: Stages) -> Schedule | None:
+        """The order of a schedule with as few of these stages recomputing as fit, the most expensive left out first.
+
+        ``None``: longer operations break what binds.
+        """
+        kept = self._timed(stages, schedule)
         for stage in sorted(stages, key=self._cost, reverse=True):
-            try:
-                without = time_order(self._resolved(kept.pipeline.recomputing - {stage}), schedule.order)
-            except PipelineError:  # not even one microbatch fits
-                continue
-            if without.within_memory:
+            if kept is None:
+                return None
+            without = self._timed(kept.pipeline.recomputing - {stage}, schedule)
+            if without is not None and without.within_memory:
                 kept = without
         return kept
+
+    def _timed(self, stages: Stages, schedule: Schedule) -> Schedule | None:
+        """The order of a schedule where exactly these stages recompute; ``None``: no microbatch fits, or what binds is broken."""
+        try:
+            timed = time_order(self._resolved(stages), schedule.order, words=self.words)
+        except (PipelineError, CyclicOrder):
+            return None
+        return None if self.words and broken(timed, self.words) else timed
 
     def _listed(self, stages: Stages) -> None:
         """Try list scheduling where exactly these stages recompute, once; it knows no words that bind."""
@@ -287,6 +298,9 @@ class RecomputeChoice:
         wrong = [] if self.best is None else violations(pipeline, self.best)
         if wrong:
             raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
+        unlike = broken(self.best, self.words) if self.best is not None and self.words else []
+        if unlike:
+            raise AssertionError(f"the schedule found breaks a constraint: {unlike[0]}")
         reason: Reason = "no-solution" if self.nodes or not self.steps else "infeasible"
         if self.best is not None:
             reason = "optimal" if self.lower >= self.value else "feasible"

@@ -85,7 +85,9 @@ class Result(Figures):
     """The named schedules, and the user's own, on the same devices."""
     steps: tuple[Step, ...]
     binding: tuple[Word, ...] = ()
-    """The words that bound beside the rules."""
+    """The words that bound beside the rules: those of a named order, those of the user's own, and what these leave open."""
+    constraints: tuple[Word, ...] = ()
+    """The user's own among them."""
     order: Binding | None = None
     """The named schedule whose constraints bound."""
     periodic: Periodic | None = None

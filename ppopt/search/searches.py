@@ -144,7 +144,7 @@ def ask(search: Search, targets: Sequence[int], seconds: float, grid: int) -> li
 def minimise(search: Search, seconds: float, grid: int) -> None:
     """The best schedule between bound and best, or that there is none at all."""
     with search.step(f"CP-SAT: minimise{_on(grid)}") as done:
-        upper = horizon(search.pipeline) if search.best is None else search.value
+        upper = horizon(search.pipeline, search.extra) if search.best is None else search.value
         found = cp_sat(search, search.lower, upper, seconds, grid)
         if search.best is None and found is False:
             search.infeasible = True
@@ -216,7 +216,7 @@ def integer_program(search: Search) -> None:
         from ppopt.solvers import ilp
     search.versions["pulp"] = ilp.VERSION
     with search.step("ILP: minimise") as done:
-        upper = horizon(search.pipeline) if search.best is None else search.value
+        upper = horizon(search.pipeline, search.extra) if search.best is None else search.value
         outcome = ilp.solve(
             search.pipeline,
             search.words,

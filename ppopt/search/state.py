@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ppopt.bounds import Objective
 from ppopt.checker import violations
-from ppopt.constraints import Together, Word, cuts_of, free_choices, rules_of
+from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, rules_of
 from ppopt.named import Row, Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
@@ -19,6 +19,8 @@ from ppopt.search.horizons import span_horizon
 from ppopt.search.result import Limit, Reason, Result, Step, Ticks
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits
+from ppopt.timing import CyclicOrder, time_order
+from ppopt.timing.obeys import broken
 
 if TYPE_CHECKING:
     from ppopt.solvers.repetition import Periodic
@@ -98,7 +100,18 @@ class Search:
     @property
     def pairs(self) -> bool:
         """Whether overlapped pairs may be run."""
-        return not self.extra or any(isinstance(word, Together) for word in self.extra)
+        return not self.extra or any(isinstance(word, Together | Pairable) for word in self.extra)
+
+    def obeying(self, schedule: Schedule) -> Schedule | None:
+        """A schedule of this pipeline with its order timed under what binds; ``None``: it breaks that, or the memory limit."""
+        if self.extra:
+            try:
+                schedule = time_order(self.pipeline, schedule.order, words=self.extra)
+            except CyclicOrder:
+                return None
+        if not schedule.within_memory or (self.extra and broken(schedule, self.extra)):
+            return None
+        return schedule
 
     @property
     def value(self) -> int:
@@ -178,6 +191,9 @@ class Search:
             wrong = violations(self.pipeline, self.best)
             if wrong:
                 raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
+            unlike = broken(self.best, self.extra) if self.extra else []
+            if unlike:
+                raise AssertionError(f"the schedule found breaks a constraint: {unlike[0]}")
         reason: Reason
         limit: Limit | None = None
         if self.infeasible:
@@ -212,4 +228,6 @@ class Search:
 
     def horizon(self, upper: int) -> int:
         """Ticks by which some schedule with an objective of at most ``upper`` has ended, if there is one."""
-        return upper if self.objective == "makespan" else span_horizon(self.pipeline, upper, free=not self.extra)
+        if self.objective == "makespan":
+            return upper
+        return span_horizon(self.pipeline, upper, free=not self.extra, words=self.extra)

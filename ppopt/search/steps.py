@@ -6,18 +6,17 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from ppopt import bounds
 from ppopt.bounds import Bound
 from ppopt.bounds.throughput import throughput
-from ppopt.constraints import Precede, Word, chain, chosen, operations, rules_of
+from ppopt.constraints import rules_of, spread
 from ppopt.named import Row, adapted
-from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule, halves
+from ppopt.schedule import Schedule
 from ppopt.search.state import Search
-from ppopt.timing import Stuck, each_baseline, list_schedule, order_of, time_order
-from ppopt.timing.greedy import PRIORITIES
+from ppopt.timing import CyclicOrder, Stuck, covers, each_baseline, order_of, time_order
+from ppopt.timing.demands import demands_of
+from ppopt.timing.greedy import PRIORITIES, Jobs, listable, run_jobs
+from ppopt.timing.obeys import broken
 from ppopt.timing.pacing import each_paced
 from ppopt.timing.paths import shortest_spans
 
@@ -29,6 +28,8 @@ LISTED = 2e-5
 """Deterministic seconds for an operation of a list schedule; about what it takes."""
 PATIENCE = 150
 """Schedules that are tried after the last one that was the best."""
+ORDER = "the binding order, which leaves nothing open"
+"""What proves the value of the only order, or that it is not possible."""
 
 
 def closed_forms(search: Search) -> None:
@@ -45,40 +46,63 @@ def closed_form(search: Search, name: str, bound: Callable[..., Bound | None]) -
 
 
 def named_schedules(search: Search, rows: Callable[[], Sequence[Row]]) -> None:
-    """Time the named schedules; those of this placement are taken, where nothing else binds."""
+    """Time the named schedules; those of this placement are taken, where something binds those that obey it."""
     with search.step("named schedules") as done:
         search.named = tuple(rows())
-        if search.extra:
-            done(f"{len(search.named)} compared")
-            return
         timed = [(row.name, row.schedule) for row in search.named if row.schedule is not None]
         own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == search.pipeline.routes]
+        if search.extra:  # the best first: waiting for what binds makes none of them shorter
+            own.sort(key=lambda row: row[1].objective(search.objective))
         for name, schedule in own:
+            if search.extra and search.best is not None and schedule.objective(search.objective) >= search.value:
+                break
             if schedule.within_memory:
                 same = schedule.pipeline == search.pipeline  # then with its transfers in their order
-                search.found(schedule if same else time_order(search.pipeline, schedule.order), name)
+                found = search.obeying(schedule if same else time_order(search.pipeline, schedule.order))
+                if found is not None:
+                    search.found(found, name)
         done(f"{len(own)} of {len(search.named)} have this placement; {search.best_text()}")
 
 
 def binding_order(search: Search) -> bool:
     """Whether the binding constraints leave a single order; then that is the answer, if the memory limit allows it."""
     with search.step("binding order") as done:
-        order = order_of(search.pipeline, search.extra) if covers(search.pipeline, search.extra) else None
-        if order is None:
-            done("leaves something open")
-            return False
-        schedule = time_order(search.pipeline, order)
-        if search.objective == "span":
-            schedule = shortest_spans(schedule)
-        if schedule.within_memory:
-            search.found(schedule, "order")
-        else:
-            search.infeasible = True
-        done(search.best_text() if search.best else "the only order exceeds the memory limit")
-        if search.objective == "span" and search.pipeline.ticks.traffic and not search.infeasible:
+        schedule = _only_order(search)
+        if schedule is None:
+            done("no order obeys all of it" if search.infeasible else "leaves something open")
+            return search.infeasible
+        if not schedule.within_memory:
+            search.infeasible, search.lower, search.proved_by = True, schedule.objective(search.objective), ORDER
+            done("the only order exceeds the memory limit")
+            return True
+        search.found(schedule, "order")
+        done(search.best_text())
+        if search.objective == "span" and search.pipeline.ticks.traffic:
             return False  # a device that starts later than it could may have the smaller span
-        search.lower, search.proved_by = schedule.objective(search.objective), "the binding order, which leaves nothing open"
+        search.lower, search.proved_by = search.value, ORDER
         return True
+
+
+def _only_order(search: Search) -> Schedule | None:
+    """The schedule of the only order that the binding constraints leave; ``None``: there are several, or there is none at all.
+
+    Links may carry transfers in several orders, and so may devices what excludes each other or is held between them.
+    """
+    pipeline, words = search.pipeline, search.extra
+    if pipeline.lines or not covers(pipeline, words) or any(spread(pipeline, word) for word in words):
+        return None
+    try:
+        order = order_of(pipeline, words)
+        schedule = None if order is None else time_order(pipeline, order, words=words)
+    except CyclicOrder:
+        search.infeasible, search.proved_by = True, ORDER
+        return None
+    if schedule is not None and search.objective == "span":
+        schedule = shortest_spans(schedule, demands_of(pipeline, words))
+    if schedule is not None and broken(schedule, words):
+        search.infeasible, search.proved_by = True, ORDER
+        return None
+    return schedule
 
 
 def list_schedules(search: Search, seconds: float = 1.0) -> None:
@@ -126,14 +150,23 @@ def _one_after_the_other(search: Search, step: str, schedules: Iterator[tuple[st
 
 
 def _by_priority(search: Search) -> None:
-    """What each priority rule gives under the binding constraints."""
-    words = (*rules_of(search.pipeline), *search.extra)
-    for name in PRIORITIES:
-        for patient in (False, True):
+    """What each priority rule gives under the binding constraints, as long as there is time left.
+
+    What the list scheduler does not know of these the times may still bring about; what breaks one is left out.
+    """
+    jobs = Jobs(search.pipeline, listable(search.pipeline, (*rules_of(search.pipeline), *search.extra)), links=True)
+    for name, rule in PRIORITIES.items():
+        for patient, reserve in ((False, False), (True, False), (False, True)):
+            if search.best is not None and search.left <= 0:
+                return
+            search.spent += LISTED * search.operations
             try:
-                search.found(list_schedule(search.pipeline, words, name, patient=patient, reserve=False), name)
-            except Stuck:
-                continue  # this rule runs into the memory limit; others may not
+                order = run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve)
+                schedule = time_order(search.pipeline, order, words=search.extra)
+            except (CyclicOrder, Stuck):
+                continue  # this rule runs into the memory limit, or against words between devices; others may not
+            if schedule.within_memory and not broken(schedule, search.extra):
+                search.found(schedule, name)
 
 
 def few_states(search: Search) -> None:
@@ -178,16 +211,6 @@ def windows(search: Search, seconds: float, shortest: int = 0) -> None:
         for bound in found:
             if bound.value > search.lower:
                 done(_bounded(search, bound))
-
-
-def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
-    """Whether every operation that ``words`` leave is in one of their chains, so that they can fix the order."""
-    forced, free = chosen(pipeline, (*rules_of(pipeline), *words))
-    if len(free):
-        return False
-    chained = [operations(pipeline, word.before) for word in words if isinstance(word, Precede) and word == chain(word.before)]
-    first, second = halves(pipeline.index, np.concatenate(chained)) if chained else (forced[:0], forced[:0])
-    return bool(np.isin(forced, np.concatenate((first, second))).all())
 
 
 def _bounded(search: Search, bound: Bound | None) -> str:

@@ -85,8 +85,9 @@ def _opinion(result: Result, bound: int, settings: Settings) -> Opinion:
 
     pipeline, objective = result.pipeline, result.objective
     if result.reason == "infeasible":
-        objective, bound = "makespan", horizon(pipeline) + 1
-    until = bound - 1 if objective == "makespan" else span_horizon(pipeline, bound - 1, free=not result.binding)
+        objective, bound = "makespan", horizon(pipeline, result.binding) + 1
+    words = result.binding
+    until = bound - 1 if objective == "makespan" else span_horizon(pipeline, bound - 1, free=not words, words=words)
     return second_opinion(
         pipeline,
         result.binding,
@@ -127,13 +128,14 @@ def model_text(result: Result, solver: str = "auto") -> str:
     if result.points:
         raise Unanswerable(f"a model is for one number of microbatches; got {len(result.points)}")
     pipeline, objective = result.pipeline, result.objective
-    upper = horizon(pipeline) if result.ticks.value is None else result.ticks.value
+    words = result.binding
+    upper = horizon(pipeline, words) if result.ticks.value is None else result.ticks.value
     return text_of(
         pipeline,
-        words_of(pipeline, result.binding),
+        words_of(pipeline, words),
         solver="ilp" if solver == "ilp" else "cp-sat",
         objective=objective,
         lower=0,
         upper=upper,
-        horizon=upper if objective == "makespan" else span_horizon(pipeline, upper, free=not result.binding),
+        horizon=upper if objective == "makespan" else span_horizon(pipeline, upper, free=not words, words=words),
     )

@@ -19,6 +19,7 @@ from ppopt.solvers.cpsat_model import Model, NoRoom, OutOfTime
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
+from ppopt.timing.timed import CyclicOrder
 
 NAME = "CP-SAT"
 VERSION = version("ortools")
@@ -160,7 +161,7 @@ class _Question:
         if status == cp_model.UNKNOWN:
             return Outcome(None, bound, spent, interrupted)
         schedule = None
-        with suppress(Stuck):  # operations without duration that CP-SAT lets pass each other; no schedule, but the bound holds
+        with suppress(Stuck, CyclicOrder):  # operations without duration that pass each other; no schedule, but the bound holds
             schedule = timed(self.pipeline, self.words, *model.found(solver), self.objective, grid, model.parts)
         outcome = Outcome(schedule, bound if schedule is not None else min(bound, self.upper), spent, interrupted)
         exact = grid == 1 and (schedule is None or schedule.objective(self.objective) > model.value(solver, self.objective))

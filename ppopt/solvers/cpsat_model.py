@@ -25,6 +25,7 @@ from ppopt.constraints import (
     chosen,
     instances,
     operations,
+    spread,
 )
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
@@ -122,6 +123,7 @@ class Model:
         self._until_the_end = objective == "makespan"  # whether the horizon is that of what follows the last operations, too
         self.couple: dict[tuple[int, int], Literal] = {}
         """By forward and backward that may run as a pair, the literal that they do."""
+        self._couple_size: dict[tuple[int, int], int] = {}
         self._never_alone: set[int] = set()
         self._alone: dict[int, Literal] = {}
         self._one_of_pairs: dict[tuple[int, int], Literal] = {}  # by operation and size, where there are several such pairs
@@ -150,6 +152,8 @@ class Model:
         self._followed: set[int] = set()
         self._until = until
         for word in self.words:
+            if time.monotonic() > until:
+                raise OutOfTime
             self.post(word)
         self._monotone()
         self.decision = lower == upper
@@ -213,6 +217,7 @@ class Model:
         for forward, backward, overlap in free:
             name = str(self.pipeline.index.op(self.pipeline.index.pair(forward, backward)))
             literal = self.couple[forward, backward] = self.model.new_bool_var(name)
+            self._couple_size[forward, backward] = self._size(overlap // self.grid)
             for op in (forward, backward):
                 ways[op].setdefault(self._size(overlap // self.grid), []).append(literal)
         self._never_alone.update(op for op in alone if not alone[op])
@@ -269,13 +274,19 @@ class Model:
         self.model.add_no_overlap(self._intervals(word))
 
     def _intervals(self, word: Exclusive) -> list[cp_model.IntervalVar]:
-        ops = (op for stream in word.streams for op in self._ops(stream))
-        seconds = set(self._partner.values())  # a pair is one interval: its first half's
-        return [interval for op in dict.fromkeys(ops) if op not in seconds for interval in self.intervals[op]]
+        """A pair is one interval, its forward's; but its backward's where the forward is not among these."""
+        ops = dict.fromkeys(op for stream in word.streams for op in self._ops(stream))
+        firsts = {second: first for first, second in self._partner.items()}
+        found = [interval for op in ops if firsts.get(op, -1) not in ops for interval in self.intervals[op]]
+        for (forward, backward), literal in self.couple.items():
+            if backward in ops and forward not in ops:
+                start, size = self.start[backward], self._couple_size[forward, backward]
+                found.append(self.model.new_optional_fixed_size_interval_var(start, size, literal, ""))
+        return found
 
     @post.register
     def _(self, word: Capacity) -> None:
-        if all(self._shift(hold.claim, hold.claim) == 1 for hold in word.holds):
+        if all(self._shift(hold.claim, hold.claim) == 1 for hold in word.holds) and not spread(self.pipeline, word):
             self._counted(word)
         else:
             self._cumulated(word)
@@ -433,10 +444,11 @@ class Model:
     def _span(self, lower: int, upper: int, start_by: Sequence[int | None]) -> None:
         self.objective = self.model.new_int_var(lower, upper, "span")
         for word in self.words:
-            if not isinstance(word, Exclusive) or not word.computes:
+            if not isinstance(word, Exclusive) or not word.computes or spread(self.pipeline, word):
                 continue
-            ops = np.concatenate([operations(self.pipeline, stream) for stream in word.streams])
-            ops = np.array([op for op in ops.tolist() if op in self.present], dtype=np.int64)
+            ops = np.array(list(dict.fromkeys(op for stream in word.streams for op in self._ops(stream))), dtype=np.int64)
+            if not len(ops):
+                continue
             traffic = {op: self._traffic(op) for op in ops.tolist()}
             by = start_by[int(of_stages(self.pipeline, ops[:1], self.pipeline.device_of)[0])] if start_by and len(ops) else None
             latest = self.horizon if by is None else min(self.horizon, by * self.parts + self._most)

@@ -16,6 +16,7 @@ from ppopt.schedule import Schedule
 from ppopt.solvers.ilp_model import Impossible, Program
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.greedy import Stuck
+from ppopt.timing.timed import CyclicOrder
 
 NAME = "ILP"
 VERSION: str = pulp.__version__
@@ -42,6 +43,7 @@ def solve(
         TypeError: a word that the program does not know.
         ValueError: words that contradict each other, or an engine that is not there.
         TooLarge: the program would be too large.
+        NotForIlp: a word that the program has no way to say.
     """
     words = tuple(words)
     begun = time.monotonic()
@@ -64,7 +66,7 @@ def solve(
         return Outcome(None, lower, spent)
     try:
         schedule = timed(pipeline, words, *program.found(), objective)
-    except Stuck:  # operations without duration that start at once, in an order that is not known here
+    except (Stuck, CyclicOrder):  # operations without duration that start at once, in an order that is not known here
         return Outcome(None, lower, spent)
     value = schedule.objective(objective)
     if solution == pulp.LpSolutionOptimal and not limits.gap:

@@ -16,11 +16,24 @@ import numpy as np
 import numpy.typing as npt
 import pulp
 
-from ppopt.constraints import Capacity, Exclusive, OneOf, Pairable, Precede, Together, Word, chosen, expand, instances, operations
+from ppopt.constraints import (
+    Capacity,
+    Exclusive,
+    OneOf,
+    Pairable,
+    Precede,
+    Together,
+    Word,
+    chosen,
+    expand,
+    instances,
+    operations,
+    spread,
+)
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves, of_stages
 from ppopt.solvers.couples import couples
-from ppopt.solvers.outcome import TooLarge
+from ppopt.solvers.outcome import TooLarge, check_for_ilp
 
 
 class Impossible(ValueError):
@@ -42,12 +55,14 @@ class Program:
         ValueError: the words contradict each other.
         Impossible: nothing fits the horizon.
         TooLarge: more than :data:`MOST_PAIRS` operations might be run in either order.
+        NotForIlp: a word that a program has no way to say.
     """
 
     def __init__(
         self, pipeline: Pipeline, words: Iterable[Word], *, objective: str, horizon: int, lower: int, upper: int
     ) -> None:
         self.pipeline, self.words, self.horizon, self.measure = pipeline, tuple(words), horizon, objective
+        check_for_ilp(pipeline, self.words)
         self.problem = pulp.LpProblem("schedule", pulp.LpMinimize)
         self._make_jobs()
         counts = [len(self._jobs(word)) for word in self.words if isinstance(word, Exclusive)]
@@ -64,13 +79,14 @@ class Program:
         ]
         self._open: dict[tuple[int, int], pulp.LpVariable] = {}
         self._posted: set[tuple[int, int]] = set()
+        self._dones: dict[tuple[int, int], pulp.LpVariable] = {}
         self._pair_up()
         for word in self.words:
             self.post(word)
         self.objective = self.problem.add_variable("objective", lower, upper)
         self.problem.setObjective(self.objective)
         for d, word in enumerate(word for word in self.words if isinstance(word, Exclusive)):
-            if word.computes or objective == "makespan":
+            if (word.computes and not spread(pipeline, word)) or objective == "makespan":
                 self._ends_of_machine(d, self._jobs(word), objective)
 
     # --- jobs, windows, what is ordered anyway ---
@@ -266,10 +282,11 @@ class Program:
         first = self.before(job, at)
         if job not in self.run:
             return first
-        done = self.problem.add_variable(f"done_{self._names[job]}_at_{self._names[at]}", 0, 1)
-        self.problem += done <= self.run[job]
-        self.problem += done <= first
-        return done
+        if (job, at) not in self._dones:
+            done = self._dones[job, at] = self.problem.add_variable(f"done_{self._names[job]}_at_{self._names[at]}", 0, 1)
+            self.problem += done <= self.run[job]
+            self.problem += done <= first
+        return self._dones[job, at]
 
     @post.register
     def _(self, word: Together) -> None:
@@ -289,6 +306,8 @@ class Program:
         columns = [[self._job[operations(self.pipeline, stream)].tolist() for stream in streams] for streams in word.alternatives]
         for alternatives in zip(*(zip(*column, strict=True) for column in columns), strict=True):
             possible = [jobs for jobs in alternatives if min(jobs) >= 0]
+            if not possible:
+                raise Impossible("nothing is left of a choice")
             self.problem += pulp.lpSum(self.run.get(jobs[0], 1) for jobs in possible) == 1
             for jobs in possible:
                 for other in jobs[1:]:

@@ -8,16 +8,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ppopt.constraints import Word
+from ppopt.constraints import Capacity, Word, spread
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, Transfers, halves
-from ppopt.timing.greedy import Jobs, in_sequence, run_jobs
+from ppopt.schedule import Order, Schedule, Transfers, durations, halves
+from ppopt.timing.demands import demands_of, settled
+from ppopt.timing.greedy import Jobs, in_sequence, listable, run_jobs
 from ppopt.timing.links import left_shifted, sent
-from ppopt.timing.timed import time_order
+from ppopt.timing.timed import CyclicOrder, time_order
 
 
 class TooLarge(ValueError):
     """A model of the pipeline would be larger than the solver can be expected to handle."""
+
+
+class NotForIlp(ValueError):
+    """A word that binds and that the ILP has no way to say; CP-SAT has."""
+
+
+def check_for_ilp(pipeline: Pipeline, words: Iterable[Word]) -> None:
+    """Nothing, where the ILP can say all these words.
+
+    Raises:
+        NotForIlp: what is held is on several devices; the program knows who is first on one device only.
+    """
+    for word in words:
+        if isinstance(word, Capacity) and spread(pipeline, word):
+            raise NotForIlp('solver = "ilp" takes a Capacity within one device only; "cp-sat" takes any')
 
 
 @dataclass(frozen=True)
@@ -71,30 +87,58 @@ def timed(
     an order that data and memory allow, starting each operation when the solver did; at one time, what takes no time goes
     first, oldest microbatch first. Starting everything as early as possible can lengthen a device's span, so the found
     starts are kept where they are better. Found transfers, each as early as the found order of its link allows, are kept where
-    they do better than first come, first served.
+    they do better than first come, first served. An order does not imply what words say between devices: the times wait for it,
+    and only such are given that obey.
 
     Raises:
         Stuck: operations that take no time start at once, and no order of these fits the memory.
+        CyclicOrder: the same between devices, or an order found on a coarser grid contradicts words between devices.
     """
+    words = tuple(words)
     when = dict(zip(numbers.tolist(), (starts // parts).tolist(), strict=True))
     computed = (numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)
     if parts > 1:
         order = in_sequence(pipeline, numbers[np.argsort(starts, kind="stable")])
     else:
-        order = _listed(pipeline, words, numbers[computed], when, grid)
-    early = time_order(pipeline, order)
+        order = _listed(pipeline, listable(pipeline, words), numbers[computed], when, grid)
+    demands = demands_of(pipeline, words)
+    between = tuple(word for word in words if spread(pipeline, word))
+    if between:
+        demands += settled(pipeline, between, *_when(pipeline, numbers, starts, grid, parts))
+    schedules: list[Schedule] = []
+    cyclic = None
+    try:
+        schedules.append(time_order(pipeline, order, demands=demands))
+    except CyclicOrder as error:  # what takes no time starts with what it waits for
+        cyclic = error
+    if grid > 1 and cyclic is not None:
+        raise cyclic
     if grid > 1:
-        return early
+        return schedules[0]
 
     def times(rows: Sequence[IntArray]) -> tuple[IntArray, ...]:
         return tuple(np.array([when[number] for number in row.tolist()], dtype=np.int64) for row in rows)
 
     transfers = tuple(row[np.argsort(times([row])[0], kind="stable")] for row in sent(pipeline))
     found = Schedule(pipeline, order, times(order.rows), Transfers(transfers, times(transfers)))
-    if any((start[1:] < end[:-1]).any() for start, end in zip(found.start, found.end, strict=True)):
-        return early  # what takes no time had to change places
-    schedules = [early, left_shifted(found), found] if pipeline.lines else [early, found]
+    in_place = all((start[1:] >= end[:-1]).all() for start, end in zip(found.start, found.end, strict=True))
+    if in_place:  # else what takes no time had to change places
+        schedules.append(found)
+        if pipeline.lines and cyclic is None:
+            schedules.insert(1, left_shifted(found, demands))
+    if cyclic is not None and not in_place:
+        raise cyclic
     return min(schedules, key=lambda schedule: schedule.objective(objective))
+
+
+def _when(pipeline: Pipeline, numbers: IntArray, starts: IntArray, grid: int, parts: int) -> tuple[IntArray, IntArray]:
+    """By the number of each single operation its found start and end, in parts of a step; -1: it is not run."""
+    begin, end = (np.full(pipeline.index.size, -1, dtype=np.int64) for _ in range(2))
+    steps = durations(pipeline, numbers) // grid
+    ends = starts + np.where((steps == 0) & (parts > 1), 1, steps * parts)
+    for half in halves(pipeline.index, numbers):
+        begin[half[half >= 0]], end[half[half >= 0]] = starts[half >= 0], ends[half >= 0]
+    return begin, end
 
 
 def _listed(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, when: Mapping[int, int], grid: int) -> Order:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.checker import violations
-from ppopt.constraints import Together, Word, cuts_of, free_choices, pairs_of, rules_of
+from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, pairs_of, rules_of
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.outcome import Limits, Outcome, TooLarge
+from ppopt.solvers.outcome import Limits, NotForIlp, Outcome, TooLarge
+from ppopt.timing.obeys import broken
 
 ARGUMENTS = ("work", "one-machine", "memory", "window certificate")
 """First proofs that are bounds of this package: another of them shares too much with it to be a second opinion."""
@@ -111,7 +112,7 @@ def _by_bounds(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
         claim.pipeline,
         claim.objective,
         target=claim.bound,
-        pairs=not claim.extra or any(isinstance(word, Together) for word in claim.extra),
+        pairs=not claim.extra or any(isinstance(word, Together | Pairable) for word in claim.extra),
         time_limit=limits.seconds,
         workers=limits.workers or 1,
         seed=limits.seed,
@@ -140,7 +141,7 @@ def _by_ilp(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
 
     try:
         return _decided(claim, ilp.solve, limits, cuts=True)
-    except TooLarge as error:
+    except (NotForIlp, TooLarge) as error:
         return False, str(error)
 
 
@@ -166,3 +167,6 @@ def _check(claim: _Claim, schedule: Schedule) -> None:
     found = violations(claim.pipeline, schedule)
     if found:
         raise AssertionError(f"the schedule of a second opinion breaks a rule: {found[0].message}")
+    wrong = broken(schedule, claim.extra) if claim.extra else []
+    if wrong:
+        raise AssertionError(f"the schedule of a second opinion breaks a constraint: {wrong[0]}")

@@ -128,6 +128,9 @@ def versions_for(task: Task) -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
+    package = None if task.schedule is None else NAMED.origin(task.schedule)
+    if package is not None:
+        found["schedule"] = package
     return found
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias
 
 from ppopt.checker import violations
 from ppopt.files.result import metrics_dict, result_dict
-from ppopt.named import Restriction, find
+from ppopt.named import Restriction, ScheduleWarning, UnknownSchedule, find
 from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.study.plan import Instance, Study, StudyError, Task, versions_for
@@ -223,6 +224,10 @@ def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
         schedule = find(task.schedule or "").schedule(pipeline, task.chunks, **dict(task.params))
     except Restriction as restriction:
         return "excluded", {"excluded": str(restriction)}
+    except UnknownSchedule:
+        problem = f"there is no schedule {task.schedule!r} in the worker process"
+        advice = "what ppopt.named.register adds is there in its own process only; an entry point of ppopt.schedules is in all"
+        return "failed", {"error": f"{problem}: {advice}"}
     _check(schedule)
     return "done", {**_placement(schedule), **metrics_dict(schedule), "within_memory": schedule.within_memory}
 
@@ -275,6 +280,7 @@ def process_pool(workers: int) -> Iterator[Executor]:
 
 def _start_worker(reader: Connection) -> None:
     """Leave interrupts to the main process, and end as soon as it closes its side of the pipe or is gone."""
+    warnings.simplefilter("ignore", ScheduleWarning)  # the main process has said it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(reader,), daemon=True).start()

@@ -2,7 +2,8 @@
 
 from ppopt.timing.greedy import Stuck, baselines, each_baseline, list_schedule
 from ppopt.timing.links import begun, in_turn, left_shifted
-from ppopt.timing.merge import order_of
+from ppopt.timing.merge import covers, order_of
+from ppopt.timing.obeys import broken
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
 
 __all__ = [
@@ -11,6 +12,8 @@ __all__ = [
     "Stuck",
     "baselines",
     "begun",
+    "broken",
+    "covers",
     "each_baseline",
     "exposed_traffic",
     "in_turn",

@@ -33,12 +33,13 @@ from ppopt.constraints import (
     rules_of,
     sends,
     splitting_is_free,
+    spread,
     transfers_of,
     without_links,
 )
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, durations, halves, of_stages
+from ppopt.schedule import Order, Schedule, devices_of, durations, halves, of_stages
 from ppopt.timing.timed import time_order
 
 
@@ -247,12 +248,17 @@ def _tightest(words: Iterable[Word]) -> tuple[Word, ...]:
         if not isinstance(word, Capacity):
             kept[place] = word
             continue
-        unit = math.gcd(*(hold.amount for hold in word.holds)) or 1
-        amounts = Counter((hold.claim, frozenset(hold.release), hold.amount // unit) for hold in word.holds)
-        held = frozenset(amounts.items())
+        unit, held = _holding(word)
         if held not in kept or word.limit // unit < rooms[held]:
             kept[held], rooms[held] = word, word.limit // unit
     return tuple(kept.values())
+
+
+def _holding(word: Capacity) -> tuple[int, object]:
+    """A unit of memory, and what is held in that unit."""
+    unit = math.gcd(*(hold.amount for hold in word.holds)) or 1
+    amounts = Counter((hold.claim, frozenset(hold.release), hold.amount // unit) for hold in word.holds)
+    return unit, frozenset(amounts.items())
 
 
 def _run(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
@@ -382,11 +388,34 @@ def list_schedule(
 
     Raises:
         Stuck: memory, or a cycle in the words, lets nothing go on.
-        ValueError: the words contradict each other.
+        CyclicOrder: words between devices contradict the order that was built.
+        ValueError: the words contradict each other, or are not all :func:`listable`.
     """
+    words = tuple(words)
     jobs = Jobs(pipeline, words, links=True)
     rule = PRIORITIES[priority] if isinstance(priority, str) else priority
-    return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve))
+    return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve), words=words)
+
+
+def listable(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:
+    """The words that the list scheduler keeps while it builds an order.
+
+    Left out are, of those beside the rules: ``Exclusive``, which on one device says nothing new; ``Capacity`` between devices, or
+    of a device whose memory another one is about already.
+    """
+    rules = set(rules_of(pipeline))
+    words = tuple(words)
+    kept: list[Word] = []
+    memories: dict[int, object] = {}
+    for word in sorted(words, key=lambda word: word not in rules):
+        if isinstance(word, Capacity) and word.holds:
+            claim = word.holds[0].claim
+            device = pipeline.routes[claim.route][claim.stage]
+            if spread(pipeline, word) or memories.setdefault(device, _holding(word)[1]) != _holding(word)[1]:
+                continue
+        if not isinstance(word, Exclusive) or word in rules:
+            kept.append(word)
+    return tuple(kept)
 
 
 def run_jobs(
@@ -413,8 +442,7 @@ def run_jobs(
 def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
     """The order in which every device runs its operations in the sequence of ``numbers``; transfers are left out."""
     numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
-    family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
-    device = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
+    device = devices_of(pipeline, numbers)
     return Order(pipeline.index, tuple(numbers[device == d] for d in range(pipeline.devices)))
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ppopt.constraints import data_of, expand, operations, transfers_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves, of_stages
+from ppopt.timing.demands import NO_DEMANDS, Demands
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
@@ -32,12 +33,12 @@ def sent(pipeline: Pipeline) -> tuple[IntArray, ...]:
     return tuple(np.sort(np.concatenate(row)) for row in rows)
 
 
-def first_come(pipeline: Pipeline, order: Order, position: IntArray) -> Schedule:
+def first_come(pipeline: Pipeline, order: Order, position: IntArray, demands: Demands = NO_DEMANDS) -> Schedule:
     """The times of an order that ends, and of its transfers, first come, first served.
 
     ``position``: by the number of each single computation its place in the concatenated rows of the devices, -1: it is not run.
     """
-    network = Network(pipeline, order, position)
+    network = Network(pipeline, order, position, demands=demands)
     start = _Event(network).run()
     return network.schedule(start)
 
@@ -56,20 +57,20 @@ def _starts(schedule: Schedule) -> tuple[IntArray, ...]:
     return (*schedule.start, *schedule.transfers.start)
 
 
-def left_shifted(schedule: Schedule) -> Schedule:
+def left_shifted(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
     """The schedule with everything as early as its own orders allow: of the operations on every device, of the transfers on
     every link, and, where transfers block, of the computations and the transfers of a device."""
-    return in_turn(schedule.pipeline, schedule.order, begun(schedule))
+    return in_turn(schedule.pipeline, schedule.order, begun(schedule), demands)
 
 
-def in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> Schedule:
+def in_turn(pipeline: Pipeline, order: Order, times: FloatArray, demands: Demands = NO_DEMANDS) -> Schedule:
     """The earliest times of an order that ends, with transfers in the order of their ``times`` (by number, in any unit; NaN: not
     run): on every link and, where they block, among the computations of a device.
 
     Raises:
         ValueError: there is no such order, or something waits for itself in it.
     """
-    network, rows = network_in_turn(pipeline, order, times)
+    network, rows = network_in_turn(pipeline, order, times, demands)
     following = network.following(rows)
     sequence = topological(following)
     if len(sequence) < len(following):
@@ -100,7 +101,9 @@ def topological(following: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
     return found
 
 
-def network_in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> tuple[Network, list[list[int]]]:
+def network_in_turn(
+    pipeline: Pipeline, order: Order, times: FloatArray, demands: Demands = NO_DEMANDS
+) -> tuple[Network, list[list[int]]]:
     """The network of an order, and its rows (:meth:`Network.rows`), with transfers in the order of ``times``, as in
     :func:`in_turn`.
 
@@ -116,7 +119,7 @@ def network_in_turn(pipeline: Pipeline, order: Order, times: FloatArray) -> tupl
     nodes = np.concatenate((halves(index, numbers)[0], *transfers))
     if np.isnan(times[nodes]).any():
         raise ValueError("not everything that is run has a time")
-    network = Network(pipeline, order, position, transfers)
+    network = Network(pipeline, order, position, transfers, demands)
     return network, network.rows(times[nodes].tolist())
 
 
@@ -125,7 +128,12 @@ class Network:
     concatenated rows, then the transfers, link by link."""
 
     def __init__(
-        self, pipeline: Pipeline, order: Order, position: IntArray, transfers: tuple[IntArray, ...] | None = None
+        self,
+        pipeline: Pipeline,
+        order: Order,
+        position: IntArray,
+        transfers: tuple[IntArray, ...] | None = None,
+        demands: Demands = NO_DEMANDS,
     ) -> None:
         self.pipeline, self.order = pipeline, order
         self.sent = sent(pipeline) if transfers is None else transfers
@@ -136,7 +144,7 @@ class Network:
         self.node = node = position.copy()
         """By the number of each single operation its node, -1: it is not run."""
         node[numbers[self.computations :]] = np.arange(self.computations, len(numbers))
-        before, after, lag = expand(pipeline, data_of(pipeline))
+        before, after, lag = map(np.concatenate, zip(expand(pipeline, data_of(pipeline)), demands, strict=True))
         before, after = node[before], node[after]
         run = (before >= 0) & (after >= 0)
         self.before, self.after, self.lag = before[run].tolist(), after[run].tolist(), lag[run].tolist()

@@ -11,28 +11,35 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ppopt.constraints import Precede, Stream, Together, Word, operations
+from ppopt.constraints import Pairable, Precede, Stream, Together, Word, chosen, operations, rules_of
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order
+from ppopt.schedule import Order, devices_of, halves
 from ppopt.timing.timed import CyclicOrder
 
 
 def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:
     """The only order of every device that ``words`` allow, or ``None`` where they leave something open.
 
-    Streams that are to be merged need a chain (``Precede(X, X, shift=1)``) and must share no operation.
+    Streams that are to be merged need a chain (``Precede(X, X, shift=1)``), one device, and operations that no other one before
+    them has; others are left aside, and so are words that relate operations of different devices.
 
     Raises:
         CyclicOrder: on some device operations wait for each other.
     """
     relations = [word for word in words if isinstance(word, Precede | Together)]
-    chained = dict.fromkeys(word.before for word in relations if isinstance(word, Precede) and word.before == word.after)
     by_device: list[list[Stream]] = [[] for _ in range(pipeline.devices)]
-    columns = {stream: operations(pipeline, stream) for stream in chained}
+    columns = {stream: operations(pipeline, stream) for stream in _chained(relations)}
+    seen = np.zeros(pipeline.index.size, dtype=bool)
     for stream, column in columns.items():
-        if len(column):
-            by_device[_device(pipeline, int(column[0]))].append(stream)
+        if not len(column):
+            continue
+        singles = np.concatenate(halves(pipeline.index, column))
+        singles = singles[singles >= 0]
+        on = devices_of(pipeline, singles)
+        if (on == on[0]).all() and not seen[singles].any() and len(np.unique(singles)) == len(singles):
+            seen[singles] = True
+            by_device[int(on[0])].append(stream)
     related: dict[Stream, list[Precede | Together]] = {}
     for word in relations:
         for stream in {*_ends(word)}:
@@ -45,6 +52,26 @@ def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:
             return None
         rows.append(row)
     return Order(pipeline.index, tuple(rows))
+
+
+def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
+    """Whether every operation that ``words`` leave is in one of their chains, so that they can fix the order.
+
+    Raises:
+        ValueError: the words contradict each other.
+    """
+    forced, free = chosen(pipeline, (*rules_of(pipeline), *words))
+    forced = forced[forced < pipeline.index.computations]
+    if len(free) or any(isinstance(word, Pairable) for word in words):
+        return False
+    chained = [operations(pipeline, stream) for stream in _chained(words)]
+    first, second = halves(pipeline.index, np.concatenate(chained)) if chained else (forced[:0], forced[:0])
+    return bool(np.isin(forced, np.concatenate((first, second))).all())
+
+
+def _chained(words: Iterable[Word]) -> dict[Stream, None]:
+    """The streams that run in their own order."""
+    return {word.before: None for word in words if isinstance(word, Precede) and word.before == word.after and word.shift == 1}
 
 
 Relation = tuple[int, int, int]
@@ -126,10 +153,3 @@ def _paired(
         row[first] = pipeline.index.size + row[first] * slots + row[second] - int(Kind.B) * slots
         keep[second] = False
     return row[keep]
-
-
-def _device(pipeline: Pipeline, number: int) -> int:
-    if number >= pipeline.index.size:
-        number = (number - pipeline.index.size) // (pipeline.index.stages * pipeline.index.microbatches)
-    family, microbatch = divmod(number, pipeline.microbatches)
-    return pipeline.routes[pipeline.route_of_microbatch[microbatch]][family % pipeline.stages]

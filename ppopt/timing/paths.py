@@ -6,6 +6,7 @@ import numpy as np
 
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule
+from ppopt.timing.demands import NO_DEMANDS, Demands
 from ppopt.timing.links import begun, network_in_turn, topological
 
 NEVER = -(2**40)
@@ -18,8 +19,8 @@ class Paths:
     ``rows``: the nodes of every device, then of every link and, where transfers block, of a device and a link.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.network, self.rows = network_in_turn(schedule.pipeline, schedule.order, begun(schedule))
+    def __init__(self, schedule: Schedule, demands: Demands = NO_DEMANDS) -> None:
+        self.network, self.rows = network_in_turn(schedule.pipeline, schedule.order, begun(schedule), demands)
         self.duration = self.network.duration
         self.after = self.network.following(self.rows)
         """Per node what follows it, and how long after its end at least."""
@@ -69,7 +70,7 @@ class Paths:
         return marked
 
 
-def shortest_spans(schedule: Schedule) -> Schedule:
+def shortest_spans(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
     """The same order with the least device span (largest over the devices), in whole ticks, that any times give it.
 
     Let ``A[d, e]`` be the longest path from the start of device d's first operation to the end of e's last one. Beginnings ``b``
@@ -77,12 +78,13 @@ def shortest_spans(schedule: Schedule) -> Schedule:
     if no cycle over devices has more weight than S times its length: S is the largest mean weight of a cycle (Karp 1978, doi
     10.1016/0012-365X(78)90011-0). Transfers keep their order. Takes about D times as long as timing an order.
 
-    The schedule itself where devices have traffic of their own, which counts for their spans.
+    ``demands``: further waits, which the schedule keeps. The schedule itself where devices have traffic of their own, which
+    counts for their spans.
     """
     pipeline = schedule.pipeline
     if pipeline.ticks.traffic:
         return schedule
-    paths = Paths(schedule)
+    paths = Paths(schedule, demands)
     busy = [device for device, row in enumerate(paths.devices) if row]
     last = [paths.devices[device][-1] for device in busy]
     duration = np.array(paths.duration, dtype=np.int64)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ppopt.pipeline import IntArray, Pipeline, PipelineError
 from ppopt.schedule import Order, durations, halves, memory_changes, of_stages
+from ppopt.timing.demands import NO_DEMANDS
 from ppopt.timing.links import topological
 from ppopt.timing.timed import Waits, _flat, _positions, _waits
 
@@ -63,7 +64,8 @@ class Recomputed:
         numbers, offsets = _flat(none, order)
         self._rows = list(pairwise(offsets.tolist()))
         scale, longer = self.per_unit // none.ticks.per_unit, self.per_unit // every.ticks.per_unit
-        waits = _waits(none, _positions(none, numbers, np.repeat(np.arange(none.devices), np.diff(offsets))))
+        device = np.repeat(np.arange(none.devices), np.diff(offsets))
+        waits = _waits(none, _positions(none, numbers, device), NO_DEMANDS)
         longest = (
             int(durations(every, numbers).sum())
             + int(waits.lag.sum())

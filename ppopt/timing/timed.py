@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.constraints import data_of, expand
+from ppopt.constraints import Word, data_of, expand
 from ppopt.op import Kind
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves, of_stages
+from ppopt.timing.demands import NO_DEMANDS, Demands, demands_of, settled, when
 from ppopt.timing.links import begun, first_come, in_turn
 
 
@@ -31,8 +32,20 @@ class CyclicOrder(OrderError):
         self.cycle = cycle
 
 
-def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | None = None) -> Schedule:
+def time_order(
+    pipeline: Pipeline,
+    order: Order,
+    guess: Sequence[IntArray] | None = None,
+    *,
+    words: Iterable[Word] = (),
+    demands: Demands = NO_DEMANDS,
+) -> Schedule:
     """The earliest times of an order, transfers first come, first served. Linear in the number of operations.
+
+    ``words`` bind beside the rules: their waits between devices and of some length are waited for. Where they say more than an
+    order and waits can (an ``Exclusive`` or a ``Capacity`` between devices), who goes first is taken from the times without that.
+    So all these words hold, but for those about one device alone, which the order itself keeps or not. ``demands`` are further
+    waits.
 
     ``guess``: starts, a row per device, that may well be the earliest; whether they are is found out many times faster (where
     no transfer holds a link; else the guess is not looked at).
@@ -41,16 +54,22 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
         OrderError: an operation is missing, run twice, or on another device than its stage.
         CyclicOrder: operations wait for each other.
     """
+    words = tuple(words)
+    if words:
+        demands += demands_of(pipeline, words)
+        schedule = time_order(pipeline, order, guess, demands=demands)
+        more = settled(pipeline, words, *when(schedule))
+        return time_order(pipeline, order, demands=demands + more) if more else schedule
     numbers, offsets = _flat(pipeline, order)
     device = np.repeat(np.arange(pipeline.devices), np.diff(offsets))
     position = _positions(pipeline, numbers, device)
-    waits = _waits(pipeline, position)
+    waits = _waits(pipeline, position, demands)
     local = device[waits.before] == device[waits.after]
     late = local & (waits.before >= waits.after)
     if late.any():
         first = int(np.flatnonzero(late)[0])
         raise CyclicOrder(_texts(pipeline, numbers, (int(waits.after[first]), int(waits.before[first]))))
-    remote = Waits(*(column[~local] for column in waits))
+    remote = Waits(*(column[~local | (waits.lag > 0)] for column in waits))
     duration = durations(pipeline, numbers)
     if (
         guess is not None
@@ -64,7 +83,7 @@ def time_order(pipeline: Pipeline, order: Order, guess: Sequence[IntArray] | Non
     if isinstance(start, int):
         raise CyclicOrder(_texts(pipeline, numbers, _cycle(start, offsets, device, remote)))
     if pipeline.lines:
-        return first_come(pipeline, order, position)
+        return first_come(pipeline, order, position, demands)
     times = np.array(start, dtype=np.int64)
     return Schedule(pipeline, order, tuple(times[a:b] for a, b in pairwise(offsets)))
 
@@ -137,9 +156,9 @@ def _positions(pipeline: Pipeline, numbers: IntArray, device: IntArray) -> IntAr
     return position
 
 
-def _waits(pipeline: Pipeline, position: IntArray) -> Waits:
-    """The data dependencies between the operations that are run, transfers taken as lags."""
-    before, after, lag = expand(pipeline, data_of(pipeline, links=False))
+def _waits(pipeline: Pipeline, position: IntArray, demands: Demands) -> Waits:
+    """The data dependencies between the operations that are run, transfers taken as lags, and what else is asked for."""
+    before, after, lag = map(np.concatenate, zip(expand(pipeline, data_of(pipeline, links=False)), demands, strict=True))
     before, after = position[before], position[after]
     run = (before >= 0) & (after >= 0)
     return Waits(before[run], after[run], lag[run])
@@ -205,8 +224,11 @@ def _sweep(duration: list[int], offsets: list[int], device: list[int], waits: Wa
 def _first_waits(size: int, waits: Waits) -> tuple[list[int], list[int], dict[int, list[tuple[int, int]]]]:
     """For each place one place that it needs (-1: none) and the lag; what else it needs, for the few that need more."""
     need, lag = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    need[waits.after], lag[waits.after] = waits.before, waits.lag
-    other = np.flatnonzero(need[waits.after] != waits.before)
+    first, all_ = np.full(size, -1, dtype=np.int64), np.arange(len(waits.after))
+    first[waits.after] = all_
+    some = first[first >= 0]
+    need[waits.after[some]], lag[waits.after[some]] = waits.before[some], waits.lag[some]
+    other = np.flatnonzero(first[waits.after] != all_)
     extra: dict[int, list[tuple[int, int]]] = {}
     for after, before, more in zip(*(column[other].tolist() for column in (waits.after, waits.before, waits.lag)), strict=True):
         extra.setdefault(after, []).append((before, more))

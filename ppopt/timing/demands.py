@@ -1,0 +1,136 @@
+"""What words ask for that no order implies: waits between devices, waits of some length, and who goes first between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ppopt.constraints import (
+    Capacity,
+    Dealt,
+    Exclusive,
+    Family,
+    Precede,
+    Stream,
+    Word,
+    instances,
+    operations,
+    rules_of,
+    sends,
+    spread,
+)
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Schedule, devices_of, halves
+
+
+class Demands(NamedTuple):
+    """``after`` starts at least ``lag`` ticks after ``before`` ends, where both are run; numbers of single computations."""
+
+    before: IntArray
+    after: IntArray
+    lag: IntArray
+
+    def __bool__(self) -> bool:
+        return len(self.before) > 0
+
+    def __add__(self, other: object) -> Demands:
+        assert isinstance(other, Demands)
+        return Demands(*map(np.concatenate, zip(self, other, strict=True)))
+
+
+_NONE = np.empty(0, dtype=np.int64)
+NO_DEMANDS = Demands(_NONE, _NONE, _NONE)
+
+
+def demands_of(pipeline: Pipeline, words: Iterable[Word]) -> Demands:
+    """The waits of the ``Precede`` words, beside the rules, between devices or of some length: an order tells the others."""
+    found: list[Demands] = [NO_DEMANDS]
+    rules: set[Word] = set()
+    for word in words:
+        if not isinstance(word, Precede) or sends(word.before) or sends(word.after):
+            continue
+        if not word.lag and _in_place(pipeline, word.before, word.after):
+            continue
+        rules = rules or set(rules_of(pipeline, links=False))
+        if word in rules:
+            continue
+        before, after = instances(pipeline, word)
+        kept = (devices_of(pipeline, before) != devices_of(pipeline, after)) | (word.lag > 0)
+        found.append(Demands(before[kept], after[kept], np.full(int(kept.sum()), word.lag, dtype=np.int64)))
+    return Demands(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _in_place(pipeline: Pipeline, *streams: Stream) -> bool:
+    """Whether all operations of these streams are on one device."""
+    devices: set[int] = set()
+    for stream in streams:
+        if isinstance(stream, Family):
+            devices.add(pipeline.routes[stream.route][stream.stage])
+        elif isinstance(stream, Dealt):
+            devices |= {pipeline.routes[family.route][family.stage] for family in stream.families}
+        else:
+            devices.update(devices_of(pipeline, operations(pipeline, stream)).tolist())
+    return len(devices) <= 1
+
+
+def settled(pipeline: Pipeline, words: Iterable[Word], start: IntArray, end: IntArray) -> Demands:
+    """Waits that make every ``Exclusive`` and ``Capacity`` between devices hold, whatever the times, in the order of given ones.
+
+    ``start``, ``end``: by the number of each single operation when it runs (in any unit), -1 where it does not. What excludes
+    each other runs in the order of its starts. What is claimed waits until enough has been given back of what was claimed before,
+    what is given back first at first: two holds that may overlap are then two that fit together, and so do all that overlap at
+    some time.
+    """
+    waits: list[tuple[int, int]] = []
+    for word in words:
+        if isinstance(word, Exclusive) and spread(pipeline, word):
+            waits += _one_by_one(pipeline, word, start, end)
+        elif isinstance(word, Capacity) and spread(pipeline, word):
+            waits += _held(pipeline, word, start, end)
+    if not waits:
+        return NO_DEMANDS
+    before, after = np.array(waits, dtype=np.int64).T
+    return Demands(before, after, np.zeros(len(before), dtype=np.int64))
+
+
+def _one_by_one(pipeline: Pipeline, word: Exclusive, start: IntArray, end: IntArray) -> list[tuple[int, int]]:
+    ops = np.unique(np.concatenate([operations(pipeline, stream) for stream in word.streams]))
+    ops = ops[start[ops] >= 0]
+    row = ops[np.lexsort((ops, end[ops], start[ops]))].tolist()
+    device = devices_of(pipeline, np.array(row, dtype=np.int64)).tolist()
+    return [(row[i], row[i + 1]) for i in range(len(row) - 1) if device[i] != device[i + 1]]
+
+
+def _held(pipeline: Pipeline, word: Capacity, start: IntArray, end: IntArray) -> list[tuple[int, int]]:
+    holds: list[tuple[int, int, int]] = []  # claim, release, amount
+    for hold in word.holds:
+        claims = operations(pipeline, hold.claim)
+        ends = np.array([operations(pipeline, family) for family in hold.release])
+        run = np.where(start[ends] >= 0, end[ends], -1)
+        releases = ends[run.argmax(axis=0), np.arange(len(claims))]
+        holds += zip(claims.tolist(), releases.tolist(), [hold.amount] * len(claims), strict=True)
+    holds.sort(key=lambda hold: (int(start[hold[0]]), int(end[hold[1]]), hold))
+    waits: list[tuple[int, int]] = []
+    held: list[tuple[int, int, int]] = []
+    gone: list[int] = []
+    told: dict[int, int] = {}  # by device of a claim, how many of those that are gone its claims wait for already
+    for claim, release, amount in holds:
+        held.sort(key=lambda hold: int(end[hold[1]]))
+        while held and sum(other for _, _, other in held) + amount > word.limit:
+            gone.append(held.pop(0)[1])
+        held.append((claim, release, amount))
+        device = int(devices_of(pipeline, np.array([claim]))[0])
+        waits += [(other, claim) for other in gone[told.get(device, 0) :] if other != claim]
+        told[device] = len(gone)
+    return waits
+
+
+def when(schedule: Schedule) -> tuple[IntArray, IntArray]:
+    """By the number of each single computation its start and its end; -1: it is not run."""
+    start, end = (np.full(schedule.pipeline.index.size, -1, dtype=np.int64) for _ in range(2))
+    for row, starts, ends in zip(schedule.order.rows, schedule.start, schedule.end, strict=True):
+        for half in halves(schedule.pipeline.index, row):
+            start[half[half >= 0]], end[half[half >= 0]] = starts[half >= 0], ends[half >= 0]
+    return start, end
