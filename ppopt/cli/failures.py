@@ -10,12 +10,13 @@ from ppopt.files.torch_csv import CsvError
 from ppopt.files.torch_export import NotForTorch
 from ppopt.named import Restriction, UnknownSchedule
 from ppopt.pipeline import PipelineError
-from ppopt.solvers.outcome import TooLarge
+from ppopt.solvers.outcome import NotForIlp, TooLarge
 
 _MENDABLE = (
     CsvError,
     FileError,
     ModelError,
+    NotForIlp,
     NotForTorch,
     PipelineError,
     ProfileError,
