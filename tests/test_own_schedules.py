@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ppopt.checker import violations
-from ppopt.search import solve
 
+from ppopt.checker import violations
 from ppopt.constraints import Family, Precede, chain
 from ppopt.named import (
     NAMED,
@@ -27,6 +26,7 @@ from ppopt.named import (
 )
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.search import solve
 from ppopt.study.plan import study_of
 from ppopt.study.sweep import sweep
 from ppopt.study.table import rows_of

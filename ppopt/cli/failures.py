@@ -11,12 +11,13 @@ from ppopt.named import Restriction, UnknownSchedule
 from ppopt.pipeline import PipelineError
 from ppopt.pipeline.runtimes import NotForTorch
 from ppopt.search.verifying import Unanswerable
-from ppopt.solvers.outcome import TooLarge
+from ppopt.solvers.outcome import NotForIlp, TooLarge
 
 _MENDABLE = (
     CsvError,
     FileError,
     ModelError,
+    NotForIlp,
     NotForTorch,
     PipelineError,
     ProfileError,

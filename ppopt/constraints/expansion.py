@@ -89,6 +89,8 @@ def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArra
 def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArray]:
     """Which operations the ``OneOf`` words leave: numbers of those always run, and of those run or not (a choice).
 
+    The two halves of a pair that ``Together`` asks for are always run.
+
     Raises:
         ValueError: two words leave no alternative for an operation.
     """
@@ -98,6 +100,9 @@ def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArra
     forced = np.zeros(size, dtype=bool)
     choices: list[list[list[IntArray]]] = []
     for word in words:
+        if isinstance(word, Together):
+            for column in instances(pipeline, word):
+                forced[column] = True
         if not isinstance(word, OneOf):
             continue
         columns = [[operations(pipeline, stream) for stream in streams] for streams in word.alternatives]

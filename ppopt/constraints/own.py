@@ -49,8 +49,8 @@ def own_words(pipeline: Pipeline, words: Iterable[Word], named: Sequence[Word] =
     check_words(pipeline, words)
     for word in words:
         _check(pipeline, word)
-    pairs = _asked(pipeline, words)
-    binding = (*named, *words, *pairs)
+    _check_pairs(pipeline, words)
+    binding = (*named, *words)
     try:
         forced, free = chosen(pipeline, (*rules_of(pipeline), *binding))
     except ValueError as error:
@@ -133,9 +133,8 @@ def _check_choice(pipeline: Pipeline, word: OneOf) -> None:
         raise ValueError(f"{word}: {pipeline.index.op(twice[0])} is in it more than once")
 
 
-def _asked(pipeline: Pipeline, words: Sequence[Word]) -> list[Word]:
-    """The backwards of the pairs that are asked for are run as ``B``."""
-    found: list[Word] = []
+def _check_pairs(pipeline: Pipeline, words: Sequence[Word]) -> None:
+    """Nothing, where each pair that is asked for can be one, and no operation is in two."""
     seen: set[int] = set()
     for word in words:
         if not isinstance(word, Together):
@@ -153,9 +152,6 @@ def _asked(pipeline: Pipeline, words: Sequence[Word]) -> list[Word]:
             if number in seen or other in seen:
                 raise ValueError(f"{word}: {forward if number in seen else backward} is in two pairs")
             seen |= {number, other}
-        if len(second):
-            found.append(OneOf(((Listed(tuple(op for op in ops[1] if isinstance(op, Op))),),)))
-    return found
 
 
 def _check_hold(pipeline: Pipeline, hold: Hold, run: IntArray) -> None:
