@@ -421,7 +421,7 @@ def test_an_order_of_ones_own_is_shown_both_ways_and_begun_from() -> None:
     assert [(row.recompute, row.label) for row in rows] == [("none", "own order"), ("all", "own order + recompute")]
     assert [row.schedule is not None and row.schedule.within_memory for row in rows] == [False, True]
     result = solve(model, workers=1, seconds=30)
-    assert [row.label for row in result.named if row.name == "own order"] == ["own order + recompute"]
+    assert [row.label for row in result.named if row.name == "own order"] == ["own order + recompute 0"]
     assert result.reason == "optimal"
 
 
