@@ -308,7 +308,7 @@ class _Tree:
         heap: list[tuple[Key, int, _Node]] = []
         count = itertools.count()
         nodes = [root]
-        while nodes and self.left > 0:
+        while (nodes or heap) and self.left > 0:
             self._time([node.yes for node in nodes])
             for node in nodes:
                 if node.yes in self.values and limits.fits(node.yes):
