@@ -66,6 +66,15 @@ def scope_lines(result: Result) -> list[str]:
     """What the bound holds over, where several placements were left open."""
     if len(result.placements) < 2:
         return []
+    if result.pipeline.uneven:
+        return [
+            *_over_placements(result),
+            "The costs are uneven: a device is taken to have the same work on each of these placements.",
+        ]
+    return _over_placements(result)
+
+
+def _over_placements(result: Result) -> list[str]:
     if result.reason == "optimal":
         return [f"None of these placements has anything better than {place(result.pipeline)}."]
     return [f"One of these placements may have something better; all take at least {number(result.lower_bound)}."]
