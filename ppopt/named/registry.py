@@ -14,6 +14,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
@@ -26,7 +27,7 @@ GROUP = "ppopt.schedules"
 
 BUILT_IN: Mapping[str, Definition] = MappingProxyType(
     {
-        definition.name: definition
+        definition.name: replace(definition, built_in=True)
         for family in (flush, interleaved, hanayo, zero_bubble, automatic, zero_bubble_v, blocks, bidirectional, dualpipe)
         for definition in family.DEFINITIONS
     }

@@ -23,15 +23,18 @@ class Table(Sequence[Row]):
 
     ``table["1f1b"]`` is the row of a schedule (of several rows with that name the fastest that fits the memory, see
     :meth:`rows_of`), ``table[0]`` the first row. ``pipeline`` is the one that was asked about, ``stands_for`` the name of the row
-    that it stands for.
+    that it stands for; that may have been ``moved`` to another placement.
     """
 
-    def __init__(self, rows: Iterable[Row], pipeline: Pipeline, stands_for: str | None = None) -> None:
+    def __init__(
+        self, rows: Iterable[Row], pipeline: Pipeline, stands_for: str | None = None, moved: Pipeline | None = None
+    ) -> None:
         places = pipeline.placements()
         uneven, self._routes = places[0].uneven, {place.routes for place in places}
         self.rows = tuple(replace(row, assumes_equal_work=uneven and self._elsewhere(row)) for row in rows)
         self.pipeline = pipeline
         self.stands_for = stands_for
+        self._moved = None if moved is None else moved.routes
 
     @overload
     def __getitem__(self, key: int | str) -> Row: ...
@@ -74,7 +77,9 @@ class Table(Sequence[Row]):
 
     def marks(self, row: Row) -> bool:
         """Whether a row is the one that the model stands for: it has that name, and a placement of the model."""
-        return row.name == self.stands_for and row.schedule is not None and not self._elsewhere(row)
+        if row.name != self.stands_for or row.schedule is None:
+            return False
+        return not self._elsewhere(row) or row.schedule.pipeline.routes == self._moved
 
     def _elsewhere(self, row: Row) -> bool:
         """Whether a row applies and is on a placement that the model neither has nor leaves open."""

@@ -54,12 +54,14 @@ def read_chunks(placement: str, value: Any, routes: bool) -> Any:
 
 def closed_placements(pipeline: Pipeline) -> list[tuple[str, int]]:
     """The placements, each with its number of chunks, among which a pipeline with a tuple of chunks leaves the choice."""
-    counts: Any = pipeline.chunks
-    if pipeline.placement == ANY:
-        return [("linear", 1), *((placement, count) for placement in SEVERAL for count in counts if count > 1)]
-    if pipeline.placement in SEVERAL:
-        return [(pipeline.placement, count) for count in counts]
-    return [(pipeline.placement, 1)]
+    return placements_of(pipeline.placement, pipeline.chunks)
+
+
+def placements_of(placement: str, counts: Any) -> list[tuple[str, int]]:
+    """The same of a placement with a tuple of chunks."""
+    if placement == ANY:
+        return [("linear", 1), *((each, count) for each in SEVERAL for count in counts if count > 1)]
+    return [(placement, count) for count in counts] if placement in SEVERAL else [(placement, 1)]
 
 
 def left_open(pipeline: Pipeline) -> tuple[str, ...]:

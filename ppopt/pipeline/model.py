@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from ppopt.op import Kind, OpIndex
 from ppopt.pipeline import choices
-from ppopt.pipeline.choices import ANY, closed_placements, read_chunks, read_counts
+from ppopt.pipeline.choices import ANY, closed_placements, placements_of, read_chunks, read_counts
 from ppopt.pipeline.parts import (
     DURATIONS,
     Costs,
@@ -31,7 +32,7 @@ from ppopt.pipeline.parts import (
     whole,
 )
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
-from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, routes_of
+from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, routes_of, split_evenly
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 Rows: TypeAlias = Sequence[Sequence[Fraction | None]]
@@ -232,8 +233,7 @@ class Pipeline:
     def _split_over_routes(self) -> tuple[int, ...]:
         given = self.route_of_microbatch
         if not given:
-            share = -(-self.microbatches // len(self.routes))
-            return tuple(m // share for m in range(self.microbatches))
+            return split_evenly(self.microbatches, len(self.routes))
         key = "pipeline.route_of_microbatch"
         if len(given) != self.microbatches:
             raise PipelineError(key, f"expected {self.microbatches} routes (one per microbatch), got {len(given)}")
@@ -352,17 +352,16 @@ class Pipeline:
                 raise PipelineError("pipeline.microbatches", problem)
             one = self.changed(microbatches=self.microbatches[0])._moved(place)
             return one.changed(microbatches=self.microbatches)
-        there = Pipeline(self.devices, self.microbatches, **place)
-        fields, there = there, there.placements()[0]
-        if there.routes == self.routes and not fields.open:
+        routes, chunks, split = self._place(place)
+        is_open = place.get("placement") == ANY or isinstance(chunks, tuple)
+        if routes == self.routes and not is_open:
             return self.changed(**{"route_of_microbatch": self.route_of_microbatch, **place})
-        visits = list(zip(self._visits, there._visits, strict=True))
+        visits = list(zip(self._visits, _visits(self.devices, routes, split), strict=True))
         unvisited = [device for device, (here, elsewhere) in enumerate(visits) if here and not elsewhere]
         if unvisited:
             raise PipelineError("pipeline.routes", f"device {unvisited[0]} would have no work: no microbatch visits it")
         everywhere = all(here == elsewhere == self.microbatches for here, elsewhere in visits)
-        derived = {"chunks": fields.chunks, "route_of_microbatch": there.route_of_microbatch}
-        changes: dict[str, Any] = {**place, **derived}
+        changes: dict[str, Any] = {**place, "chunks": chunks, "route_of_microbatch": split if "routes" in place else ()}
         if self.data_parallel.per == "stage":
             gather, scatter = (
                 tuple(sum(part.values(), Fraction(0)) for part in self._exchanged(value)) for value in self._traffic
@@ -406,14 +405,21 @@ class Pipeline:
         changes["memory"] = dataclasses.replace(self.memory, **held)
         return self.changed(**changes)
 
+    def _place(self, place: dict[str, Any]) -> tuple[Routes, int | tuple[int, ...], tuple[int, ...]]:
+        """The routes of a place, of the first where it leaves several open; its chunks; and the route of each microbatch."""
+        if "routes" in place:
+            routes = explicit_routes(place["routes"], self.devices)
+            split = place.get("route_of_microbatch") or split_evenly(self.microbatches, len(routes))
+            return routes, max(1, len(routes[0]) // self.devices), split
+        placement, chunks = place["placement"], read_chunks(place["placement"], place["chunks"], False)
+        first = placements_of(placement, chunks)[0] if placement == ANY or isinstance(chunks, tuple) else (placement, chunks)
+        routes = routes_of(first[0], self.devices, first[1])
+        return routes, chunks, split_evenly(self.microbatches, len(routes))
+
     @cached_property
     def _visits(self) -> tuple[int, ...]:
         """``[device]``: how many microbatches visit it."""
-        visits = [0] * self.devices
-        for route, microbatches in zip(self.routes, self.microbatches_of, strict=True):
-            for device in set(route):
-                visits[device] += len(microbatches)
-        return tuple(visits)
+        return _visits(self.devices, self.routes, self.route_of_microbatch)
 
     def _totals(self, table: Rows) -> list[Fraction] | None:
         """``[device]``: the sum of ``table[route][stage]`` over microbatches and the device's stages; ``None``: there is none."""
@@ -712,6 +718,14 @@ def halves(index: OpIndex, numbers: IntArray) -> tuple[IntArray, IntArray]:
     paired = numbers >= index.size
     forward, backward = np.divmod(numbers - index.size, slots)
     return np.where(paired, forward, numbers), np.where(paired, backward + int(Kind.B) * slots, -1)
+
+
+def _visits(devices: int, routes: Routes, route_of_microbatch: Sequence[int]) -> tuple[int, ...]:
+    visits = [0] * devices
+    for route, microbatches in Counter(route_of_microbatch).items():
+        for device in set(routes[route]):
+            visits[device] += microbatches
+    return tuple(visits)
 
 
 def _at(value: Value, index: int) -> Fraction:

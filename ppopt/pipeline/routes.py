@@ -32,6 +32,12 @@ def routes_of(placement: str, devices: int, chunks: int) -> Routes:
     raise PipelineError("pipeline.placement", f"expected one of {', '.join(PLACEMENTS)} (or routes), got {placement!r}")
 
 
+def split_evenly(microbatches: int, routes: int) -> tuple[int, ...]:
+    """The route of each microbatch: the first part of them on route 0, the next on route 1, and so on."""
+    share = -(-microbatches // routes)
+    return tuple(m // share for m in range(microbatches))
+
+
 def explicit_routes(routes: Any, devices: int) -> Routes:
     """Routes that are written out, validated: equally long, every device on one of them."""
     if not isinstance(routes, list | tuple) or not all(isinstance(route, list | tuple) for route in routes):

@@ -135,7 +135,7 @@ class _Question:
         """The rows, and which of them is marked: that of the schedule that binds, where it has a placement of its own."""
         asked, binding = self.model.pipeline, self.binding
         if binding is not None and result.pipeline.routes not in [place.routes for place in asked.placements()]:
-            return Table(result.named, result.pipeline, binding.schedule)
+            return Table(result.named, asked, binding.schedule, result.pipeline)
         return Table(result.named, asked, self.model.stands_for)
 
     def _model_of(self, pipeline: Pipeline) -> Model:
