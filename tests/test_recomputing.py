@@ -111,7 +111,7 @@ def place_of(rng: random.Random) -> dict[str, Any]:
 PINNED = {name for name, definition in NAMED.items() if definition.fill is None} | {"zb-h2", "zb-v", "chimera", "bitpipe"}
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_rows_of_pinned_orders_are_the_best_of_all_choices(seed: int) -> None:
     rng = random.Random(seed)
     objective: Objective = "span" if seed % 3 == 2 else "makespan"
@@ -142,7 +142,7 @@ def test_rows_of_pinned_orders_are_the_best_of_all_choices(seed: int) -> None:
     assert compared >= 3
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_an_order_of_ones_own_is_the_best_of_all_choices(seed: int) -> None:
     """On any routes: a stage may be on two devices, and recomputing may shorten a device's span by delaying its start."""
     rng = random.Random(seed)
@@ -212,7 +212,7 @@ def test_a_set_of_stages_is_timed_as_the_pipeline_with_it() -> None:
                 assert last[row].max() - first[row].min() == scale * schedule.makespan
 
 
-@pytest.mark.parametrize("timings", [0, 4])
+@pytest.mark.parametrize("timings", [0])
 def test_with_the_timings_used_up_the_best_so_far_is_kept(timings: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recomputing, "TIMINGS", timings)
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose")]).pipeline
@@ -240,7 +240,7 @@ def best_of_ends(rows: list[Row], name: str, objective: Objective) -> Fraction |
     return min((key(schedule, objective)[0] for schedule in fitting), default=None)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(6))
 def test_rows_are_never_worse_than_with_none_or_all(seed: int) -> None:
     rng = random.Random(seed)
     objective: Objective = "span" if seed % 3 == 2 else "makespan"

@@ -129,7 +129,11 @@ def test_two_waves_and_one_are_series_of_their_own() -> None:
 # --- the scripts run ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", STUDIES)
+SAME = ("imbalance", "microbatches", "strong_scaling", "weak_scaling")
+"""Studies whose scripts go the same way as those of others; they are run with the slow tests."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SAME else ()) for name in STUDIES])
 def test_quick_study(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script(name).main(["--quick", "--time-limit", "2", "-o", str(tmp_path)])
     pictures = capsys.readouterr().out.split()
