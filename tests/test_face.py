@@ -100,6 +100,19 @@ def test_a_result_prints_as_its_summary() -> None:
     assert "None of these placements has anything better" in several
 
 
+def test_what_a_prompt_shows_is_a_line() -> None:
+    result = pp.solve(pp.Pipeline(2, list(range(2, 24, 2))), workers=1)
+    assert len(str(result).splitlines()) == 10
+    assert str(result).endswith("… and 5 more: each is one of result.points")
+    assert repr(result).startswith("<Result: 2 devices, 22 microbatches, linear; makespan 67: optimal")
+    table = pp.compare(pp.Pipeline(4, 6, units=pp.Units(time="ms"), memory=pp.Memory(limit=3)))
+    assert repr(table) == f"<Table: {len(table)} rows for 4 devices, 6 microbatches, linear>"
+    assert str(table["1f1b"]) == (
+        "1f1b on linear: makespan 27 ms, device span 27 ms, bubble ratio 33.3 %, peak memory 4, over the limit"
+    )
+    assert repr(table["dualpipe"]) == f"<Row: {table['dualpipe'].excluded}>"
+
+
 def test_a_table_has_rows_by_name() -> None:
     table = pp.compare(pp.Pipeline(4, 8, memory=pp.Memory(limit=4)), chunks=[2, 4])
     assert table["1f1b"].makespan == 33

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ppopt.cli.answer import exit_code, show_result, tell_placement
 from ppopt.cli.options import (
     Given,
     find_schedule,
@@ -20,15 +21,9 @@ from ppopt.cli.searching import search_options
 from ppopt.op import Kind
 from ppopt.pipeline.runtimes import RUNTIMES
 from ppopt.solvers.interrupt import uninterrupted
-from ppopt.text import place
 
 if TYPE_CHECKING:
-    from ppopt.named import Model
-    from ppopt.search import Binding, Result, Settings
-
-CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "no-solution": 4}
-"""Reason -> exit code."""
-INTERRUPTED = 130
+    from ppopt.search import Settings
 
 
 @click.command(short_help="The best schedule, with its proof.")
@@ -95,7 +90,7 @@ def solve(
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
     if binding is not None:
-        _tell_placement(given, model, binding)
+        tell_placement(given, model, binding)
     with Progress(model.pipeline, objective) as progress:
         result = find_best(
             model, settings, objective=objective, order=binding, runtime=runtime, progress=progress, each=progress.point
@@ -106,54 +101,9 @@ def solve(
         if as_json:
             click.echo(text, nl=False)
         else:
-            _show(result, explain, opinion)
+            show_result(result, explain, opinion)
     if exported is not None:
         write_text(exported, model_text(result, settings.solver))
     if opinion is not None and opinion.confirmed is False:
         raise click.ClickException("the second opinion refutes the first proof (please report this)")
     click.get_current_context().exit(exit_code(result))
-
-
-def _tell_placement(given: Given, model: Model, binding: Binding) -> None:
-    """Say it where the schedule that binds is not on the model's placement; refuse it where the command line gave that."""
-    moved = binding.read(model).moved(model.pipeline)
-    if moved is None:
-        return
-    if given.placed:
-        raise click.UsageError(
-            f"--order {binding.schedule} runs on its own placement, {place(moved)}; the command line gives another"
-        )
-    click.echo(f"Note: {binding.schedule} is solved on its own placement, {place(moved)}.", err=True)
-
-
-def exit_code(result: Result) -> int:
-    """The documented exit code; of several numbers of microbatches the worst."""
-    if result.points:
-        return max(map(exit_code, result.points))
-    interrupted = result.schedule is None and result.limit == "interrupted"
-    return INTERRUPTED if interrupted else CODES[result.reason]
-
-
-def _show(result: Result, explain: bool, opinion: Any) -> None:
-    """The answer, its picture where it is small, and the named schedules beside it."""
-    from ppopt.cli.render import show_grid, width
-    from ppopt.search import summary
-
-    if result.points:
-        click.echo(summary.points_text(result))
-        for point in result.points if explain else ():
-            click.echo(f"{point.pipeline.microbatches} microbatches:\n{summary.steps_text(point)}")
-        return
-    click.echo("\n".join([summary.title(result), *summary.answer(result)]))
-    if explain:
-        click.echo(summary.steps_text(result))
-    if result.schedule is not None:
-        show_grid(result.schedule)
-    if len(result.named):
-        click.echo(f"\n{result.named.text('Named schedules on this hardware', width())}")
-    for line in summary.remarks(result):
-        click.echo(line)
-    if len(result.placements) > 1:
-        click.echo("\n".join([summary.placements_text(result), *summary.scope_lines(result)]))
-    for line in [] if opinion is None else summary.opinion_lines(result, opinion):
-        click.echo(line)

@@ -7,9 +7,10 @@ from typing import Literal
 
 from ppopt.pipeline import Pipeline, in_words
 from ppopt.schedule import Figures, Schedule
+from ppopt.text import number, percent, place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Row(Figures):
     """A named or user-written schedule on given hardware: its schedule on its own placement, or why it cannot be.
 
@@ -44,3 +45,28 @@ class Row(Figures):
         if self.recompute in ("", "none"):
             return self.name
         return f"{self.name} + recompute" + (f" {in_words(self.recompute)}" if isinstance(self.recompute, tuple) else "")
+
+    def __str__(self) -> str:
+        schedule = self.schedule
+        if schedule is None:
+            return str(self.excluded)
+        shown, units = figures(schedule), schedule.pipeline.units
+        times = f"makespan {shown[0]} {units.time}".rstrip() + f", device span {shown[1]} {units.time}".rstrip()
+        over = "" if schedule.within_memory else ", over the limit"
+        memory = f"peak memory {shown[4]} {units.memory}".rstrip()
+        return f"{self.label} on {place(schedule.pipeline)}: {times}, bubble ratio {shown[2]}, {memory}{over}"
+
+    def __repr__(self) -> str:
+        return f"<Row: {self}>"
+
+
+def figures(schedule: Schedule) -> list[str]:
+    """Makespan, device span, bubble ratio, span bubble ratio, largest peak memory, as tables show them."""
+    pipeline = schedule.pipeline
+    return [
+        number(pipeline.time(schedule.makespan)),
+        number(pipeline.time(schedule.device_span)),
+        percent(schedule.bubble_ratio),
+        percent(schedule.span_bubble_ratio),
+        number(pipeline.amount(max(schedule.peak_memory))),
+    ]

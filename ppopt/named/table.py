@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import overload
 
-from ppopt.named.row import Row
+from ppopt.named.row import Row, figures
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule
-from ppopt.text import new_table, number, percent, rendered, unit
+from ppopt.text import heading, new_table, rendered, unit
 
 EQUAL_WORK = (
     "the model's costs are uneven, and this row assumes that each device has the same work here as on the model's placement; "
@@ -88,6 +87,9 @@ class Table(Sequence[Row]):
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        return f"<Table: {len(self.rows)} rows for {heading(self.pipeline)}>"
+
     def text(self, title: str | None = None, width: int | None = None) -> str:
         """The table in at most ``width`` columns, then what its marks mean, then what does not apply, with the reasons."""
         units = self.pipeline.units
@@ -108,18 +110,6 @@ class Table(Sequence[Row]):
         if excluded:
             lines += ["Not applicable:", *(f"  {reason}" for reason in excluded)]
         return "\n".join(lines)
-
-
-def figures(schedule: Schedule) -> list[str]:
-    """Makespan, device span, bubble ratio, span bubble ratio, largest peak memory, as tables show them."""
-    pipeline = schedule.pipeline
-    return [
-        number(pipeline.time(schedule.makespan)),
-        number(pipeline.time(schedule.device_span)),
-        percent(schedule.bubble_ratio),
-        percent(schedule.span_bubble_ratio),
-        number(pipeline.amount(max(schedule.peak_memory))),
-    ]
 
 
 def _rank(row: Row) -> tuple[bool, bool, float]:

@@ -6,10 +6,11 @@ Integers, decimals and floats are kept as fractions, a float as the decimal that
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,12 @@ Value: TypeAlias = Fraction | tuple[Fraction, ...]
 """One number for all, or one per device or stage."""
 Table: TypeAlias = Fraction | tuple[tuple[Fraction, ...], ...]
 """One number for all pairs of devices, or D rows of D numbers: ``table[a][b]`` from a to b."""
+
+
+Given: TypeAlias = Number | Sequence[Number]
+"""What may be given for a :data:`Value`."""
+GivenTable: TypeAlias = Number | Sequence[Sequence[Number]]
+"""What may be given for a :data:`Table`."""
 
 
 class PipelineError(ValueError):
@@ -115,6 +122,19 @@ class Costs:
     overlap: Value | None = None
     recompute: Value | None = None
 
+    if TYPE_CHECKING:  # what may be given is more than what is kept
+
+        def __init__(
+            self,
+            per: Literal["device", "stage"] = "device",
+            forward: Given = 1,
+            backward_input: Given | None = None,
+            backward_weight: Given | None = None,
+            backward: Given | None = None,
+            overlap: Given | None = None,
+            recompute: Given | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if self.per not in ("device", "stage"):
             raise PipelineError("costs.per", f'expected "device" or "stage", got {self.per!r}')
@@ -145,6 +165,16 @@ class Links:
     occupancy: Table = Fraction(0)
     blocking: bool = False
     shared: tuple[tuple[tuple[int, int], ...], ...] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            latency: GivenTable = 0,
+            occupancy: GivenTable = 0,
+            blocking: bool = False,
+            shared: Sequence[Sequence[Sequence[int]]] = (),
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "latency", _table("links.latency", self.latency))
@@ -223,6 +253,17 @@ class Memory:
     limit: Value | None = None
     recompute_saved: Value | None = None
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            activation: Given = 1,
+            retained: Given | None = None,
+            static: Given = 0,
+            limit: Given | None = None,
+            recompute_saved: Given | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for name in ("activation", "retained", "static", "limit", "recompute_saved"):
             value = _optional_values(f"memory.{name}", getattr(self, name))
@@ -247,6 +288,16 @@ class DataParallel:
     reduce_scatter: Value = Fraction(0)
     overlap: bool = False
     per: Literal["device", "stage"] = "device"
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            all_gather: Given = 0,
+            reduce_scatter: Given = 0,
+            overlap: bool = False,
+            per: Literal["device", "stage"] = "device",
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.per not in ("device", "stage"):

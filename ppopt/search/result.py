@@ -60,7 +60,7 @@ class Scope(NamedTuple):
     """``"choose"``, or what was settled."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result(Figures):
     """The answer to a solve. Times and memory are in the user's units: integers where whole, else the nearest doubles.
 
@@ -129,3 +129,8 @@ class Result(Figures):
         from ppopt.search.summary import summary
 
         return summary(self)
+
+    def __repr__(self) -> str:
+        from ppopt.search.summary import answer, title
+
+        return f"<Result: {title(self)}; {answer(self)[0]}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ppopt.named import Row
-from ppopt.named.table import figures
+from ppopt.named.row import figures
 from ppopt.pipeline import DataParallel
 from ppopt.text import heading, new_table, number, percent, place, rendered, unit
 from ppopt.timing import exposed_traffic
@@ -22,7 +22,9 @@ _LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "in
 def summary(result: Result) -> str:
     """What ``print(result)`` shows, in at most ten lines."""
     if result.points:
-        return points_text(result)
+        lines = points_text(result).splitlines()
+        hidden = f"… and {len(lines) - LINES + 1} more: each is one of result.points"
+        return "\n".join(lines if len(lines) <= LINES else [*lines[: LINES - 1], hidden])
     lines = [title(result), *answer(result), *scope_lines(result), *remarks(result)]
     return "\n".join(lines[:LINES])
 
