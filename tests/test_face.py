@@ -207,6 +207,18 @@ def test_linear_ignores_a_list_of_chunks() -> None:
     assert {row.chunks for row in pp.compare(pipeline) if row.name == "hanayo"} == {2, 4}
 
 
+def test_an_own_order_is_for_one_of_the_choices(tmp_path: Path) -> None:
+    """An order on a V, for one of two numbers of microbatches, in a file that leaves both open."""
+    order = pp.named.find("zb-v").schedule(pp.Pipeline(2, 4)).order.texts()
+    model = read_model(
+        path_of(tmp_path, f'[pipeline]\ndevices = 2\nmicrobatches = [3, 4]\nplacement = "any"\norder = {json.dumps(order)}\n')
+    )
+    result = pp.solve(model, workers=1)
+    rows = [[row.placement for row in point.named if row.name == "own order"] for point in result.points]
+    assert rows == [[], ["wave"]]
+    assert result.value == 12.5
+
+
 def test_chunks_are_two_where_a_placement_takes_several() -> None:
     found = {place: pp.Pipeline(2, 4, place).chunks for place in ("linear", "loop", "wave", "bidirectional", "any")}
     assert found == {"linear": 1, "loop": 2, "wave": 2, "bidirectional": 1, "any": (2,)}

@@ -244,10 +244,11 @@ def _model(tree: Tree) -> Model:
 
 
 def _settled(pipeline: Pipeline) -> list[Pipeline]:
-    """The pipeline on each placement that it may have, every stage recomputing where that is open, the fewest microbatches."""
-    if isinstance(pipeline.microbatches, tuple):
-        pipeline = pipeline.changed(microbatches=pipeline.microbatches[0])
-    places = pipeline.placements()
+    """The pipeline with each number of microbatches and on each placement; every stage recomputing where that is open."""
+    asked: int | tuple[int, ...] = pipeline.microbatches
+    counts = asked if isinstance(asked, tuple) else ()
+    each = [pipeline.changed(microbatches=count) for count in counts] or [pipeline]
+    places = [place for one in each for place in one.placements()]
     return [place.resolved("all") if place.recompute == CHOOSE else place for place in places]
 
 
