@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ppopt.pipeline import Pipeline, in_words
 
@@ -33,9 +33,21 @@ def _chunks(pipeline: Pipeline) -> str:
     return f", {pipeline.chunks} chunks" if pipeline.chunks > 1 else ""
 
 
-def place(pipeline: Pipeline) -> str:
+class Placed(Protocol):
+    """What has a placement: a pipeline, a row."""
+
+    @property
+    def placement(self) -> str:
+        """Its name."""
+
+    @property
+    def chunks(self) -> int:
+        """Stages per device and route."""
+
+
+def place(placed: Placed) -> str:
     """A placement and its chunks in words."""
-    return pipeline.placement + (f" with {pipeline.chunks} chunks" if pipeline.chunks > 1 else "")
+    return placed.placement + (f" with {placed.chunks} chunks" if placed.chunks > 1 else "")
 
 
 def sizes(pipeline: Pipeline) -> str:

@@ -12,6 +12,7 @@ import click
 
 from ppopt.cli.options import Given, Limit, json_option, model_options, output_path
 from ppopt.cli.searching import search_options
+from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 
 if TYPE_CHECKING:
@@ -76,18 +77,18 @@ def frontier(
         explore(each, objective=objective, limits=wanted, points=points, chunks=given.chunks, settings=settings, progress=show)
         for each in pipeline.placements()
     ]
-    lines = [replace(line, named=tuple(row.seen_from(pipeline) for row in line.named)) for line in lines]
     if not any(line.points for line in lines):
         raise click.UsageError("no schedule exists at any of these limits")
+    table = Table(lines[0].named, pipeline)
     if as_json:
+        lines[0] = replace(lines[0], named=table.rows)
         click.echo(json.dumps(frontier_dict(lines), indent=1, ensure_ascii=False))
     else:
         for line in lines:
             _print(line)
         from ppopt.cli.render import width
-        from ppopt.named import Table
 
-        click.echo(Table(lines[0].named, pipeline).text("Named schedules without a limit", width()))
+        click.echo(table.text("Named schedules without a limit", width()))
     if plot is not None:
         _draw(lines, plot)
 

@@ -11,8 +11,6 @@ import click
 from ppopt.cli.options import Command, Seconds
 from ppopt.search.settings import MOST_WORKERS, SOLVERS, Settings
 
-OBJECTIVES = ("makespan", "span")
-
 
 def search_options(seconds: float, each: str = "", solvers: Sequence[str] = SOLVERS) -> Callable[[Command], Command]:
     """The options of a search; the command gets ``objective`` and ``settings``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,11 +32,10 @@ class Row(Figures):
     @classmethod
     def beside(cls, pipeline: Pipeline, name: str, placement: str, schedule: Schedule) -> Row:
         """The row of a schedule, on any placement, beside those of ``pipeline``."""
-        return cls(name, placement, schedule.pipeline.chunks, schedule, None).seen_from(pipeline)
+        return cls(name, placement, schedule.pipeline.chunks, schedule, None).seen_from((pipeline,))
 
-    def seen_from(self, pipeline: Pipeline) -> Row:
-        """The same row beside those of ``pipeline``, the model: what it assumes depends on the model's placements."""
-        places = pipeline.placements()
+    def seen_from(self, places: Sequence[Pipeline]) -> Row:
+        """The same row beside those of a model that has, or leaves open, these placements: what it assumes depends on them."""
         elsewhere = self.schedule is not None and self.schedule.pipeline.routes not in {place.routes for place in places}
         return replace(self, assumes_equal_work=elsewhere and places[0].uneven)
 
@@ -54,7 +54,7 @@ class Row(Figures):
         times = f"makespan {shown[0]} {units.time}".rstrip() + f", device span {shown[1]} {units.time}".rstrip()
         over = "" if schedule.within_memory else ", over the limit"
         memory = f"peak memory {shown[4]} {units.memory}".rstrip()
-        return f"{self.label} on {place(schedule.pipeline)}: {times}, bubble ratio {shown[2]}, {memory}{over}"
+        return f"{self.label} on {place(self)}: {times}, bubble ratio {shown[2]}, {memory}{over}"
 
     def __repr__(self) -> str:
         return f"<Row: {self}>"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import overload
 
+from ppopt.named.definition import UnknownSchedule
+from ppopt.named.registry import find
 from ppopt.named.row import Row, figures
 from ppopt.pipeline import Pipeline
 from ppopt.text import heading, new_table, rendered, unit
@@ -29,11 +30,10 @@ class Table(Sequence[Row]):
         self, rows: Iterable[Row], pipeline: Pipeline, stands_for: str | None = None, moved: Pipeline | None = None
     ) -> None:
         places = pipeline.placements()
-        uneven, self._routes = places[0].uneven, {place.routes for place in places}
-        self.rows = tuple(replace(row, assumes_equal_work=uneven and self._elsewhere(row)) for row in rows)
+        self.rows = tuple(row.seen_from(places) for row in rows)
         self.pipeline = pipeline
         self.stands_for = stands_for
-        self._moved = None if moved is None else moved.routes
+        self._marked = {place.routes for place in (places if moved is None else (*places, moved))}
 
     @overload
     def __getitem__(self, key: int | str) -> Row: ...
@@ -61,28 +61,22 @@ class Table(Sequence[Row]):
         Raises:
             KeyError: no row has this name.
         """
-        from ppopt.named.definition import UnknownSchedule
-        from ppopt.named.registry import find
-
-        found = tuple(row for row in self.rows if row.name == name)
+        found = self._named(name)
         if not found:
             try:
-                found = tuple(row for row in self.rows if row.name == find(name).name)
+                found = self._named(find(name).name)
             except UnknownSchedule as error:
                 raise KeyError(str(error)) from None
         if not found:
             raise KeyError(f"{name} is not in this table")
         return found
 
+    def _named(self, name: str) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.name == name)
+
     def marks(self, row: Row) -> bool:
         """Whether a row is the one that the model stands for: it has that name, and a placement of the model."""
-        if row.name != self.stands_for or row.schedule is None:
-            return False
-        return not self._elsewhere(row) or row.schedule.pipeline.routes == self._moved
-
-    def _elsewhere(self, row: Row) -> bool:
-        """Whether a row applies and is on a placement that the model neither has nor leaves open."""
-        return row.schedule is not None and row.schedule.pipeline.routes not in self._routes
+        return row.name == self.stands_for and row.schedule is not None and row.schedule.pipeline.routes in self._marked
 
     def __str__(self) -> str:
         return self.text()

@@ -48,20 +48,17 @@ def read_chunks(placement: str, value: Any, routes: bool) -> Any:
     counts = read_counts(key, value, MAX_STAGES)
     if isinstance(value, list | tuple) and routes:
         raise PipelineError(key, "routes that are written out have one number of chunks, got a list")
-    as_list = isinstance(counts, tuple) or (isinstance(value, list | tuple) and placement not in SEVERAL) or placement == ANY
-    return counts if not as_list or isinstance(counts, tuple) else (counts,)
+    stays_open = placement == ANY or (isinstance(value, list | tuple) and placement not in SEVERAL)
+    return (counts,) if stays_open and not isinstance(counts, tuple) else counts
 
 
-def closed_placements(pipeline: Pipeline) -> list[tuple[str, int]]:
-    """The placements, each with its number of chunks, among which a pipeline with a tuple of chunks leaves the choice."""
-    return placements_of(pipeline.placement, pipeline.chunks)
-
-
-def placements_of(placement: str, counts: Any) -> list[tuple[str, int]]:
-    """The same of a placement with a tuple of chunks."""
+def placements_of(placement: str, chunks: Any) -> list[tuple[str, int]]:
+    """The placements, each with its number of chunks, among which a placement with these chunks (a tuple: open) is the choice."""
+    if not isinstance(chunks, tuple):
+        return [(placement, chunks)]
     if placement == ANY:
-        return [("linear", 1), *((each, count) for each in SEVERAL for count in counts if count > 1)]
-    return [(placement, count) for count in counts] if placement in SEVERAL else [(placement, 1)]
+        return [("linear", 1), *((each, count) for each in SEVERAL for count in chunks if count > 1)]
+    return [(placement, count) for count in chunks] if placement in SEVERAL else [(placement, 1)]
 
 
 def left_open(pipeline: Pipeline) -> tuple[str, ...]:

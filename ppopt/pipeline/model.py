@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ppopt.op import Kind, OpIndex
 from ppopt.pipeline import choices
-from ppopt.pipeline.choices import ANY, closed_placements, placements_of, read_chunks, read_counts
+from ppopt.pipeline.choices import ANY, placements_of, read_chunks, read_counts
 from ppopt.pipeline.parts import (
     DURATIONS,
     Costs,
@@ -150,7 +150,7 @@ class Pipeline:
         stages = self.devices * (max(self.chunks) if isinstance(self.chunks, tuple) else self.chunks)
         if stages > MAX_STAGES:
             raise PipelineError("pipeline.chunks", f"at most {MAX_STAGES} stages are supported, got {stages}")
-        if self.placement == ANY or isinstance(self.chunks, tuple):
+        if isinstance(self.chunks, tuple):
             self._check_placements()
             return
         if isinstance(self.microbatches, tuple):
@@ -185,17 +185,14 @@ class Pipeline:
 
     def _check_placements(self) -> None:
         """Raise where something cannot be said of several placements, or does not fit one of them."""
-        each = closed_placements(self)
-        if len(each) > 1 or self.placement == ANY:
+        if len(placements_of(self.placement, self.chunks)) > 1 or self.placement == ANY:
             problem = "belongs to one placement and number of chunks, and these are left open; "
             for table, per in (("costs", self.costs.per), ("data_parallel", self.data_parallel.per)):
                 if per == "stage":
                     raise PipelineError(f"{table}.per", f'"stage" {problem}expected "device"')
             if not isinstance(self.recompute, str):
                 raise PipelineError("pipeline.recompute", f'a list of stages {problem}expected "none", "all" or "choose"')
-        for placement, chunks in each:
-            closed = self._placed(placement, chunks)
-        object.__setattr__(self, "recompute", closed.recompute)
+        object.__setattr__(self, "recompute", self.placements()[0].recompute)
 
     def _check_microbatches(self) -> None:
         """Raise where one of the numbers of microbatches is not possible."""
@@ -223,12 +220,14 @@ class Pipeline:
 
     def placements(self) -> tuple[Pipeline, ...]:
         """The pipelines among which ``placement`` and ``chunks`` leave the choice; just this one where they leave none."""
-        if self.placement != ANY and not isinstance(self.chunks, tuple):
-            return (self,)
-        return tuple(self._placed(placement, chunks) for placement, chunks in closed_placements(self))
+        return self._closed if isinstance(self.chunks, tuple) else (self,)
 
-    def _placed(self, placement: str, chunks: int) -> Pipeline:
-        return self.changed(placement=placement, chunks=chunks, route_of_microbatch=self.route_of_microbatch)
+    @cached_property
+    def _closed(self) -> tuple[Pipeline, ...]:
+        return tuple(
+            self.changed(placement=placement, chunks=chunks, route_of_microbatch=self.route_of_microbatch)
+            for placement, chunks in placements_of(self.placement, self.chunks)
+        )
 
     def _split_over_routes(self) -> tuple[int, ...]:
         given = self.route_of_microbatch
@@ -353,8 +352,7 @@ class Pipeline:
             one = self.changed(microbatches=self.microbatches[0])._moved(place)
             return one.changed(microbatches=self.microbatches)
         routes, chunks, split = self._place(place)
-        is_open = place.get("placement") == ANY or isinstance(chunks, tuple)
-        if routes == self.routes and not is_open:
+        if routes == self.routes and not isinstance(chunks, tuple):
             return self.changed(**{"route_of_microbatch": self.route_of_microbatch, **place})
         visits = list(zip(self._visits, _visits(self.devices, routes, split), strict=True))
         unvisited = [device for device, (here, elsewhere) in enumerate(visits) if here and not elsewhere]
@@ -412,8 +410,8 @@ class Pipeline:
             split = place.get("route_of_microbatch") or split_evenly(self.microbatches, len(routes))
             return routes, max(1, len(routes[0]) // self.devices), split
         placement, chunks = place["placement"], read_chunks(place["placement"], place["chunks"], False)
-        first = placements_of(placement, chunks)[0] if placement == ANY or isinstance(chunks, tuple) else (placement, chunks)
-        routes = routes_of(first[0], self.devices, first[1])
+        first, count = placements_of(placement, chunks)[0]
+        routes = routes_of(first, self.devices, count)
         return routes, chunks, split_evenly(self.microbatches, len(routes))
 
     @cached_property

@@ -134,14 +134,14 @@ class _Question:
     def _table(self, result: Result) -> Table:
         """The rows, and which of them is marked: that of the schedule that binds, where it has a placement of its own."""
         asked, binding = self.model.pipeline, self.binding
-        if binding is not None and result.pipeline.routes not in [place.routes for place in asked.placements()]:
+        if binding is not None and self._moved(result.pipeline):
             return Table(result.named, asked, binding.schedule, result.pipeline)
         return Table(result.named, asked, self.model.stands_for)
 
     def _model_of(self, pipeline: Pipeline) -> Model:
         """The model of the answer: the schedule and the order that the question stands for stay where they have its placement."""
         asked, binding = self.model, self.binding
-        if binding is not None and pipeline.routes not in [place.routes for place in asked.pipeline.placements()]:
+        if binding is not None and self._moved(pipeline):
             return Model(pipeline, binding.schedule, binding.params)
         if asked.schedule is not None:
             own = find(asked.schedule).place(asked.pipeline.placements()[0], None, **asked.params)
@@ -150,6 +150,10 @@ class _Question:
         if asked.order is not None and (asked.placed or asked.pipeline).routes != pipeline.routes:
             return Model(pipeline, asked.schedule, asked.params, written=asked.written)
         return dataclasses.replace(asked, pipeline=pipeline, placed=None)
+
+    def _moved(self, pipeline: Pipeline) -> bool:
+        """Whether the answer is on a placement that the question neither has nor leaves open."""
+        return pipeline.routes not in [place.routes for place in self.model.pipeline.placements()]
 
     def _places(self) -> list[Pipeline]:
         pipeline = self.model.pipeline

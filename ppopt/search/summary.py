@@ -96,13 +96,12 @@ def remarks(result: Result) -> list[str]:
             equal = "equals" if time == value else f"takes {percent(time / value - 1) if value else number(time)} more than"
             lines.append(f"{row.label} {equal} {best}.")
     solved = [placed.pipeline for placed in result.placements] or [result.pipeline]
-    scope = " and ".join(place(pipeline) for pipeline in solved)
+    routes, scope = {each.routes for each in solved}, " and ".join(map(place, solved))
     for row in fitting:
-        pipeline, time = row.schedule.pipeline if row.schedule else result.pipeline, _objective(result, row)
-        if time < value and pipeline.routes not in {each.routes for each in solved}:
-            chunks = f" with {row.chunks} chunks" if row.chunks > 1 else ""
+        time = _objective(result, row)
+        if time < value and row.schedule is not None and row.schedule.pipeline.routes not in routes:
             lines.append(
-                f"{row.label} ({number(time)}) is faster, on another placement: {row.placement}{chunks}; "
+                f"{row.label} ({number(time)}) is faster, on another placement: {place(row)}; "
                 f"the answer and its bound are for {scope}."
             )
     return lines
