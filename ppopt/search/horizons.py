@@ -65,3 +65,8 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     hops: int = sum(int(pipeline.ticks.latency[a, b]) for a, b in pairwise(route))
     offset: int = sum(forward[:-1]) + hops + max(0, most - 1) * max(forward[:-1], default=0)
     return min(general, offset + span)
+
+
+def ended_by(pipeline: Pipeline, objective: str, upper: int, words: tuple[Word, ...]) -> int:
+    """Ticks by which some schedule with an objective of at most ``upper`` has ended, if there is one; ``words`` bind."""
+    return upper if objective == "makespan" else span_horizon(pipeline, upper, free=not words, words=words)

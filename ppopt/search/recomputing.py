@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ppopt.bounds import Objective
-from ppopt.checker import violations
 from ppopt.constraints import Word
 from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
@@ -27,6 +26,7 @@ from ppopt.schedule import Schedule
 from ppopt.search.closed import solve_closed
 from ppopt.search.result import Limit, Reason, Result, Step, Ticks
 from ppopt.search.settings import Settings
+from ppopt.search.state import check_found
 from ppopt.solvers.interrupt import noting
 from ppopt.timing import CyclicOrder, baselines, broken, time_order
 
@@ -295,12 +295,8 @@ class RecomputeChoice:
         """The answer, its schedule checked; without one, on the pipeline in which every stage recomputes."""
         pipeline = self.pipeline.resolved("all") if self.best is None else self.best.pipeline
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if math.isfinite(self.lower) else 0
-        wrong = [] if self.best is None else violations(pipeline, self.best)
-        if wrong:
-            raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
-        unlike = broken(self.best, self.words) if self.best is not None and self.words else []
-        if unlike:
-            raise AssertionError(f"the schedule found breaks a constraint: {unlike[0]}")
+        if self.best is not None:
+            check_found(self.best, self.words)
         reason: Reason = "no-solution" if self.nodes or not self.steps else "infeasible"
         if self.best is not None:
             reason = "optimal" if self.lower >= self.value else "feasible"

@@ -15,12 +15,11 @@ from ppopt.named import Row, Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.search.horizons import span_horizon
+from ppopt.search.horizons import ended_by
 from ppopt.search.result import Limit, Reason, Result, Step, Ticks
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits
-from ppopt.timing import CyclicOrder, time_order
-from ppopt.timing.obeys import broken
+from ppopt.timing import CyclicOrder, broken, time_order
 
 if TYPE_CHECKING:
     from ppopt.solvers.repetition import Periodic
@@ -32,6 +31,20 @@ LARGE = 5000
 def words_of(pipeline: Pipeline, extra: tuple[Word, ...]) -> tuple[Word, ...]:
     """The rules, what binds beside them or else may be chosen, and what may be added because it keeps the optimum."""
     return (*rules_of(pipeline), *(extra or free_choices(pipeline)), *cuts_of(pipeline, extra))
+
+
+def check_found(schedule: Schedule, words: tuple[Word, ...]) -> None:
+    """Raise where a schedule that was found violates a rule, or breaks one of the ``words`` that bind: a mistake of the program.
+
+    Raises:
+        AssertionError: it does.
+    """
+    wrong = violations(schedule.pipeline, schedule)
+    if wrong:
+        raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
+    unlike = broken(schedule, words) if words else []
+    if unlike:
+        raise AssertionError(f"the schedule found breaks a constraint: {unlike[0]}")
 
 
 @dataclass
@@ -188,12 +201,7 @@ class Search:
         value = None
         if self.best is not None:
             value = self.value
-            wrong = violations(self.pipeline, self.best)
-            if wrong:
-                raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
-            unlike = broken(self.best, self.extra) if self.extra else []
-            if unlike:
-                raise AssertionError(f"the schedule found breaks a constraint: {unlike[0]}")
+            check_found(self.best, self.extra)
         reason: Reason
         limit: Limit | None = None
         if self.infeasible:
@@ -228,6 +236,4 @@ class Search:
 
     def horizon(self, upper: int) -> int:
         """Ticks by which some schedule with an objective of at most ``upper`` has ended, if there is one."""
-        if self.objective == "makespan":
-            return upper
-        return span_horizon(self.pipeline, upper, free=not self.extra, words=self.extra)
+        return ended_by(self.pipeline, self.objective, upper, self.extra)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ppopt.named import Model
 from ppopt.pipeline import CHOOSE
-from ppopt.search.horizons import horizon, span_horizon
+from ppopt.search.horizons import ended_by, horizon
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.search.state import words_of
@@ -86,15 +86,13 @@ def _opinion(result: Result, bound: int, settings: Settings) -> Opinion:
     pipeline, objective = result.pipeline, result.objective
     if result.reason == "infeasible":
         objective, bound = "makespan", horizon(pipeline, result.binding) + 1
-    words = result.binding
-    until = bound - 1 if objective == "makespan" else span_horizon(pipeline, bound - 1, free=not words, words=words)
     return second_opinion(
         pipeline,
         result.binding,
         objective=objective,
         bound=bound,
         proved_by=result.proved_by,
-        horizon=until,
+        horizon=ended_by(pipeline, objective, bound - 1, result.binding),
         limits=Limits(settings.seconds, workers=settings.workers, seed=settings.seed, deterministic=settings.deterministic),
     )
 
@@ -137,5 +135,5 @@ def model_text(result: Result, solver: str = "auto") -> str:
         objective=objective,
         lower=0,
         upper=upper,
-        horizon=upper if objective == "makespan" else span_horizon(pipeline, upper, free=not words, words=words),
+        horizon=ended_by(pipeline, objective, upper, words),
     )

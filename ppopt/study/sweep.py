@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from ppopt.checker import violations
 from ppopt.files.result import metrics_dict, result_dict
 from ppopt.named import Restriction, ScheduleWarning, UnknownSchedule, find
+from ppopt.named.verified import verified
 from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.study.plan import Instance, Study, StudyError, Task, versions_for
@@ -228,7 +228,7 @@ def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
         problem = f"there is no schedule {task.schedule!r} in the worker process"
         advice = "what ppopt.named.register adds is there in its own process only; an entry point of ppopt.schedules is in all"
         return "failed", {"error": f"{problem}: {advice}"}
-    _check(schedule)
+    verified(schedule, task.schedule or "")  # nothing is stored that the checker rejects; the memory limit has its own column
     return "done", {**_placement(schedule), **metrics_dict(schedule), "within_memory": schedule.within_memory}
 
 
@@ -250,14 +250,6 @@ def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
 
 def _placement(schedule: Schedule) -> Tree:
     return {"placement": schedule.pipeline.placement, "chunks": schedule.pipeline.chunks}
-
-
-def _check(schedule: Schedule) -> None:
-    """Nothing is stored that the checker rejects; the memory limit has its own column."""
-    pipeline = schedule.pipeline
-    found = violations(pipeline.changed(memory=replace(pipeline.memory, limit=None)), schedule)
-    if found:
-        raise AssertionError(f"the schedule violates a rule: {found[0].message}")
 
 
 # --- processes ---------------------------------------------------------------------------------------------------
