@@ -16,8 +16,8 @@ import pytest
 ortools = pytest.importorskip("ortools.sat.python.cp_model")
 
 from ppopt import bounds  # noqa: E402
-from ppopt.bounds.flow import flow_of  # noqa: E402
 from ppopt.bounds.late import beside_span  # noqa: E402
+from ppopt.constraints import relaxed_graph  # noqa: E402
 from ppopt.op import Kind  # noqa: E402
 from ppopt.pipeline import Costs, Links, Memory, Pipeline  # noqa: E402
 from ppopt.timing import baselines  # noqa: E402
@@ -451,23 +451,24 @@ def test_forwards_of_early_stages_wait_for_those_of_later_ones_where_several_sha
         retained = [rng.randint(0, amount) for amount in activation]
         memory = Memory(activation=activation, retained=retained, limit=rng.randint(3 * chunks, 6 * chunks))
         pipeline = Pipeline(3, 6, placement=placement, chunks=chunks, costs=costs, memory=memory)
-        flow = flow_of(pipeline)
-        assert flow.turns
+        graph = relaxed_graph(pipeline)
+        assert any(graph.families[wait.before].kind == Kind.F for wait in graph.implied)
         for _, schedule in baselines(pipeline)[:4]:
             begin = {
                 str(pipeline.index.op(number)): start
                 for row, starts in zip(schedule.order.rows, schedule.start, strict=True)
                 for number, start in zip(row.tolist(), starts.tolist(), strict=True)
             }
-            for before, after, shift, lag in flow.turns:
-                waits = [begin[f"{flow.label[after]}{n}"] - begin[f"{flow.label[before]}{n - shift}"] for n in range(shift, 6)]
+            for before, after, shift, lag in graph.implied:
+                ends = [begin[f"{graph.label[before]}{n - shift}"] + graph.duration[before] for n in range(shift, 6)]
+                waits = [begin[f"{graph.label[after]}{n}"] - end for n, end in zip(range(shift, 6), ends, strict=True)]
                 assert all(wait >= lag for wait in waits)
                 near += sum(wait <= lag + 4 for wait in waits)
-            back = flow.reversed()
-            for before, after, shift, lag in back.turns:
+            back = graph.reversed()
+            for before, after, shift, lag in back.implied:
                 for n in range(shift, 6):
-                    ends = [begin[f"{back.label[o]}{5 - m}"] + back.duration[o] for o, m in ((before, n - shift), (after, n))]
-                    assert ends[0] - ends[1] >= lag
+                    end = begin[f"{back.label[after]}{5 - n}"] + back.duration[after]
+                    assert begin[f"{back.label[before]}{5 - n + shift}"] >= end + lag
     assert near
 
 

@@ -275,7 +275,7 @@ def test_an_unknown_word_raises():
         pass
 
     pipeline = Pipeline(1, 1)
-    with pytest.raises(TypeError, match="does not know the word"):
+    with pytest.raises(TypeError, match="Unknown"):
         cpsat.solve(
             pipeline, (*rules_of(pipeline), Unknown()), objective="makespan", lower=0, upper=9, horizon=9, limits=Limits(1)
         )  # type: ignore[arg-type]

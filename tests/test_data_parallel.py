@@ -17,16 +17,16 @@ from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, metrics, violations
-from ppopt.constraints import cuts_of, free_choices, pairs_of
+from ppopt.constraints import cuts_of, free_choices, graphs_of, pairs_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
+from ppopt.periodic import repeated, repeated_value
+from ppopt.periodic.middle import periodic_in
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.search import solve
 from ppopt.solvers import cpsat, ilp, ilp_model
 from ppopt.solvers.cpsat_model import Model
-from ppopt.solvers.repetition import patterns_of, repeated, repeated_value
-from ppopt.solvers.repetition.middle import periodic_in
 from ppopt.timing import baselines, each_baseline, exposed_traffic, time_order
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -260,7 +260,7 @@ def test_many_microbatches(overlap: bool) -> None:
 def test_the_middle_of_a_schedule_with_traffic_is_repeated(links: Links) -> None:
     traffic = DataParallel((4, Fraction(100, 3)), (1, Fraction(50, 7)), overlap=True)
     pipeline = Pipeline(2, 72, "wave", 2, memory=Memory(limit=3), links=links, data_parallel=traffic)
-    patterns = patterns_of(pipeline)
+    patterns = graphs_of(pipeline)
     _, few = next(each_baseline(pipeline.changed(microbatches=36)))
     periodic = periodic_in(few, patterns[0])
     assert periodic is not None
@@ -274,7 +274,7 @@ def test_the_middle_of_a_schedule_with_traffic_is_repeated(links: Links) -> None
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
-def test_the_event_graph_counts_the_least_traffic(objective: Objective) -> None:
+def test_the_state_graph_counts_the_least_traffic(objective: Objective) -> None:
     plain = Pipeline(2, 5, memory=Memory(limit=1))
     pipeline = plain.changed(data_parallel=DataParallel((4, 2), (3, 1)))
     without, found = (throughput(p, objective) for p in (plain, pipeline))

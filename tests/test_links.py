@@ -13,6 +13,7 @@ import pytest
 from random_pipelines import random_pipeline
 
 from ppopt import bounds
+from ppopt import periodic as repetition
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, violations
 from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
@@ -22,13 +23,12 @@ from ppopt.files.exported import row_in, schedule_in
 from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text, read_model
 from ppopt.files.result import document, json_text, result_dict
 from ppopt.files.torch_export import for_torch, with_comms
+from ppopt.periodic.periodic import counts_of, schedule_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.search import horizon, solve, span_horizon
-from ppopt.solvers import cpsat, ilp, repetition
+from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits, Outcome
-from ppopt.solvers.repetition.pattern import counts_of
-from ppopt.solvers.repetition.periodic import schedule_of
 from ppopt.timing import baselines, left_shifted, time_order
 
 ROOT = Path(__file__).parents[1]

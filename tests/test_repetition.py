@@ -7,18 +7,17 @@ import numpy as np
 import pytest
 
 from ppopt.checker import violations
-from ppopt.constraints import always_split, cuts_of, rules_of, splitting_is_free
+from ppopt.constraints import always_split, cuts_of, graphs_of, rules_of, splitting_is_free
+from ppopt.periodic import Periodic, solve
+from ppopt.periodic.budget import Budget
+from ppopt.periodic.middle import periodic_in, repeated_as
+from ppopt.periodic.modulo import least_period, rotation
+from ppopt.periodic.periodic import counts_of, order_from, retimed, schedule_of
+from ppopt.periodic.polish import polished
+from ppopt.periodic.recurrence import Question, Recurrence, search
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
-from ppopt.solvers.repetition import Periodic, solve
-from ppopt.solvers.repetition.budget import Budget
-from ppopt.solvers.repetition.middle import periodic_in, repeated_as
-from ppopt.solvers.repetition.modulo import least_period, rotation
-from ppopt.solvers.repetition.pattern import counts_of, patterns_of
-from ppopt.solvers.repetition.periodic import order_from, retimed, schedule_of
-from ppopt.solvers.repetition.polish import polished
-from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
 from ppopt.timing import time_order
 
 REAL = Costs(forward=Fraction("18.5"), backward_input=Fraction("18.1"), backward_weight=Fraction("9.3"))
@@ -59,7 +58,7 @@ def test_every_number_of_microbatches(name: str) -> None:
     for copies in (0, 1, 2, 7, 40):
         counts = [count + copies * periodic.step for count in periodic.microbatches]
         larger = pipeline.changed(microbatches=sum(counts))
-        schedule = time_order(larger, order_from(larger, periodic.pattern, periodic.expanded(copies)))
+        schedule = time_order(larger, order_from(larger, periodic.graph, periodic.expanded(copies)))
         assert violations(larger, schedule) == []
         promised = periodic.makespan_for(counts)
         assert promised is not None
@@ -123,11 +122,11 @@ def test_known_optima_at_a_thousand_microbatches(pipeline: Pipeline, constant: i
 @pytest.mark.parametrize(("limit", "step", "period"), [(3, 1, 4), (3, 2, 7), (3, 3, 10), (2, 1, 5), (4, 1, 3)])
 def test_smallest_periods_under_a_memory_limit(limit: int, step: int, period: int) -> None:
     """Unit costs on four devices: 10/3 per microbatch with room for three, 5 with room for two."""
-    (pattern,) = patterns_of(Pipeline(4, 32, memory=Memory(limit=limit)))
+    (graph,) = graphs_of(Pipeline(4, 32, memory=Memory(limit=limit)))
     budget = Budget(Limits(30, workers=1))
-    assert least_period(pattern, step) <= period
-    assert rotation(pattern, period - 1, step, budget, 20) == (None, True)
-    found, sure = rotation(pattern, period, step, budget, 20)
+    assert least_period(graph, step) <= period
+    assert rotation(graph, period - 1, step, budget, 20) == (None, True)
+    found, sure = rotation(graph, period, step, budget, 20)
     assert found is not None
     assert sure
     assert found.begun((32,)).holds()
@@ -139,10 +138,10 @@ def test_smallest_periods_of_two_chunks(step: int, period: int) -> None:
     pipeline = Pipeline(
         4, 32, placement="wave", chunks=2, costs=REAL, links=Links(latency=Fraction("0.6")), memory=Memory(limit=2)
     )
-    (pattern,) = patterns_of(pipeline)
+    (graph,) = graphs_of(pipeline)
     budget = Budget(Limits(30, workers=1))
-    assert rotation(pattern, period - 1, step, budget, 20) == (None, True)
-    found, sure = rotation(pattern, period, step, budget, 20)
+    assert rotation(graph, period - 1, step, budget, 20) == (None, True)
+    found, sure = rotation(graph, period, step, budget, 20)
     assert found is not None
     assert sure
     for microbatches in (20, 33, 64):
@@ -158,9 +157,9 @@ def test_smallest_periods_of_two_chunks(step: int, period: int) -> None:
 def test_a_schedule_has_a_period_in_its_middle(name: str) -> None:
     """As long as the schedule is; the same with one period more, and more of its order where that is taken from another place."""
     pipeline = PIPELINES[name]
-    (pattern,) = patterns_of(pipeline)
+    (graph,) = graphs_of(pipeline)
     expanded = schedule_of(pipeline, periodic_of(pipeline, 1))
-    found = periodic_in(expanded, pattern)
+    found = periodic_in(expanded, graph)
     assert found is not None
     assert found.makespan_for(counts_of(pipeline)) == expanded.makespan
     small = pipeline.changed(microbatches=sum(found.microbatches) + 3 * found.step * len(pipeline.routes))
@@ -178,7 +177,7 @@ def example() -> Periodic:
 def test_a_moved_operation_is_noticed() -> None:
     """An operation started together with another of its device."""
     periodic = example()
-    for families in periodic.pattern.devices:
+    for _, families in periodic.graph.machines[: periodic.graph.devices]:
         for o in families:
             for n in range(len(periodic.start[o])):
                 rows = [row.copy() for row in periodic.start]
@@ -189,9 +188,9 @@ def test_a_moved_operation_is_noticed() -> None:
 
 def test_a_shorter_period_is_not_repeatable() -> None:
     periodic = example()
-    least = max(periodic.pattern.work) * periodic.step
-    assert retimed(periodic, periodic.pattern, least - 1) is None
-    same = retimed(periodic, periodic.pattern, periodic.period)
+    least = max(periodic.graph.work_per_microbatch) * periodic.step
+    assert retimed(periodic, periodic.graph, least - 1) is None
+    same = retimed(periodic, periodic.graph, periodic.period)
     assert same is not None
     assert same.holds()
     assert same.makespan <= periodic.makespan
@@ -200,35 +199,35 @@ def test_a_shorter_period_is_not_repeatable() -> None:
 def test_retiming_with_other_costs() -> None:
     """The order of unit costs, with costs three times as long and one more for the forwards."""
     periodic = example()
-    longer = tuple(3 * time + (i < 6) for i, time in enumerate(periodic.pattern.duration))
-    pattern = replace(periodic.pattern, duration=longer)
-    found = retimed(periodic, pattern, 4 * periodic.period)
+    longer = tuple(3 * time + (i < 6) for i, time in enumerate(periodic.graph.duration))
+    graph = replace(periodic.graph, duration=longer)
+    found = retimed(periodic, graph, 4 * periodic.period)
     assert found is not None
     assert found.holds()
 
 
 def test_polish_keeps_the_rules_and_never_lengthens() -> None:
     pipeline = PIPELINES["wave"]
-    (pattern,) = patterns_of(pipeline)
+    (graph,) = graphs_of(pipeline)
     budget = Budget(Limits(20, workers=1))
-    rough, _ = rotation(pattern, max(pattern.work), 1, budget, 10)
+    rough, _ = rotation(graph, max(graph.work_per_microbatch), 1, budget, 10)
     assert rough is not None
     begun = rough.begun((pipeline.microbatches,))
     better, _ = polished(begun, budget, reach=3, seconds=3)
     assert better.holds()
     assert better.makespan <= begun.makespan
     larger = pipeline.changed(microbatches=len(better.start[0]) + 9)
-    schedule = time_order(larger, order_from(larger, pattern, better.expanded(9)))
+    schedule = time_order(larger, order_from(larger, graph, better.expanded(9)))
     assert violations(larger, schedule) == []
 
 
 def test_a_makespan_below_the_optimum_is_refuted() -> None:
     """Four devices with room for four: work 3M and 3 idle, so 2 idle cannot be."""
-    (pattern,) = patterns_of(Pipeline(4, 32, memory=Memory(limit=4)))
+    (graph,) = graphs_of(Pipeline(4, 32, memory=Memory(limit=4)))
     budget = Budget(Limits(60, workers=1))
     for count in (4, 6, 8):
-        assert search(Recurrence(pattern, Question((count,), 3 * count + 2, 3)), budget, 20) == (None, True)
-    found, _ = search(Recurrence(pattern, Question((6,), 21, 3)), budget, 20)
+        assert search(Recurrence(graph, Question((count,), 3 * count + 2, 3)), budget, 20) == (None, True)
+    found, _ = search(Recurrence(graph, Question((6,), 21, 3)), budget, 20)
     assert found is not None
     assert found.makespan == 21
 

@@ -8,14 +8,14 @@ from itertools import islice
 import pytest
 
 from ppopt.checker import violations
+from ppopt.constraints import FamilyGraph, graphs_of
+from ppopt.periodic import Periodic, repeated_value, solve, stretched
+from ppopt.periodic.budget import Budget
+from ppopt.periodic.ends import rearranged, reversed_periodic, shortened
+from ppopt.periodic.periodic import order_from, retimed
+from ppopt.periodic.placing import rotations
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, fewer_devices
 from ppopt.solvers.outcome import Limits
-from ppopt.solvers.repetition import Periodic, patterns_of, repeated_value, solve, stretched
-from ppopt.solvers.repetition.budget import Budget
-from ppopt.solvers.repetition.ends import rearranged, reversed_pattern, reversed_periodic, shortened
-from ppopt.solvers.repetition.pattern import Pattern
-from ppopt.solvers.repetition.periodic import order_from, retimed
-from ppopt.solvers.repetition.placing import rotations
 from ppopt.timing import time_order
 
 REAL = Costs(forward=185, backward_input=181, backward_weight=93)
@@ -34,8 +34,8 @@ PIPELINES = {
 }
 
 
-def pattern_of(name: str) -> Pattern:
-    return patterns_of(PIPELINES[name])[0]
+def graph_of(name: str) -> FamilyGraph:
+    return graphs_of(PIPELINES[name])[0]
 
 
 def keeps_the_rules(name: str, periodic: Periodic) -> None:
@@ -44,7 +44,7 @@ def keeps_the_rules(name: str, periodic: Periodic) -> None:
     for copies in (0, 1, 5):
         counts = [count + copies * periodic.step for count in periodic.microbatches]
         pipeline = PIPELINES[name].changed(microbatches=sum(counts))
-        schedule = time_order(pipeline, order_from(pipeline, periodic.pattern, periodic.expanded(copies)))
+        schedule = time_order(pipeline, order_from(pipeline, periodic.graph, periodic.expanded(copies)))
         assert violations(pipeline, schedule) == []
         promised = periodic.makespan_for(counts)
         assert promised is not None
@@ -53,7 +53,7 @@ def keeps_the_rules(name: str, periodic: Periodic) -> None:
 
 def examples(name: str, step: int) -> list[Periodic]:
     routes = len(PIPELINES[name].routes)
-    found = (rotation for rotation in rotations(pattern_of(name), step) if rotation is not None)
+    found = (rotation for rotation in rotations(graph_of(name), step) if rotation is not None)
     return [rotation.begun((40 // routes,) * routes) for rotation in islice(found, 2)]
 
 
@@ -69,29 +69,29 @@ def test_what_is_placed_repeats(name: str, step: int) -> None:
 @pytest.mark.parametrize("name", ["linear", "real costs", "wave", "loop", "uneven"])
 def test_the_period_is_the_shortest_for_its_turns(name: str) -> None:
     for periodic in examples(name, 1):
-        assert retimed(periodic, periodic.pattern, periodic.period) is not None
-        if periodic.period > max(periodic.pattern.work):
-            assert retimed(periodic, periodic.pattern, periodic.period - 1) is None
+        assert retimed(periodic, periodic.graph, periodic.period) is not None
+        if periodic.period > max(periodic.graph.work_per_microbatch):
+            assert retimed(periodic, periodic.graph, periodic.period - 1) is None
 
 
 def test_full_speed_for_many_devices() -> None:
     """Room for three quarters of what 1F1B holds costs a wave no throughput: no time passes between two microbatches but work."""
     pipeline = Pipeline(16, 64, placement="wave", chunks=2, costs=REAL, links=LINKS, memory=Memory(activation=1, limit=12))
-    (pattern,) = patterns_of(pipeline)
-    assert min(found.period for found in rotations(pattern, 1) if found is not None) == max(pattern.work)
+    (graph,) = graphs_of(pipeline)
+    assert min(found.period for found in rotations(graph, 1) if found is not None) == max(graph.work_per_microbatch)
 
 
 @pytest.mark.parametrize("name", [name for name in PIPELINES if name != "nothing takes time"])
 def test_ends_get_shorter_and_keep_the_rules(name: str) -> None:
     before = examples(name, 2)[0]
     budget = Budget(Limits(60, workers=1))
-    after, chance, turned = before, random.Random(7), reversed_pattern(before.pattern)
+    after, chance, turned = before, random.Random(7), before.graph.reversed()
     for side in range(2):
         end = reversed_periodic(after, turned) if side else after
         for shorter in (rearranged(end, trials=12, chance=chance), shortened(end, budget, reach=100, seconds=2)[0]):
             assert shorter.makespan <= end.makespan
             assert shorter.first == end.first
-            found = reversed_periodic(shorter, before.pattern) if side else shorter
+            found = reversed_periodic(shorter, before.graph) if side else shorter
             keeps_the_rules(name, found)
             after = found
     assert after.makespan <= before.makespan
@@ -105,19 +105,19 @@ def test_a_poor_end_is_repaired() -> None:
         late = row.copy()
         late[first + good.step :] += 50
         rows.append(late)
-    poor = Periodic(good.pattern, tuple(rows), good.first, good.period, good.step)
+    poor = Periodic(good.graph, tuple(rows), good.first, good.period, good.step)
     assert poor.holds()
     assert rearranged(poor, trials=4, chance=random.Random(0)).makespan <= good.makespan
 
 
 def test_reversed_twice_is_the_same() -> None:
     periodic = examples("wave", 1)[0]
-    turned = reversed_pattern(periodic.pattern)
+    turned = periodic.graph.reversed()
     once = reversed_periodic(periodic, turned)
     assert once.holds()
     assert once.makespan == periodic.makespan
-    assert reversed_pattern(turned) == periodic.pattern
-    twice = reversed_periodic(once, periodic.pattern)
+    assert turned.reversed() == periodic.graph
+    twice = reversed_periodic(once, periodic.graph)
     assert twice.first == periodic.first
     assert all((a == b).all() for a, b in zip(twice.start, periodic.start, strict=True))
 
@@ -132,5 +132,5 @@ def test_many_devices_after_few(placement: str) -> None:
     found = found.longer((20 - found.microbatches[0]) // found.step)
     schedules = [schedule for _, schedule in stretched(found, pipeline)]
     assert all(not violations(pipeline, schedule) for schedule in schedules)
-    values = [repeated_value(schedule, patterns_of(pipeline), 1024) for schedule in schedules]
+    values = [repeated_value(schedule, graphs_of(pipeline), 1024) for schedule in schedules]
     assert min(value for value in values if value is not None) <= per_unit * (3 * 1024 + 12)

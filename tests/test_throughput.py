@@ -1,15 +1,14 @@
-"""The event graph: exact under tight memory, never above the optimum, and not applied where it is not defined."""
+"""The state graph: exact under tight memory, never above the optimum, and not applied where it is not defined."""
 
 from fractions import Fraction
 
 import pytest
 
 from ppopt.bounds import Objective, memory
-from ppopt.bounds.events import graph_of
-from ppopt.bounds.flow import flow_of
+from ppopt.bounds.state_graph import state_graph_of
 from ppopt.bounds.throughput import LeastTimes, least_time, throughput
 from ppopt.checker import violations
-from ppopt.constraints import always_split, cuts_of, rules_of
+from ppopt.constraints import always_split, cuts_of, relaxed_graph, rules_of
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
@@ -115,7 +114,7 @@ def test_never_above_the_least_span(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("pipeline", RANDOM, ids=str)
 def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipeline: Pipeline) -> None:
-    graph = graph_of(flow_of(pipeline), most=10_000, seconds=60)
+    graph = state_graph_of(relaxed_graph(pipeline), most=10_000, seconds=60)
     assert graph is not None
     counted = LeastTimes(graph)
     periods = 0
@@ -130,7 +129,9 @@ def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipe
 
 
 def test_fewer_ends_and_arrivals_remain_after_every_event() -> None:
-    graph = graph_of(flow_of(Pipeline(3, 8, costs=REAL, links=Links(latency=6), memory=Memory(limit=2))), most=10_000, seconds=60)
+    graph = state_graph_of(
+        relaxed_graph(Pipeline(3, 8, costs=REAL, links=Links(latency=6), memory=Memory(limit=2))), most=10_000, seconds=60
+    )
     assert graph is not None
     waits = ~graph.begun
     assert (graph.depth[graph.target] < graph.depth[graph.source])[waits].all()
@@ -139,7 +140,7 @@ def test_fewer_ends_and_arrivals_remain_after_every_event() -> None:
 def test_few_states_are_proved_without_a_solver() -> None:
     for objective in ("makespan", "span"):
         result = solve(Pipeline(2, 32, placement="wave", chunks=2, memory=Memory(activation=2, limit=2)), objective=objective)
-        assert (result.reason, result.proved_by, result.versions) == ("optimal", "event graph", {})
+        assert (result.reason, result.proved_by, result.versions) == ("optimal", "state graph", {})
 
 
 def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
@@ -188,12 +189,12 @@ def test_no_more_is_asked_for_than_the_best_that_is_known() -> None:
 
 @pytest.mark.parametrize("pipeline", [each for each in RANDOM if each.costs.split], ids=str)
 def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) -> None:
-    flow = flow_of(pipeline)
+    graph = relaxed_graph(pipeline)
     for device in range(pipeline.devices):
-        others = {o for o, kind in enumerate(flow.kind) if kind == Kind.W and flow.device[o] != device}
-        graphs = [graph_of(of, most=10_000, seconds=60) for of in (flow.without(others), flow)]
+        others = {o for o in graph.of_kind(Kind.W) if graph.owner[o] != device}
+        states = [state_graph_of(of, most=10_000, seconds=60) for of in (graph.without(others), graph)]
         for microbatches in (1, 2, 3, 5, 20):
-            with_one, with_all = (least_time(graph, microbatches, seconds=60) for graph in graphs if graph is not None)
+            with_one, with_all = (least_time(of, microbatches, seconds=60) for of in states if of is not None)
             assert with_one is not None
             assert with_all is not None
             assert with_one.time <= with_all.time
@@ -202,8 +203,8 @@ def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) ->
 @pytest.mark.parametrize("pipeline", RANDOM[:9], ids=str)
 @pytest.mark.parametrize(("kept", "of"), [(1, 2), (2, 3), (2, 5), (3, 4)])
 def test_with_fewer_microbatches_never_above_the_optimum(pipeline: Pipeline, kept: int, of: int) -> None:
-    flow = flow_of(pipeline)
-    graph, thin = (graph_of(each, most=20_000, seconds=60) for each in (flow, flow.thinned(kept, of)))
+    relaxed = relaxed_graph(pipeline)
+    graph, thin = (state_graph_of(each, most=20_000, seconds=60) for each in (relaxed, relaxed.thinned(kept, of)))
     assert graph is not None
     assert thin is not None
     for microbatches in (1, 2, 3, 5, 8, 20):
@@ -229,9 +230,9 @@ def test_what_few_microbatches_cost_each_other() -> None:
 
 @pytest.mark.parametrize("pipeline", RANDOM, ids=str)
 def test_with_one_device_never_above_the_optimum(pipeline: Pipeline) -> None:
-    flow = flow_of(pipeline)
-    graph = graph_of(flow, most=20_000, seconds=60)
-    thin = graph_of(flow.freed(set(range(1, pipeline.devices))), most=20_000, seconds=60)
+    relaxed = relaxed_graph(pipeline)
+    graph = state_graph_of(relaxed, most=20_000, seconds=60)
+    thin = state_graph_of(relaxed.restricted({0}), most=20_000, seconds=60)
     assert graph is not None
     assert thin is not None
     for microbatches in (1, 2, 3, 5, 20):

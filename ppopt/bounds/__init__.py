@@ -2,7 +2,7 @@
 
 Every function takes a pipeline and gives a :class:`Bound` in ticks, or ``None`` where its argument does not apply. The
 bounds hold for every way of running the backward; with ``pairs`` also for schedules that run overlapped pairs, whatever these
-save against their halves (:mod:`ppopt.bounds.flow`).
+save against their halves (:mod:`ppopt.constraints.graphs`).
 :func:`best` runs them all, the cheap ones first.
 """
 

@@ -14,7 +14,7 @@ Objective: TypeAlias = Literal["makespan", "span"]
 class Bound:
     """No schedule is shorter than ``value`` ticks.
 
-    ``argument`` names the argument ("work", "one-machine", "memory", "window certificate", "event graph"), ``proof`` gives its
+    ``argument`` names the argument ("work", "one-machine", "memory", "window certificate", "state graph"), ``proof`` gives its
     figures in words. ``schedule``: one that comes with the argument, if any; often as short. ``exact``: more time would not give
     more by the same argument.
     """

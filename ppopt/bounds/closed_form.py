@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ppopt.bounds.bound import Bound, Objective, check_objective
-from ppopt.bounds.flow import FAR, Flow, Share, flow_of, flows_of, heads, shared, tails
-from ppopt.constraints import pairs_of, pairs_save_time
-from ppopt.op import Kind
+from ppopt.bounds.heads import FAR, heads, tails
+from ppopt.constraints import FamilyGraph, Share, pairs_of, pairs_save_time, relaxed_graph, relaxed_graphs, shared
+from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 
 _THRESHOLDS = 256
@@ -32,10 +32,10 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     ``pairs``: the bound is for schedules with overlapped pairs, too: as many as can be.
     """
     check_objective(objective)
-    flows = flows_of(pipeline, pairs, links=False)
-    sums = (map(sum, zip(flow.work, flow.around, strict=True)) for flow in flows)
+    graphs = relaxed_graphs(pipeline, pairs, links=False)
+    sums = (map(sum, zip(graph.work, graph.around, strict=True)) for graph in graphs)
     value, busiest = max((value, -device) for of in sums for device, value in enumerate(of))
-    doing = "computes, gathers and scatters" if any(flows[0].around) else "computes"
+    doing = "computes, gathers and scatters" if any(graphs[0].around) else "computes"
     return Bound(value, "work", f"device {-busiest} {doing} for that long")
 
 
@@ -46,8 +46,9 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
     bound on the operation's start, and a tail one on the time from its end to the end of the schedule (for the device
     span: from the device's own first start, to its own last end). The best J consists of all operations whose head and
     tail reach two thresholds. Heads and tails are those of the n-th operation of each family in an in-order schedule,
-    which loses nothing (:mod:`ppopt.bounds.flow`). Thresholds are the heads of the first and the tails of the last instances:
-    between them the value is linear in the threshold up to rounding, and fewer thresholds are a weaker bound, never a wrong one.
+    which loses nothing (:mod:`ppopt.constraints.graphs`). Thresholds are the heads of the first and the tails of the last
+    instances: between them the value is linear in the threshold up to rounding. Fewer thresholds are a weaker bound, never a
+    wrong one.
 
     A link is a machine like a device, and so are, where transfers block, a device's computations and its transfers over one link
     together. For the device span a transfer is a mere delay.
@@ -59,7 +60,8 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
     ``makespan >= value - n * saving`` and ``makespan >= head + n * overlap + tail``. And a pair takes longer than its backward
     alone, so that with n pairs the backwards need ``head + sum of durations + n * (overlap - backward) + tail``: forwards that
     are kept for pairs do not fill the time before the first backward. The bound is the least over n of the largest.
-    Durations are in full there, heads and tails those of the flows in which a pair's halves give way (:mod:`ppopt.bounds.flow`).
+    Durations are in full there, heads and tails those of the graphs in which a pair's halves
+    give way (:mod:`ppopt.constraints.graphs`).
     """
     return _one_machine(pipeline, objective, pairs, memory=False)
 
@@ -70,8 +72,8 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
     The best of four arguments:
 
     *Turns.* Where a stage has room for C microbatches, its ``F(n)`` waits for ``I(n - C)`` or ``W(n - C)``, so every C
-    instances take at least the shortest way from the start of ``F`` to the end of that backward (the arcs of
-    :mod:`ppopt.bounds.flow`). By itself, and in the heads and tails of the one-machine bound.
+    instances take at least the shortest way from the start of ``F`` to the end of that backward
+    (:func:`~ppopt.constraints.families.implied_by_memory`). By itself, and in the heads and tails of the one-machine bound.
 
     *Area.* A device holds an amount from the start of ``F`` to the end of the backward, no shorter than that way; all these
     rectangles fit under ``limit``, rounded down to a multiple of the amounts' common divisor, between its first
@@ -85,20 +87,20 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
     if pipeline.amounts.limit is None:
         return None
     found = [_one_machine(pipeline, objective, pairs, memory=True)]
-    for flow in flows_of(pipeline, pairs):
-        found += [_area(flow, objective), _turns(flow)]
-    found += [_filling(flow, objective) for flow in flows_of(pipeline, pairs, links=False)]
+    for graph in relaxed_graphs(pipeline, pairs):
+        found += [_area(graph, objective), _turns(graph)]
+    found += [_filling(graph, objective) for graph in relaxed_graphs(pipeline, pairs, links=False)]
     return max((bound for bound in found if bound is not None), key=lambda bound: bound.value, default=None)
 
 
 def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: bool) -> Bound | None:
     check_objective(objective)
     own = objective == "span"
-    flows = flows_of(pipeline, pairs, links=not own)
-    ends = [_ends(flow, memory, own) for flow in flows]
-    found = [_busiest(flow, *sides, memory=memory, own=own, room={}) for flow, sides in zip(flows, ends, strict=True)]
+    graphs = relaxed_graphs(pipeline, pairs, links=not own)
+    ends = [_ends(graph, memory, own) for graph in graphs]
+    found = [_busiest(graph, *sides, memory=memory, own=own, room={}) for graph, sides in zip(graphs, ends, strict=True)]
     if pairs and pairs_save_time(pipeline):
-        whole = flow_of(pipeline, Share.NEITHER, links=not own)
+        whole = relaxed_graph(pipeline, Share.NEITHER, links=not own)
         sides = [_ends(whole, memory, own, work=False), *ends]
         head, tail = ([np.maximum.reduce(rows) for rows in zip(*of, strict=True)] for of in zip(*sides, strict=True))
         found.append(_busiest(whole, head, tail, memory=memory, own=own, room=_room(pipeline)))
@@ -106,9 +108,9 @@ def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: 
     return replace(best, proof=best.proof + ", transfers as mere delays") if own and pipeline.lines else best
 
 
-def makespan_of(flow: Flow) -> int:
-    """What every schedule of a flow takes, whatever it is relaxed from: its one-machine bound within memory."""
-    return _busiest(flow, *_ends(flow, memory=True, own=False), memory=True, own=False, room={}).value
+def makespan_of(graph: FamilyGraph) -> int:
+    """What every schedule of a graph takes, whatever it is relaxed from: its one-machine bound within memory."""
+    return _busiest(graph, *_ends(graph, memory=True, own=False), memory=True, own=False, room={}).value
 
 
 Heads: TypeAlias = Sequence[IntArray]
@@ -136,49 +138,59 @@ def _room(pipeline: Pipeline) -> dict[int, Room]:
     return found
 
 
-def _least_with_pairs(flow: Flow, families: Sequence[int], rows: Sequence[tuple[IntArray, ...]], value: int, room: Room) -> int:
+def _kind(graph: FamilyGraph, family: int) -> Kind | Send:
+    """``I`` for whatever hands on a gradient."""
+    kind = graph.families[family].kind
+    return Kind.I if kind == Kind.B else kind
+
+
+def _least_with_pairs(
+    graph: FamilyGraph, families: Sequence[int], rows: Sequence[tuple[IntArray, ...]], value: int, room: Room
+) -> int:
     """What is left of a device's ``value`` with as many pairs as lower it most (see :func:`machine`)."""
-    of_kind = {kind: [i for i, family in enumerate(families) if flow.kind[family] == kind] for kind in (Kind.F, Kind.I, Kind.W)}
-    most = min(sum(flow.count[families[i]] for i in of_kind[kind]) for kind in (Kind.F, Kind.I))
+    of_kind = {kind: [i for i, o in enumerate(families) if _kind(graph, o) == kind] for kind in (Kind.F, Kind.I, Kind.W)}
+    most = min(sum(graph.count[families[i]] for i in of_kind[kind]) for kind in (Kind.F, Kind.I))
     begin = max(0, min(int(rows[i][0][0]) for i in of_kind[Kind.I]))
     end = max(0, min(int(rows[i][1][0]) for i in of_kind[Kind.F]))
     backward = of_kind[Kind.I] + of_kind[Kind.W]
     alone = begin + max(0, min(int(rows[i][1][0]) for i in backward))
-    alone += sum(flow.count[families[i]] * flow.duration[families[i]] for i in backward)
+    alone += sum(graph.count[families[i]] * graph.duration[families[i]] for i in backward)
     return min(
         max(value - n * room.saving, alone + n * room.longer, begin + n * room.overlap + end if n else 0) for n in range(most + 1)
     )
 
 
-def _ends(flow: Flow, memory: bool, own: bool, work: bool = True) -> tuple[Heads, Heads]:
-    """Heads and tails of a flow."""
-    most = max(1, _INSTANCES // (flow.devices * len(flow.label))) if own else None
-    head, tail = (of(flow, memory=memory, own=own, most=most, work=work) for of in (heads, tails))
+def _ends(graph: FamilyGraph, memory: bool, own: bool, work: bool = True) -> tuple[Heads, Heads]:
+    """Heads and tails of a graph."""
+    most = max(1, _INSTANCES // (graph.devices * len(graph.families))) if own else None
+    head, tail = (of(graph, memory=memory, own=own, most=most, work=work) for of in (heads, tails))
     return head, tail
 
 
-def _busiest(flow: Flow, head: Heads, tail: Heads, *, memory: bool, own: bool, room: Mapping[int, Room]) -> Bound:
+def _busiest(graph: FamilyGraph, head: Heads, tail: Heads, *, memory: bool, own: bool, room: Mapping[int, Room]) -> Bound:
     """The bound of the best device; ``room``: by device what its pairs can save, where the durations are those without pairs."""
     best, busiest, whole = 0, 0, ""
-    for machine, families in enumerate(flow.machines):
+    for machine, (_, families) in enumerate(graph.machines):
         if not families:
             continue  # of a route that no microbatch takes
         rows = [tuple(array[machine] if own else array for array in (head[o], tail[o])) for o in families]
-        value = _subset(rows, [flow.duration[o] for o in families], [flow.count[o] for o in families])
-        computing = [flow.device[o] for o in families if isinstance(flow.kind[o], Kind)]
+        value = _subset(rows, [graph.duration[o] for o in families], [graph.count[o] for o in families])
+        computing = [graph.owner[o] for o in families if isinstance(graph.families[o].kind, Kind)]
         if computing and computing[0] in room:
-            value = _least_with_pairs(flow, families, rows, value, room[computing[0]])
+            value = _least_with_pairs(graph, families, rows, value, room[computing[0]])
         if own:
-            value += flow.around[machine]
+            value += graph.around[machine]
         if value > best:
             best, busiest = value, machine
     if not own:
         for family, (first, last) in enumerate(zip(head, tail, strict=True)):
-            value = int((first + last[::-1]).max()) + flow.duration[family]
+            value = int((first + last[::-1]).max()) + graph.duration[family]
             if value > best:
-                best, busiest, whole = value, flow.device[family], f", the way of one {flow.label[family]}"
+                best, busiest, whole = value, graph.owner[family], f", the way of one {graph.label[family]}"
     limits = " within its memory" if memory else ""
-    return Bound(best, "memory" if memory else "one-machine", f"heads, work and tails of {flow.names[busiest]}{whole}{limits}")
+    return Bound(
+        best, "memory" if memory else "one-machine", f"heads, work and tails of {graph.machines[busiest].name}{whole}{limits}"
+    )
 
 
 def _subset(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: Sequence[int]) -> int:
@@ -203,20 +215,18 @@ def _subset(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: 
     return int(value.max(initial=0))
 
 
-def _area(flow: Flow, objective: Objective) -> Bound | None:
+def _area(graph: FamilyGraph, objective: Objective) -> Bound | None:
     """Memory held times the time that it is held for, against the limit times the time that there is."""
-    assert flow.limit is not None
     head = tail = None
     if objective == "makespan":
-        head, tail = (of(flow, memory=False, most=1) for of in (heads, tails))
+        head, tail = (of(graph, memory=False, most=1) for of in (heads, tails))
     best = None
-    for device in range(flow.devices):
-        held = [hold for hold in flow.held if flow.device[hold.first] == device]
+    for device, (limit, held) in enumerate(graph.reservoirs):
         if not held:
             continue
         unit = math.gcd(*(hold.amount for hold in held))
-        room = flow.limit[device] // unit
-        area = sum(hold.amount // unit * flow.count[hold.first] * flow.chain(hold.first, hold.last) for hold in held)
+        room = limit // unit
+        area = sum(h.amount // unit * graph.count[h.first] * (graph.path(h.first, h.last) or 0) for h in held)
         value = -(-area // room)
         if head is not None and tail is not None:
             value += min(int(head[hold.first][0]) for hold in held) + min(int(tail[hold.last][0]) for hold in held)
@@ -225,53 +235,51 @@ def _area(flow: Flow, objective: Objective) -> Bound | None:
     return best
 
 
-def _filling(flow: Flow, objective: Objective) -> Bound | None:
+def _filling(graph: FamilyGraph, objective: Objective) -> Bound | None:
     """Work and idle time of a device while it fills and empties."""
     own = objective == "span"
     best = None
-    for device, (first, last) in enumerate(zip(*(_unused(of, own) for of in (flow, flow.reversed())), strict=True)):
-        work = flow.work[device]
+    for device, (first, last) in enumerate(zip(*(_unused(of, own) for of in (graph, graph.reversed())), strict=True)):
+        work = graph.work[device]
         for time, idle in first:
             if time <= work:
                 _, other = last[bisect_right(last, work - time, key=itemgetter(0)) - 1]
-                value = work + idle + other + (flow.around[device] if own else 0)
+                value = work + idle + other + (graph.around[device] if own else 0)
                 if best is None or value > best.value:
-                    proof = f"work of {flow.names[device]}, and what it cannot do while it fills and empties"
+                    proof = f"work of {graph.machines[device].name}, and what it cannot do while it fills and empties"
                     best = Bound(value, "memory", proof)
     return best
 
 
-def _unused(flow: Flow, own: bool) -> list[list[tuple[int, int]]]:
+def _unused(graph: FamilyGraph, own: bool) -> list[list[tuple[int, int]]]:
     """Per device, times since the begin (``own``: since its own first start), and how much of that it idles at least; both rise.
 
     By time t a device has run no more of an instance than since its head. Of what claims memory it has started no more than fits
     with what has been given back before t, at the earliest; what of that brings most time per memory comes first, parts of
     operations too.
     """
-    assert flow.limit is not None
-    head = heads(flow, memory=True, own=own, most=2 * _FILLING)
+    head = heads(graph, memory=True, own=own, most=2 * _FILLING)
     found = []
-    for device, families in enumerate(flow.families_of[: flow.devices]):
-        rows = {o: head[o][device] if own else head[o] for o in families}
-        held = [hold for hold in flow.held if hold.first in rows and hold.amount]
+    for device, (limit, held) in enumerate(graph.reservoirs):
+        rows = {o: head[o][device] if own else head[o] for o in graph.machines[device].families}
         if not held:
             found.append([(0, 0)])
             continue
-        known = min((int(row[-1]) for o, row in rows.items() if len(row) < flow.count[o]), default=FAR)
-        ends = {o: row + flow.duration[o] for o, row in rows.items()}
+        known = min((int(row[-1]) for o, row in rows.items() if len(row) < graph.count[o]), default=FAR)
+        ends = {o: row + graph.duration[o] for o, row in rows.items()}
         times = np.unique(np.concatenate([row[:_FILLING] for row in (*rows.values(), *(end + 1 for end in ends.values()))]))
         times = times[(times > 0) & (times <= known)]
-        run = {o: _run(row, flow.duration[o], times).astype(object) for o, row in rows.items()}  # products may be large
-        room, claimed = np.full(len(times), flow.limit[device], dtype=object), dict.fromkeys((hold.first for hold in held), 0)
+        run = {o: _run(row, graph.duration[o], times).astype(object) for o, row in rows.items()}  # products may be large
+        room, claimed = np.full(len(times), limit, dtype=object), dict.fromkeys((hold.first for hold in held), 0)
         for first, last, amount in held:
             claimed[first] += amount
             room += amount * np.searchsorted(ends[last], times)
         done = sum(run[o] for o in rows if o not in claimed)
-        for o in sorted(claimed, key=lambda o: Fraction(flow.duration[o], claimed[o]), reverse=True):
-            if flow.duration[o]:
-                part = np.minimum(run[o], room * flow.duration[o] // claimed[o])
+        for o in sorted(claimed, key=lambda o: Fraction(graph.duration[o], claimed[o]), reverse=True):
+            if graph.duration[o]:
+                part = np.minimum(run[o], room * graph.duration[o] // claimed[o])
                 done = done + part
-                room -= part * claimed[o] // flow.duration[o]
+                room -= part * claimed[o] // graph.duration[o]
         idle = np.maximum.accumulate(np.concatenate(([0], times - done)))
         rising = np.flatnonzero(idle[1:] > idle[:-1])
         found.append([(0, 0), *((int(times[i]), int(idle[i + 1])) for i in rising)])
@@ -286,12 +294,12 @@ def _run(head: IntArray, duration: int, times: IntArray) -> IntArray:
     return run
 
 
-def _turns(flow: Flow) -> Bound | None:
+def _turns(graph: FamilyGraph) -> Bound | None:
     """Whole turns of a stage's room, each as long as the shortest way from its forward to its backward."""
     best = None
-    for arc in flow.arcs:
-        turns = -(-flow.count[arc.after] // arc.shift)
-        value = turns * flow.chain(arc.after, arc.before)
+    for wait in graph.implied:
+        turns, time = -(-graph.count[wait.after] // wait.shift), graph.round_trip(wait)
+        value = turns * (time or 0)
         if best is None or value > best.value:
-            best = Bound(value, "memory", f"{turns} turns from {flow.label[arc.after]} to {flow.label[arc.before]}")
+            best = Bound(value, "memory", f"{turns} turns from {graph.label[wait.after]} to {graph.label[wait.before]}")
     return best

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from ppopt.bounds.bound import Bound, Objective
 from ppopt.bounds.closed_form import machine, memory, work
-from ppopt.bounds.flow import Flow, flows_of
 from ppopt.bounds.late import latest_first_starts
-from ppopt.bounds.windows import of_flow, window
+from ppopt.bounds.windows import of_graph, window
+from ppopt.constraints import FamilyGraph, relaxed_graphs
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -54,11 +54,11 @@ def best(
             return
     if known < 0 or time_limit <= 0:
         return
-    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
+    graph = relaxed_graphs(pipeline, pairs, links=objective == "makespan")[0]
     makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
-    makespan = of_flow(makespan, flow, pipeline, objective, pairs)
+    makespan = of_graph(makespan, graph, pipeline, objective, pairs)
     begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(flow, objective, shortest):
+    for first, last, grain in _windows(graph, objective, shortest):
         first = min(first, max(makespan // 2, makespan - last))
         lengths = first, min(last, makespan - first), grain
         left = time_limit - (spent if deterministic else time.monotonic() - begin)
@@ -102,7 +102,7 @@ def best(
             asked, climbing = min(target, known + rise), True
 
 
-def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[int, int, int]]:
+def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterator[tuple[int, int, int]]:
     """Lengths of the start and of the end window, and grain: the time in which a pipeline fills, half of it, then up to twice.
 
     That time is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits them
@@ -110,15 +110,15 @@ def _windows(flow: Flow, objective: Objective, shortest: int) -> Iterator[tuple[
     prove much more. Half of it seldom proves anything, but does so where the whole takes too long.
     For the device span, the time by which the last device has begun comes on top.
     """
-    lags = sum(edge.lag for edge in flow.edges)
-    rounds = 4 * flow.devices + sum(kind is Kind.F for kind in flow.kind)
-    rounds = rounds * (sum(flow.duration) + lags) // (2 * sum(isinstance(kind, Kind) for kind in flow.kind))
-    way = max(flow.chain(0, last) for last in range(len(flow.label)))
+    lags = sum(precedence.lag for precedence in graph.precedences)
+    rounds = 4 * graph.devices + len(graph.of_kind(Kind.F))
+    rounds = rounds * (sum(graph.duration) + lags) // (2 * len(graph.of_kind(*Kind)))
+    way = max(graph.path(0, last) or 0 for last in range(len(graph.families)))
     fill = max(1, min(rounds, way))
     late = [0, 0]
     if objective == "span":
-        late = [max(time or 0 for time in latest_first_starts(of)) for of in (flow, flow.reversed())]
-    longest = max(flow.duration)
+        late = [max(time or 0 for time in latest_first_starts(of)) for of in (graph, graph.reversed())]
+    longest = max(graph.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
         for eighths in (eighths for eighths in (8, 10, 4, 12, 14, 16) if eighths >= shortest):

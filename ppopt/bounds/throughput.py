@@ -1,4 +1,4 @@
-"""How fast microbatches can follow each other where memory is tight, and what the ends cost: exact, from the event graph.
+"""How fast microbatches can follow each other where memory is tight, and what the ends cost: exact, from the state graph.
 
 *Least times.* Let ``w[n]`` be the least times to the end, by state, with ``n`` microbatches that have yet to begin. They follow
 from ``w[n - 1]`` alone; adding the same to all of ``w[n - 1]`` adds it to all of ``w[n]``, and nothing in ``w[n]`` falls where
@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.bounds.bound import Bound, Objective, check_objective
-from ppopt.bounds.events import Graph, graph_of
-from ppopt.bounds.flow import Flow, flows_of
-from ppopt.constraints import Family, operations, pairs_save_time, splitting_is_free
+from ppopt.bounds.state_graph import StateGraph, state_graph_of
+from ppopt.constraints import FamilyGraph, operations, pairs_save_time, relaxed_graphs, splitting_is_free
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule
@@ -57,7 +56,7 @@ class _Edges(NamedTuple):
     time: npt.NDArray[np.int16]
 
     @classmethod
-    def of(cls, graph: Graph, chosen: npt.NDArray[np.bool_] | IntArray, shift: int = 0) -> _Edges:
+    def of(cls, graph: StateGraph, chosen: npt.NDArray[np.bool_] | IntArray, shift: int = 0) -> _Edges:
         """Those ``chosen``; targets are counted from the state ``shift``."""
         source = graph.source[chosen]
         at = np.flatnonzero(np.diff(source, prepend=-1))
@@ -74,7 +73,7 @@ class LeastTimes:
     ``_FAR`` where there is no way: too many activations of some stages can leave no room for what would release them.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: StateGraph) -> None:
         self.graph = graph
         opens, closes = graph.target < graph.open, graph.target >= graph.open
         self._last = _Edges.of(graph, graph.begun & closes, graph.open)
@@ -193,7 +192,7 @@ class Found:
     way: Way | None
 
 
-def least_time(graph: Graph, microbatches: int, *, seconds: float) -> Found | None:
+def least_time(graph: StateGraph, microbatches: int, *, seconds: float) -> Found | None:
     """The least time in which so many microbatches are done, or a bound on it; ``None``: not in time."""
     until = time.monotonic() + seconds
     times = LeastTimes(graph)
@@ -227,22 +226,20 @@ def least_time(graph: Graph, microbatches: int, *, seconds: float) -> Found | No
     return None if bound < 0 else Found(bound, period, way)
 
 
-def _schedule(pipeline: Pipeline, flow: Flow, way: Way) -> Schedule | None:
-    """The schedule of a way; ``None`` where the flow is not the whole pipeline (:mod:`ppopt.bounds.flow`)."""
+def _schedule(pipeline: Pipeline, graph: FamilyGraph, way: Way) -> Schedule | None:
+    """The schedule of a way; ``None`` where the relaxed graph is not the whole pipeline (:mod:`ppopt.constraints.graphs`)."""
     split = pipeline.costs.split
-    computing = [isinstance(kind, Kind) for kind in flow.kind]
-    if sum(computing) != pipeline.stages * (3 if split else 2) or (split and not splitting_is_free(pipeline)):
+    if len(graph.of_kind(*Kind)) != pipeline.stages * (3 if split else 2) or (split and not splitting_is_free(pipeline)):
         return None
     rows, starts = [], []
-    for families in flow.families_of[: pipeline.devices]:
+    for _, families in graph.machines[: pipeline.devices]:
         counts = way.starts[:, families]
         event, column = np.nonzero(counts)
         several = counts[event, column]
         event, column = np.repeat(event, several), np.repeat(column, several)
         row = np.empty(len(event), dtype=np.int64)
         for place, family in enumerate(families):
-            name, _, route = flow.label[family].partition("@")
-            row[column == place] = operations(pipeline, Family(int(name[:-1]), Kind[name[-1]], int(route or 0)))
+            row[column == place] = operations(pipeline, graph.families[family])
         rows.append(row)
         starts.append(way.time[event])
     return time_order(pipeline, Order(pipeline.index, tuple(rows)), starts)
@@ -258,23 +255,25 @@ def throughput(
     exact: bool = False,
     target: int | None = None,
 ) -> Bound | None:
-    """What the event graph proves: exact time per microbatch, and the least cost of beginning and end.
+    """What the state graph proves: exact time per microbatch, and the least cost of beginning and end.
 
-    Valid as :mod:`ppopt.bounds.events` says. For the makespan links are machines of the graph (blocking or not), and once
+    Valid as :mod:`ppopt.bounds.state_graph` says. For the makespan links are machines of the graph (blocking or not), and once
     more, in case that is too large or not defined, mere delays. Where the graph of the true times is too large, durations and
     lags are rounded down to a grid, or most weight gradients (:func:`_easier`), microbatches (:func:`_thinned`) or devices
     (:func:`_one_device`) left out, and the bound stays valid; not with ``exact``. No more is asked for than ``target``, a value
     known to be possible. With exact times the bound comes with a schedule, which mostly attains it (for the device span: on the
     first device) but for what transfers take from each other and traffic is more than the least, and is timed with that.
-    ``None``: it does not apply (:func:`~ppopt.bounds.events.graph_of`), or takes more states or seconds than given.
+    ``None``: it does not apply (:func:`~ppopt.bounds.state_graph.state_graph_of`), or takes more states or seconds than given.
     """
     check_objective(objective)
     begin = time.monotonic()
-    flows = [flow for links in ([True, False] if pipeline.lines else [True]) for flow in flows_of(pipeline, pairs, links=links)]
+    graphs = [
+        one for links in ([True, False] if pipeline.lines else [True]) for one in relaxed_graphs(pipeline, pairs, links=links)
+    ]
     best: Bound | None = None
-    for place, flow in enumerate(flows if objective == "makespan" else flows[-1:], 1):
-        left = (begin + seconds - time.monotonic()) / (len(flows) - place + 1)
-        for bound in _of_flow(pipeline, flow, objective, most, left, exact):
+    for place, graph in enumerate(graphs if objective == "makespan" else graphs[-1:], 1):
+        left = (begin + seconds - time.monotonic()) / (len(graphs) - place + 1)
+        for bound in _of_graph(pipeline, graph, objective, most, left, exact):
             if best is None or (bound.value, bound.schedule is not None) > (best.value, best.schedule is not None):
                 best = bound
             if target is not None and best.value >= target:
@@ -285,26 +284,31 @@ def throughput(
 
 
 class _Relaxed(NamedTuple):
-    """What is left of a flow: ``share`` of its microbatches; ``text``: what was left out, in words, if anything."""
+    """What is left of a relaxed graph: ``share`` of its microbatches; ``text``: what was left out, in words, if anything."""
 
-    flow: Flow
+    graph: FamilyGraph
     share: Fraction
     text: str
 
 
-def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, seconds: float, exact: bool) -> Iterator[Bound]:
-    """The bounds of a flow, those of small graphs first; graphs that can only be larger than one too large are not built."""
+def _of_graph(
+    pipeline: Pipeline, graph: FamilyGraph, objective: Objective, most: int, seconds: float, exact: bool
+) -> Iterator[Bound]:
+    """The bounds of a relaxed graph, those of small state graphs first.
+
+    State graphs that can only be larger than one too large are not built.
+    """
     begun = time.monotonic()
-    whole = _Relaxed(flow, Fraction(1), "")
+    whole = _Relaxed(graph, Fraction(1), "")
     if exact:
-        bound = _of_graph(pipeline, whole, objective, most, seconds, Fraction(1))
+        bound = _of_states(pipeline, whole, objective, most, seconds, Fraction(1))
         if bound is not None:
             yield bound
         return
-    grids = _grids(flow)
-    easy = bool(_slowest(flow))
+    grids = _grids(graph)
+    easy = bool(_slowest(graph))
     kinds, best = [(grid, easy) for grid in grids], -1
-    for thin in _thinned(flow):
+    for thin in _thinned(graph):
         values = []
         for bound in _of_kinds(pipeline, thin, kinds, objective, most, begun + seconds / 3):
             yield bound
@@ -313,7 +317,7 @@ def _of_flow(pipeline: Pipeline, flow: Flow, objective: Objective, most: int, se
             break
         best = max(values)
     kinds = [(grid, easier) for grid in grids for easier in ((True, False) if easy else (False,))]
-    others = _one_device(flow)
+    others = _one_device(graph)
     yield from _of_kinds(pipeline, whole, kinds, objective, most, begun + seconds, spare=bool(others))
     for other in [] if kinds else others:
         yield from _of_kinds(pipeline, other, [(grid, False) for grid in grids], objective, most, begun + seconds)
@@ -329,126 +333,129 @@ def _of_kinds(
     *,
     spare: bool = False,
 ) -> Iterator[Bound]:
-    """The bounds of a flow's graphs, each on a grid and with most weight gradients left out or not.
+    """The bounds of the state graphs of a relaxed graph, each on a grid and with most weight gradients left out or not.
 
     What is too large, or can only be larger than that, is taken out of ``kinds``. With ``spare`` half of the time is left where
     all are.
     """
-    flows = {True: _easier(of), False: [of]}
+    relaxed = {True: _easier(of), False: [of]}
     for grid, easy in kinds[:]:
         if (grid, easy) not in kinds:
             continue
         smaller = [kind for kind in kinds if kind[0] > grid or (kind[1] and not easy)]
         share = 0.5 if smaller or spare else 1.0
         best = -1
-        for one in flows[easy][:]:
-            bound = _of_graph(pipeline, one, objective, most, share * (until - time.monotonic()), grid)
+        for one in relaxed[easy][:]:
+            bound = _of_states(pipeline, one, objective, most, share * (until - time.monotonic()), grid)
             if bound is None:
                 kinds[:] = smaller
                 break
             yield bound
             if bound.value > best:
-                best, flows[easy] = bound.value, [one]
+                best, relaxed[easy] = bound.value, [one]
 
 
-def _of_graph(
+def _of_states(
     pipeline: Pipeline, relaxed: _Relaxed, objective: Objective, most: int, seconds: float, grid: Fraction
 ) -> Bound | None:
-    """The bound of one graph."""
+    """The bound of one state graph."""
     until = time.monotonic() + seconds
     if seconds <= 0:
         return None
-    flow = relaxed.flow
-    coarse = _coarser(flow, grid)
-    graph = graph_of(coarse, span=objective == "span", most=most, seconds=seconds * 0.75)
-    if graph is None:
+    graph = relaxed.graph
+    states = state_graph_of(_coarser(graph, grid), span=objective == "span", most=most, seconds=seconds * 0.75)
+    if states is None:
         return None
-    found = least_time(graph, flow.count[0], seconds=until - time.monotonic())
+    found = least_time(states, graph.count[0], seconds=until - time.monotonic())
     if found is None:
         return None
-    text = f"{graph.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
-    if pipeline.lines and len(flow.names) == flow.devices:
+    text = f"{states.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
+    if pipeline.lines and graph.owners == graph.devices:
         text += ", transfers as mere delays"
     text += relaxed.text
     if found.period is not None:
         text = f"{float(found.period * grid * relaxed.share):g} ticks per microbatch; {text}"
     attained = found.way is not None and grid == 1 and not relaxed.text
-    schedule = _schedule(pipeline, flow, found.way) if found.way is not None and attained else None
-    return Bound(math.ceil(found.time * grid) + _traffic(flow, objective), "event graph", text, schedule)
+    schedule = _schedule(pipeline, graph, found.way) if found.way is not None and attained else None
+    return Bound(math.ceil(found.time * grid) + _traffic(graph, objective), "state graph", text, schedule)
 
 
-def _thinned(flow: Flow) -> Iterator[_Relaxed]:
+def _thinned(graph: FamilyGraph) -> Iterator[_Relaxed]:
     """With two microbatches of as many as memory has room for, then with three and so on, where memory costs throughput.
 
-    A relaxation (:meth:`~ppopt.bounds.flow.Flow.thinned`), with far fewer states. Where a stage waits for memory most of the
-    time, fewer microbatches with as much less memory need as long, and what they cost each other shows with few of them.
+    A relaxation (:meth:`~ppopt.constraints.FamilyGraph.thinned`), with far fewer states. Where a stage waits for memory
+    most of the time, fewer microbatches with as much less memory need as long, and what they cost each other shows with few.
     """
-    slowest = max(flow.arcs, key=lambda arc: Fraction(flow.chain(arc.after, arc.before), arc.shift), default=None)
-    if slowest is None or flow.routes > 1:
+    slowest = max(graph.implied, key=lambda wait: Fraction(graph.round_trip(wait) or 0, wait.shift), default=None)
+    if slowest is None or graph.routes > 1:
         return
-    if flow.chain(slowest.after, slowest.before) * flow.count[0] > max(flow.work) * slowest.shift:
+    if (graph.round_trip(slowest) or 0) * graph.count[0] > max(graph.work) * slowest.shift:
         for kept in range(2, slowest.shift):
             share = Fraction(kept, slowest.shift)
             text = f", {kept} of every {slowest.shift} microbatches alone"
-            yield _Relaxed(flow.thinned(kept, slowest.shift), share, text)
+            yield _Relaxed(graph.thinned(kept, slowest.shift), share, text)
 
 
 def _easier(of: _Relaxed) -> list[_Relaxed]:
     """With the weight gradients of one device alone, of each that memory makes slowest: far fewer states.
 
-    A relaxation (:meth:`~ppopt.bounds.flow.Flow.without`). Where memory costs throughput, most other devices have the time for
-    their weight gradients, and the memory too.
+    A relaxation (:meth:`~ppopt.constraints.FamilyGraph.without`). Where memory costs throughput, most other devices
+    have the time for their weight gradients, and the memory too.
     """
     return [
-        _Relaxed(_without_weights(of.flow, device), of.share, f"{of.text}, weight gradients of device {device} alone")
-        for device in _slowest(of.flow)
+        _Relaxed(_without_weights(of.graph, device), of.share, f"{of.text}, weight gradients of device {device} alone")
+        for device in _slowest(of.graph)
     ]
 
 
-def _one_device(flow: Flow) -> list[_Relaxed]:
+def _one_device(graph: FamilyGraph) -> list[_Relaxed]:
     """With one device that runs one operation at a time and has a limit of memory, of each that memory makes slowest.
 
-    A relaxation (:meth:`~ppopt.bounds.flow.Flow.freed`) for devices with several stages: these alone hinder each other there.
+    A relaxation (:meth:`~ppopt.constraints.FamilyGraph.restricted`) for devices with several
+    stages: these alone hinder each other there.
     """
-    devices = [device for device in _slowest(flow) if len({o for o in flow.families_of[device] if flow.kind[o] == Kind.F}) > 1]
+    forwards = set(graph.of_kind(Kind.F))
+    devices = [device for device in _slowest(graph) if len(forwards.intersection(graph.machines[device].families)) > 1]
     return [
-        _Relaxed(_without_weights(flow, device).freed({*range(flow.devices)} - {device}), Fraction(1), f", device {device} alone")
+        _Relaxed(_without_weights(graph, device).restricted({device}), Fraction(1), f", device {device} alone")
         for device in devices
     ]
 
 
-def _without_weights(flow: Flow, device: int) -> Flow:
-    return flow.without({o for o, kind in enumerate(flow.kind) if kind == Kind.W and flow.device[o] != device})
+def _without_weights(graph: FamilyGraph, device: int) -> FamilyGraph:
+    return graph.without({o for o in graph.of_kind(Kind.W) if graph.owner[o] != device})
 
 
-def _slowest(flow: Flow) -> list[int]:
+def _slowest(graph: FamilyGraph) -> list[int]:
     """Devices that need about the longest for what they hold, if several have weight gradients."""
-    if flow.limit is None:
+    if not graph.reservoirs:
         return []
     slowest: dict[int, Fraction] = {}
-    for device in sorted({flow.device[family] for family, kind in enumerate(flow.kind) if kind == Kind.W}):
-        held = sum(hold.amount * flow.chain(hold.first, hold.last) for hold in flow.held if flow.device[hold.first] == device)
-        slowest[device] = Fraction(held, max(1, flow.limit[device]))
+    for device in sorted({graph.owner[family] for family in graph.of_kind(Kind.W)}):
+        limit, held = graph.reservoirs[device]
+        time = sum(h.amount * (graph.path(h.first, h.last) or 0) for h in held)
+        slowest[device] = Fraction(time, max(1, limit))
     least = max(slowest.values(), default=Fraction(0)) * _ALIKE
     return [device for device, time in slowest.items() if time >= least] if len(slowest) > 1 else []
 
 
-def _traffic(flow: Flow, objective: Objective) -> int:
+def _traffic(graph: FamilyGraph, objective: Objective) -> int:
     """What data-parallel traffic adds at least: before the first operation, which waits for none, and after the last one."""
     if objective == "span":
-        return min(around for around, own in zip(flow.around, flow.families_of[: flow.devices], strict=False) if own)
-    computing = [family for family, kind in enumerate(flow.kind) if isinstance(kind, Kind)]
-    first = (flow.before[family] for family in computing if not flow.edges_into[family])
-    return min(first) + min(flow.after[family] for family in computing)
+        return min(
+            around for around, machine in zip(graph.around, graph.machines[: graph.devices], strict=False) if machine.families
+        )
+    first = (opening for opening, into in zip(graph.opening, graph.into, strict=True) if not into)
+    return min(first) + min(graph.closing[family] for family in graph.of_kind(*Kind))
 
 
-def _grids(flow: Flow) -> list[Fraction]:
+def _grids(graph: FamilyGraph) -> list[Fraction]:
     """A coarse grid, of which the operations are one to four steps and little is lost by rounding down; the coarsest on which
     far less is lost; and the exact one."""
     grids = [Fraction(1)]
-    if max(flow.duration) > 4 * _STEPS:
-        some = [time for time in flow.duration if time]
-        lags = [edge.lag for edge in flow.edges if edge.lag]
+    if max(graph.duration) > 4 * _STEPS:
+        some = [time for time in graph.duration if time]
+        lags = [p.lag for p in graph.precedences if p.lag]
 
         def lost(grid: Fraction) -> Fraction:
             return Fraction(sum(time % grid for time in some + lags))
@@ -462,10 +469,11 @@ def _grids(flow: Flow) -> list[Fraction]:
     return grids[::-1]
 
 
-def _coarser(flow: Flow, grid: Fraction) -> Flow:
-    """With times rounded down to steps of ``grid`` ticks: whatever keeps the true times keeps these."""
-    return replace(
-        flow,
-        duration=tuple(int(time // grid) for time in flow.duration),
-        edges=tuple(edge._replace(lag=int(edge.lag // grid)) for edge in flow.edges),
+def _coarser(graph: FamilyGraph, grid: Fraction) -> FamilyGraph:
+    """With times rounded down; a lag that comes out longer than what it follows, and was not, is cut to that."""
+    coarse = graph.rounded_down(grid)
+    lags = (
+        min(rounded.lag, coarse.duration[rounded.before]) if true.lag <= graph.duration[true.before] else rounded.lag
+        for true, rounded in zip(graph.precedences, coarse.precedences, strict=True)
     )
+    return replace(coarse, precedences=tuple(p._replace(lag=lag) for p, lag in zip(coarse.precedences, lags, strict=True)))

@@ -9,10 +9,10 @@ from typing import Any
 
 from ppopt.bounds.bound import Bound, Objective, check_objective
 from ppopt.bounds.closed_form import makespan_of
-from ppopt.bounds.flow import Flow, flows_of, heads
+from ppopt.bounds.heads import heads
 from ppopt.bounds.late import latest_first_starts
 from ppopt.bounds.searching import race
-from ppopt.constraints import pairs_save_time
+from ppopt.constraints import FamilyGraph, Reservoir, pairs_save_time, relaxed_graphs
 from ppopt.pipeline import IntArray, Pipeline
 
 MAX_OPERATIONS = 20_000
@@ -50,7 +50,7 @@ def window(
     point of both with its own idle times, and what a device takes is its work plus its idle time. For the makespan, links and,
     where transfers block, a device with a link count as devices. Without that condition the claim is false, and so is
     ``makespan >= min(first + last, X)``: with one microbatch and windows as long as the schedule, idle time counts twice.
-    For the device span the schedules are those of the flow, shifted, so no more than its own makespan counts (:func:`of_flow`).
+    For the device span the schedules are those of the graph, shifted, so no more than its own makespan counts (:func:`of_graph`).
 
     The value is the solver's proved bound of X, so it holds when the time runs out too; ``known`` is a proved bound of the
     objective to start from, and the least that comes back. ``target``: no more is asked for; the solver looks for windows
@@ -65,24 +65,24 @@ def window(
     """
     check_objective(objective)
     begun = time.monotonic()
-    flow = flows_of(pipeline, pairs, links=objective == "makespan")[0]
-    flow = flow if objective == "makespan" else flow.computing()
-    makespan = of_flow(makespan, flow, pipeline, objective, pairs)
+    graph = relaxed_graphs(pipeline, pairs, links=objective == "makespan")[0]
+    graph = graph if objective == "makespan" else graph.computing()
+    makespan = of_graph(makespan, graph, pipeline, objective, pairs)
     if min(first, last) < grain or first + last > makespan:
         return None
     from ortools.sat.python import cp_model
 
-    windows = [(of, length // grain, heads(of, memory=True)) for of, length in ((flow, first), (flow.reversed(), last))]
+    windows = [(of, length // grain, heads(of, memory=True)) for of, length in ((graph, first), (graph.reversed(), last))]
     if sum(int((head < units * grain).sum()) for _, units, earliest in windows for head in earliest) > MAX_OPERATIONS:
         return None
     model = cp_model.CpModel()
-    base = max(flow.work)
+    base = max(graph.work)
     known = max(known, base)
     if target is None or target <= known:
         target = known + first + last + 1  # more than any X
     idle = model.new_int_var(known - base, target - 1 - base, "X")
     sides = [_side(model, of, earliest, units, grain, own=objective == "span") for of, units, earliest in windows]
-    for work, *both in zip(flow.work, *sides, strict=True):
+    for work, *both in zip(graph.work, *sides, strict=True):
         within = [done for _, done in both if done is not None]
         model.add(idle >= work - base + sum(left for left, _ in both)).only_enforce_if([~done for done in within])
     model.minimize(idle)
@@ -107,13 +107,13 @@ def window(
     return Bound(proved, "window certificate", proof, exact="OPTIMAL" in statuses)
 
 
-def of_flow(makespan: int, flow: Flow, pipeline: Pipeline, objective: Objective, pairs: bool) -> int:
+def of_graph(makespan: int, graph: FamilyGraph, pipeline: Pipeline, objective: Objective, pairs: bool) -> int:
     """What of a bound of the pipeline's makespan is one of the schedules that a window speaks of.
 
-    Where these are the flow's own (device span), and other flows or links gave the bound, it may be too much for them.
+    Where these are the graph's own (device span), and other graphs or links gave the bound, it may be too much for them.
     """
     if objective == "span" and (pipeline.lines or pipeline.ticks.traffic or (pairs and pairs_save_time(pipeline))):
-        return min(makespan, makespan_of(flow.computing()))
+        return min(makespan, makespan_of(graph.computing()))
     return makespan
 
 
@@ -132,8 +132,8 @@ def run(solvers: Sequence[Any], model: Any) -> list[str]:
     return names
 
 
-def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[tuple[Any, Any]]:
-    """Post the start window [0, units) of ``flow``, in units of ``grain`` ticks; per device its idle ticks, as an expression.
+def _side(model: Any, graph: FamilyGraph, head: Sequence[IntArray], units: int, grain: int, own: bool) -> list[tuple[Any, Any]]:
+    """Post the start window [0, units) of ``graph``, in units of ``grain`` ticks; per device its idle ticks, as an expression.
 
     ``head`` are the earliest starts. With ``own`` idle ticks count from the device's own first start, and a literal comes with
     them that is true where all its operations start in the window (``None``: they cannot): then it may end in it too, and what
@@ -145,37 +145,32 @@ def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: i
     for family, earliest in enumerate(head):
         starts, literals = [], []
         for n, least in enumerate(earliest[earliest < edge].tolist()):
-            starts.append(model.new_int_var(least // grain, units, f"{flow.label[family]}{n}"))
-            literals.append(model.new_bool_var(f"{flow.label[family]}{n} starts"))
+            starts.append(model.new_int_var(least // grain, units, f"{graph.label[family]}{n}"))
+            literals.append(model.new_bool_var(f"{graph.label[family]}{n} starts"))
             model.add(starts[n] < units).only_enforce_if(literals[n])
             model.add(starts[n] == units).only_enforce_if(~literals[n])
         start.append(starts)
         present.append(literals)
     orders = [(family, family, 1, 0) for family in range(len(start))]
-    links = [(link.before, link.after, 0, link.lag) for link in flow.edges]
-    arcs = [(arc.before, arc.after, arc.shift, 0) for arc in flow.arcs]
-    for before, after, shift, lag in (*orders, *links, *arcs):
-        wait = (flow.duration[before] + lag) // grain
+    coarse = graph.rounded_down(grain)
+    for before, after, shift, lag in (*orders, *coarse.precedences, *coarse.implied):
+        wait = coarse.duration[before] + lag
         for n in range(shift, len(start[after])):
             if n - shift < len(start[before]):
                 model.add_implication(present[after][n], present[before][n - shift])
                 model.add(start[after][n] >= start[before][n - shift] + wait).only_enforce_if(present[after][n])
             else:
                 model.add(present[after][n] == 0)
-    for before, after, shift, lag in flow.turns:
-        for n in range(shift, len(start[after])):
-            early = start[before][n - shift] if n - shift < len(start[before]) else units
-            model.add(start[after][n] >= early + lag // grain).only_enforce_if(present[after][n])
-    latest = latest_first_starts(flow) if own else []
+    latest = latest_first_starts(graph) if own else []
     idle = []
-    for device, families in enumerate(flow.machines):
+    for device, (_, families) in enumerate(graph.machines):
         intervals = []
-        over = model.new_int_var(0, max((flow.duration[family] for family in families), default=0), f"over the edge {device}")
+        over = model.new_int_var(0, max((graph.duration[family] for family in families), default=0), f"over the edge {device}")
         spent: Any = 0
         for family in families:
-            ticks = flow.duration[family]
+            ticks = graph.duration[family]
             for begin, literal in zip(start[family], present[family], strict=True):
-                intervals.append(model.new_optional_fixed_size_interval_var(begin, ticks // grain, literal, ""))
+                intervals.append(model.new_optional_fixed_size_interval_var(begin, coarse.duration[family], literal, ""))
                 model.add(over >= grain * begin + ticks - edge).only_enforce_if(literal)
                 spent += ticks * literal
         model.add_no_overlap(intervals)
@@ -190,33 +185,35 @@ def _side(model: Any, flow: Flow, head: Sequence[IntArray], units: int, grain: i
         else:
             model.add(left >= 0)
         done = None
-        if own and all(len(present[family]) == flow.count[family] for family in families):
+        if own and all(len(present[family]) == graph.count[family] for family in families):
             done = model.new_bool_var(f"all of {device} start")
             model.add_bool_or([done, *(~present[family][-1] for family in families)])
             for family in families:
                 model.add_implication(done, present[family][-1])
         idle.append((left, done))
-        if device < flow.devices:
-            _memory(model, flow, device, start, present, units, grain)
+    for reservoir in graph.reservoirs:
+        _memory(model, coarse, reservoir, start, present, units)
     return idle
 
 
 def _memory(
-    model: Any, flow: Flow, device: int, start: Sequence[Sequence[Any]], present: Sequence[Sequence[Any]], units: int, grain: int
+    model: Any,
+    graph: FamilyGraph,
+    reservoir: Reservoir,
+    start: Sequence[Sequence[Any]],
+    present: Sequence[Sequence[Any]],
+    units: int,
 ) -> None:
-    """The memory of a device; nothing where the arcs say it all (one stage, released at once)."""
-    if flow.limit is None:
-        return
-    held = [hold for hold in flow.held if flow.device[hold.first] == device]
-    if len(held) < 2:
+    """The memory of a device; nothing where precedences say it all (one stage, released at once)."""
+    if reservoir.simple:
         return
     intervals, amounts = [], []
-    for first, last, amount in held:
+    for first, last, amount in reservoir.held:
         for n, (variable, literal) in enumerate(zip(start[first], present[first], strict=True)):
-            latest = units + flow.duration[last] // grain
+            latest = units + graph.duration[last]
             end = model.new_int_var(0, latest, "")
             if n < len(start[last]):
-                model.add(end >= start[last][n] + flow.duration[last] // grain).only_enforce_if(present[last][n])
+                model.add(end >= start[last][n] + graph.duration[last]).only_enforce_if(present[last][n])
                 model.add(end >= units).only_enforce_if(~present[last][n])
             else:
                 model.add(end >= units)
@@ -225,4 +222,4 @@ def _memory(
             amounts.append(amount)
     unit = math.gcd(*amounts)
     if unit:
-        model.add_cumulative(intervals, [amount // unit for amount in amounts], flow.limit[device] // unit)
+        model.add_cumulative(intervals, [amount // unit for amount in amounts], reservoir.limit // unit)

@@ -2,13 +2,16 @@
 
 Microbatches are alike, so a rule is said once, over *streams* of operations, and not once per microbatch. The k-th
 operation of a stream is written ``X(k)``. :mod:`~ppopt.constraints.words` are data; :mod:`~ppopt.constraints.rules` says what
-every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added without losing the optimum, and
+every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added without losing the optimum.
+:mod:`~ppopt.constraints.graphs` compiles the words to a graph of families, on which bounds, repetition and cuts work;
 :mod:`~ppopt.constraints.expansion` is the one place where they become relations between single operations.
 """
 
 from ppopt.constraints.checked import check_words, streams_of
 from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
 from ppopt.constraints.expansion import chosen, expand, instances, operations, shifted
+from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
+from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
 from ppopt.constraints.own import own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import Hop, backward_kinds, data_of, links_of, memory_of, rules_of, transfers_of, without_links
@@ -27,6 +30,7 @@ from ppopt.constraints.words import (
     Word,
     chain,
     run,
+    select,
     sends,
 )
 
@@ -35,12 +39,18 @@ __all__ = [
     "Dealt",
     "Exclusive",
     "Family",
+    "FamilyGraph",
+    "Held",
     "Hold",
     "Hop",
     "Listed",
+    "Machine",
     "OneOf",
     "Pairable",
     "Precede",
+    "Precedence",
+    "Reservoir",
+    "Share",
     "Stream",
     "Together",
     "Word",
@@ -54,6 +64,8 @@ __all__ = [
     "data_of",
     "expand",
     "free_choices",
+    "graph_of",
+    "graphs_of",
     "in_order",
     "instances",
     "links_of",
@@ -62,10 +74,14 @@ __all__ = [
     "own_words",
     "pairs_of",
     "pairs_save_time",
+    "relaxed_graph",
+    "relaxed_graphs",
     "room_in_order",
     "rules_of",
     "run",
+    "select",
     "sends",
+    "shared",
     "shifted",
     "splitting_is_free",
     "spread",

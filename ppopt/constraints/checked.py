@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import get_args
 
 from ppopt.constraints.words import (
     Capacity,
@@ -16,6 +17,7 @@ from ppopt.constraints.words import (
     Stream,
     Together,
     Word,
+    select,
 )
 from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import Pipeline
@@ -28,9 +30,7 @@ def check_words(pipeline: Pipeline, words: Iterable[object]) -> None:
         TypeError: one is no word, or something in it is no stream, no operation or no whole number.
         ValueError: one names a stage, microbatch or route that there is not, or a number is out of range.
     """
-    for word in words:
-        if not isinstance(word, Word):
-            raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
+    for word in select(words, *get_args(Word)):
         for stream in streams_of(word):
             _check_stream(pipeline, stream, word)
         if isinstance(word, Precede | Together):
@@ -44,7 +44,11 @@ def check_words(pipeline: Pipeline, words: Iterable[object]) -> None:
 
 
 def streams_of(word: Word) -> Iterator[Stream]:
-    """All streams that a word names."""
+    """All streams that a word names.
+
+    Raises:
+        TypeError: it is no word.
+    """
     if isinstance(word, Precede):
         yield from (word.before, word.after)
     elif isinstance(word, Together):
@@ -55,8 +59,10 @@ def streams_of(word: Word) -> Iterator[Stream]:
         yield from (*word.forwards, *word.backwards)
     elif isinstance(word, OneOf):
         yield from (stream for streams in word.alternatives for stream in streams)
-    else:
+    elif isinstance(word, Capacity):
         yield from (stream for hold in word.holds for stream in (hold.claim, *hold.release))
+    else:
+        raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
 
 
 def _check_stream(pipeline: Pipeline, stream: object, word: Word) -> None:

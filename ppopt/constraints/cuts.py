@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ppopt.constraints.checked import streams_of
 from ppopt.constraints.expansion import chosen, operations
+from ppopt.constraints.graphs import graph_of
 from ppopt.constraints.pairs import pairs_of
 from ppopt.constraints.rules import backward_kinds, rules_of
-from ppopt.constraints.words import Family, OneOf, Pairable, Precede, Together, Word, chain
+from ppopt.constraints.words import Family, OneOf, Pairable, Precede, Together, Word, chain, select
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -21,7 +23,7 @@ def cuts_of(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ..
     Both need microbatches that can be renumbered; nothing is cut where ``extra``, the words beside the rules, could tell
     them apart (:func:`alike`).
     """
-    return (*in_order(pipeline), *room_in_order(pipeline)) if alike(pipeline, extra) else ()
+    return (*in_order(pipeline), *room_in_order(pipeline, extra)) if alike(pipeline, extra) else ()
 
 
 def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
@@ -33,7 +35,7 @@ def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
     a route that are always run, where the ``shift`` is not negative: of the first k + 1 operations that start, k + 1 - shift had
     a predecessor that ended in time, so the (k - shift)-th predecessor did.
     """
-    if all(isinstance(word, Pairable) for word in extra):
+    if len(select(extra, Pairable)) == len(extra):
         return True
     forced = None
     for word in extra:
@@ -82,43 +84,29 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     )
 
 
-def room_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
+def room_in_order(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ...]:
     """What the memory limit says about microbatches that run in order (valid with :func:`in_order` only).
 
-    On one device and route let ``a`` be the activation of a stage and ``r`` what it retains, ``A`` the sum of ``a`` over the
-    device's stages up to this one, ``L`` the limit less static memory.
-
-    - ``F(n + c)`` waits for the backward of n, ``c = L // A``: else n..n+c hold ``A`` each.
-    - ``F(n + c)`` waits for ``W(n)``, ``c = (L - a) // r + 1``: else n..n+c-1 hold ``r`` each, and ``a`` is claimed.
-    - ``F(n + c)`` of an earlier stage waits for ``F(n)`` of a later one: when the latter starts, the microbatches from n on
-      that have begun the earlier stage hold its ``A`` each, and n holds the stages between; ``c`` is how many fit.
+    These are the precedences that memory implies in the graph of families
+    (:func:`~ppopt.constraints.families.implied_by_memory`). Where a backward may be run either way, a wait for ``I`` is one for
+    whichever is run. A wait for ``W`` is left out there: it needs every microbatch to hold until its ``W``, and one that runs
+    ``B`` does not. ``extra`` are the words that bind beside the rules; without any, what is run is as in :func:`free_choices`.
     """
-    amounts = pipeline.amounts
-    if amounts.limit is None:
+    if pipeline.amounts.limit is None:
         return ()
+    graph = graph_of(pipeline)
+    kinds = backward_kinds(pipeline)
+    run = chosen(pipeline, (*rules_of(pipeline, links=False), *(extra or free_choices(pipeline))))[0]
     cuts: list[Precede] = []
-    for route, devices in enumerate(pipeline.routes):
-        activation, retained = amounts.activation[route].tolist(), amounts.retained[route].tolist()
-        for device in sorted(set(devices)):
-            room = int(amounts.limit[device] - amounts.static[device])
-            stages = [stage for stage, held_on in enumerate(devices) if held_on == device]
-            total = 0
-            for i, stage in enumerate(stages):
-                total += activation[stage]
-                forward = Family(stage, Kind.F, route)
-                if total:
-                    backward = [Family(stage, kind, route) for kind in backward_kinds(pipeline)]
-                    cuts += [Precede(family, forward, shift=room // total) for family in backward]
-                if pipeline.costs.split and retained[stage]:
-                    shift = (room - activation[stage]) // retained[stage] + 1
-                    cuts.append(Precede(Family(stage, Kind.W, route), forward, shift=shift))
-                between = 0
-                for later in stages[i + 1 :]:
-                    if total:
-                        shift = (room - between - activation[later]) // total
-                        cuts.append(Precede(Family(later, Kind.F, route), forward, shift=shift))
-                    between += activation[later]
-    return tuple(cut for cut in cuts if cut.shift < len(pipeline.microbatches_of[cut.after.route]))  # type: ignore[union-attr]
+    for wait in graph.implied:
+        before, after = graph.families[wait.before], graph.families[wait.after]
+        if wait.shift >= graph.count[wait.after]:
+            continue
+        if before.kind in kinds:
+            cuts += [Precede(replace(before, kind=kind), after, shift=wait.shift, lag=wait.lag) for kind in kinds]
+        elif before.kind == Kind.F or np.isin(operations(pipeline, before), run).all():
+            cuts.append(Precede(before, after, shift=wait.shift, lag=wait.lag))
+    return tuple(cuts)
 
 
 def free_choices(pipeline: Pipeline) -> tuple[OneOf | Pairable, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ppopt.constraints.words import Dealt, Family, Listed, OneOf, Precede, Stream, Together, Word
+from ppopt.constraints.words import Dealt, Family, Listed, OneOf, Precede, Stream, Together, Word, select
 from ppopt.pipeline import IntArray, Pipeline, halves
 
 
@@ -64,9 +64,7 @@ def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArra
     columns: list[tuple[IntArray, IntArray, IntArray]] = []
     plain: dict[int, list[tuple[int, int, int]]] = {}  # by route: first numbers of both families, and the lag
     size = pipeline.microbatches
-    for word in words:
-        if not isinstance(word, Precede):
-            continue
+    for word in select(words, Precede):
         before, after = word.before, word.after
         if isinstance(before, Family) and isinstance(after, Family) and before.route == after.route and not word.shift:
             bases = ((family.kind * pipeline.stages + family.stage) * size for family in (before, after))
@@ -99,12 +97,10 @@ def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArra
     excluded = np.zeros(size, dtype=bool)
     forced = np.zeros(size, dtype=bool)
     choices: list[list[list[IntArray]]] = []
-    for word in words:
-        if isinstance(word, Together):
-            for column in instances(pipeline, word):
-                forced[column] = True
-        if not isinstance(word, OneOf):
-            continue
+    for together in select(words, Together):
+        for column in instances(pipeline, together):
+            forced[column] = True
+    for word in select(words, OneOf):
         columns = [[operations(pipeline, stream) for stream in streams] for streams in word.alternatives]
         for column in (column for alternative in columns for column in alternative):
             (forced if len(columns) == 1 else possible)[column] = True

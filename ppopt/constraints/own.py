@@ -25,6 +25,7 @@ from ppopt.constraints.words import (
     Stream,
     Together,
     Word,
+    select,
     sends,
 )
 from ppopt.op import Kind, Op, Pair, Send
@@ -57,10 +58,9 @@ def own_words(pipeline: Pipeline, words: Iterable[Word], named: Sequence[Word] =
         raise ValueError(f"the constraints contradict each other: {error}") from error
     run = np.zeros((2, pipeline.index.size), dtype=bool)
     run[0, forced], run[1, free] = True, True
-    for word in words:
-        if isinstance(word, Capacity):
-            for hold in word.holds:
-                _check_hold(pipeline, hold, run)
+    for capacity in select(words, Capacity):
+        for hold in capacity.holds:
+            _check_hold(pipeline, hold, run)
     return binding if named else (*binding, *_choices(pipeline, binding))
 
 
@@ -136,9 +136,7 @@ def _check_choice(pipeline: Pipeline, word: OneOf) -> None:
 def _check_pairs(pipeline: Pipeline, words: Sequence[Word]) -> None:
     """Nothing, where each pair that is asked for can be one, and no operation is in two."""
     seen: set[int] = set()
-    for word in words:
-        if not isinstance(word, Together):
-            continue
+    for word in select(words, Together):
         first, second = instances(pipeline, word)
         ops = [[pipeline.index.op(op) for op in column.tolist()] for column in (first, second)]
         for number, other, forward, backward in zip(first.tolist(), second.tolist(), *ops, strict=True):

@@ -1,13 +1,14 @@
 """The words: streams of operations, and what is said of them.
 
-A solver or the list scheduler that meets a word it does not know raises.
+A reader that meets a word it does not know raises: what compiles words has a method for each, what is about some of them takes
+these by :func:`select`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, overload
 
 from ppopt.op import Kind, Op, Pair, Send
 
@@ -93,6 +94,11 @@ class Exclusive:
         """Whether these are a device's computations and nothing else."""
         return not any(map(sends, self.streams))
 
+    @property
+    def computes_none(self) -> bool:
+        """Whether these are the transfers of a link and nothing else."""
+        return all(map(sends, self.streams))
+
     def __str__(self) -> str:
         return f"one at a time: {', '.join(map(str, self.streams))}"
 
@@ -159,6 +165,26 @@ class OneOf:
 
 
 Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf
+
+Some = TypeVar("Some", bound=Word)
+Other = TypeVar("Other", bound=Word)
+
+
+@overload
+def select(words: Iterable[object], kind: type[Some], /) -> tuple[Some, ...]: ...
+@overload
+def select(words: Iterable[object], kind: type[Some], other: type[Other], /) -> tuple[Some | Other, ...]: ...
+def select(words: Iterable[object], *kinds: type) -> tuple[object, ...]:
+    """Those of ``words`` that are of these kinds: how a reader takes what it is about, and leaves the rest aside.
+
+    Raises:
+        TypeError: something is no word at all, so that nobody can tell what it says.
+    """
+    words = tuple(words)
+    for word in words:
+        if not isinstance(word, Word):
+            raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
+    return tuple(word for word in words if isinstance(word, kinds))
 
 
 def chain(stream: Stream) -> Precede:

@@ -25,7 +25,7 @@ from ppopt.solvers.interrupt import uninterrupted
 from ppopt.solvers.outcome import check_for_ilp
 
 if TYPE_CHECKING:
-    from ppopt.solvers.repetition import Periodic
+    from ppopt.periodic import Periodic
 
 
 def solve(

@@ -27,7 +27,7 @@ from ppopt.search.settings import Settings
 from ppopt.text import place
 
 if TYPE_CHECKING:
-    from ppopt.solvers.repetition import Periodic
+    from ppopt.periodic import Periodic
 
 Time: TypeAlias = Fraction | float
 """In the user's unit; infinite where there is none."""

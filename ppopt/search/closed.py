@@ -18,7 +18,7 @@ from ppopt.timing import time_order
 
 if TYPE_CHECKING:
     from ppopt.constraints import Word
-    from ppopt.solvers.repetition import Periodic
+    from ppopt.periodic import Periodic
 
 
 def solve_closed(

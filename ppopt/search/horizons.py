@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from ppopt.bounds.late import beside_span
-from ppopt.constraints import Precede, Word
+from ppopt.constraints import Precede, Word, select
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -27,7 +27,7 @@ def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
 
 def longest_lag(words: Iterable[Word]) -> int:
     """The longest wait that some of these words ask for, in ticks."""
-    return max((word.lag for word in words if isinstance(word, Precede)), default=0)
+    return max((word.lag for word in select(words, Precede)), default=0)
 
 
 def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[Word] = ()) -> int:

@@ -14,8 +14,8 @@ from ppopt.pipeline import Pipeline
 from ppopt.schedule import Figures, Number, Schedule
 
 if TYPE_CHECKING:
+    from ppopt.periodic import Periodic
     from ppopt.search.binding import Binding
-    from ppopt.solvers.repetition import Periodic
 
 Reason: TypeAlias = Literal["optimal", "feasible", "infeasible", "no-solution"]
 Limit: TypeAlias = Literal["time", "gap", "interrupted"]

@@ -19,7 +19,8 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
     It is looked for without data-parallel traffic, which lengthens a schedule by the longest of either kind at most.
     """
     with uninterrupted():
-        from ppopt.solvers import cpsat, repetition
+        from ppopt import periodic as repetition
+        from ppopt.solvers import cpsat
 
     search.versions["ortools"] = cpsat.VERSION
     ticks = search.pipeline.ticks

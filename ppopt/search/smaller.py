@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from itertools import chain
 
+from ppopt.constraints import graphs_of
 from ppopt.pipeline import Pipeline, PipelineError, fewer_devices
 from ppopt.schedule import Schedule
 from ppopt.search.result import Step
@@ -47,7 +48,7 @@ def from_fewer_devices(search: Search, seconds: float) -> None:
     if pipeline.devices < MANY_DEVICES or len(pipeline.routes) > 1 or pipeline.lines or pipeline.ticks.traffic:
         return
     with uninterrupted():
-        from ppopt.solvers.repetition import stretched
+        from ppopt.periodic import stretched
 
     try:
         like = fewer_devices(pipeline, DEVICES)
@@ -95,16 +96,16 @@ def _best(
 ) -> Schedule | None:
     """Of ``schedules`` of few microbatches, for so many ``seconds``, the one that is best with its middle repeated."""
     with uninterrupted():
-        from ppopt.solvers.repetition import patterns_of, repeated, repeated_value
+        from ppopt.periodic import repeated, repeated_value
 
-    pipeline, patterns = search.pipeline, patterns_of(search.pipeline)
+    pipeline, graphs = search.pipeline, graphs_of(search.pipeline)
     with search.step(step) as done:
         best: tuple[Fraction, str, Schedule] | None = None
         until = search.left - seconds
         for name, schedule in schedules:
             if small.microbatches == pipeline.microbatches:
                 search.found(schedule, name)
-            value = repeated_value(schedule, patterns, pipeline.microbatches)
+            value = repeated_value(schedule, graphs, pipeline.microbatches)
             if value is not None and (best is None or value < best[0]):
                 best = value, name, schedule
                 done(f"about {pipeline.time(round(value))} ({name})")
@@ -114,7 +115,7 @@ def _best(
         if best is None:
             done("none repeats")
         elif pipeline.ticks.traffic:  # repetition does not count it, and what it finds may have more of it
-            whole = repeated(best[2], patterns, pipeline)
+            whole = repeated(best[2], graphs, pipeline)
             if whole is not None and whole.within_memory:
                 search.found(whole, f"{best[1]}, repeated")
                 done(search.best_text())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ppopt.bounds import Objective
 from ppopt.checker import violations
-from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, rules_of
+from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, rules_of, select
 from ppopt.named import Row, Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
@@ -22,7 +22,7 @@ from ppopt.solvers.outcome import Limits
 from ppopt.timing import CyclicOrder, broken, time_order
 
 if TYPE_CHECKING:
-    from ppopt.solvers.repetition import Periodic
+    from ppopt.periodic import Periodic
 
 LARGE = 5000
 """Pipelines of more operations (three per stage and microbatch) than this are searched by repetition alone."""
@@ -108,12 +108,12 @@ class Search:
     def keeps_pace(self) -> bool:
         """Whether a schedule is known in whose middle the busiest device never idles: only beginning and end can be shorter."""
         found = self.periodic
-        return found is not None and found.period == found.step * max(found.pattern.work)
+        return found is not None and found.period == found.step * max(found.graph.work_per_microbatch)
 
     @property
     def pairs(self) -> bool:
         """Whether overlapped pairs may be run."""
-        return not self.extra or any(isinstance(word, Together | Pairable) for word in self.extra)
+        return not self.extra or bool(select(self.extra, Together, Pairable))
 
     def obeying(self, schedule: Schedule) -> Schedule | None:
         """A schedule of this pipeline with its order timed under what binds; ``None``: it breaks that, or the memory limit."""

@@ -21,9 +21,9 @@ from ppopt.timing.pacing import each_paced
 from ppopt.timing.paths import shortest_spans
 
 SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000
-"""States up to which the event graph is built, before any search and after a first one."""
+"""States up to which the state graph is built, before any search and after a first one."""
 STATES = 50_000
-"""States of the event graph that are built in a second, about; a deterministic limit of so many takes its place."""
+"""States of the state graph that are built in a second, about; a deterministic limit of so many takes its place."""
 LISTED = 2e-5
 """Deterministic seconds for an operation of a list schedule; about what it takes."""
 PATIENCE = 150
@@ -170,14 +170,14 @@ def _by_priority(search: Search) -> None:
 
 
 def few_states(search: Search) -> None:
-    """The event graph, where it is small."""
+    """The state graph, where it is small."""
     if search.open:
-        event_graph(search, SMALL_GRAPH, min(search.left / 4, max(1.0, search.time_limit / 30)), exact=True)
+        state_graph(search, SMALL_GRAPH, min(search.left / 4, max(1.0, search.time_limit / 30)), exact=True)
 
 
-def event_graph(search: Search, most: int, seconds: float, *, exact: bool) -> None:
+def state_graph(search: Search, most: int, seconds: float, *, exact: bool) -> None:
     """The optimum where memory is so tight that there are few states, and a bound where there are some more."""
-    with search.step("bound: event graph") as done:
+    with search.step("bound: state graph") as done:
         if search.deterministic:
             most, seconds = min(most, math.ceil(seconds * STATES)), math.inf
         bound = throughput(

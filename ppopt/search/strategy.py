@@ -18,11 +18,11 @@ from ppopt.search.steps import (
     binding_order,
     closed_form,
     closed_forms,
-    event_graph,
     few_states,
     list_schedules,
     named_schedules,
     paced_schedules,
+    state_graph,
     windows,
 )
 from ppopt.timing.paths import shortest_spans
@@ -78,7 +78,7 @@ def search_on(search: Search) -> None:
 
 
 def many_operations(search: Search) -> None:
-    """A good pace, the event graph where it may be larger; windows and repetition in turns, for longer.
+    """A good pace, the state graph where it may be larger; windows and repetition in turns, for longer.
 
     Where even the busiest device idles in the middle, a shorter period counts for more than windows at the ends.
     """
@@ -89,7 +89,7 @@ def many_operations(search: Search) -> None:
         if search.goes_on and search.repeats:
             repeat(search, search.left / 4)
     if search.goes_on and not search.keeps_pace:
-        event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
+        state_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
     if search.goes_on:
         windows(search, search.left / (3 if search.keeps_pace else 8), shortest=8)
     if search.goes_on and search.repeats:
@@ -137,7 +137,7 @@ def few_operations(search: Search) -> None:
     if search.goes_on and not asking:
         windows(search, min(search.left, search.time_limit / 8))
     if search.goes_on and not search.keeps_pace:
-        event_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
+        state_graph(search, LARGE_GRAPH, search.left / 3, exact=False)
     if search.goes_on and gains:
         improve(search, search.left / (2 if search.operations > MANY else 3))
     if search.open:

@@ -17,6 +17,7 @@ from ppopt.constraints import (
     chain,
     instances,
     operations,
+    select,
     splitting_is_free,
 )
 from ppopt.op import Kind, Op, Pair, Send
@@ -40,7 +41,7 @@ def binding(pipeline: Pipeline, words: Iterable[Word], free: Collection[Kind] = 
     kept = tuple(new for word in kept for new in _freed(pipeline, word, kinds))
     if Kind.W not in kinds or not pipeline.costs.split:
         return kept
-    paired = {op for word in kept if isinstance(word, Together) for column in instances(pipeline, word) for op in column.tolist()}
+    paired = {op for word in select(kept, Together) for column in instances(pipeline, word) for op in column.tolist()}
     kept = tuple(_split(pipeline, word, paired) for word in kept)
     kept = tuple(new for word in kept for new in _freed(pipeline, word, kinds))
     if splitting_is_free(pipeline):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from itertools import product
 from typing import NamedTuple
 
-from ppopt.constraints import Family, OneOf, Pairable, Word, operations
+from ppopt.constraints import Family, OneOf, Pairable, Word, operations, select
 from ppopt.pipeline import Pipeline
 from ppopt.solvers.shifts import Shifts
 
@@ -26,12 +26,10 @@ def couples(pipeline: Pipeline, words: Iterable[Word], run: Collection[int]) -> 
     where a stage runs its forwards in order, for all earlier ones; and what follows from words between families.
     """
     words = tuple(words)
-    forced = [word.alternatives[0][0] for word in words if isinstance(word, OneOf) and len(word.alternatives) == 1]
+    forced = [word.alternatives[0][0] for word in select(words, OneOf) if len(word.alternatives) == 1]
     shifts = Shifts(words, [stream for stream in forced if isinstance(stream, Family)])
     found = []
-    for word in words:
-        if not isinstance(word, Pairable):
-            continue
+    for word in select(words, Pairable):
         for forward, backward in product(word.forwards, word.backwards):
             chained = shifts(forward, forward) == 1
             overlap = int(pipeline.ticks.overlap[forward.route, forward.stage])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ppopt.constraints import Capacity, Word, spread
+from ppopt.constraints import Capacity, Word, select, spread
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves
 from ppopt.timing.demands import demands_of, settled
@@ -31,8 +31,8 @@ def check_for_ilp(pipeline: Pipeline, words: Iterable[Word]) -> None:
     Raises:
         NotForIlp: what is held is on several devices; the program knows who is first on one device only.
     """
-    for word in words:
-        if isinstance(word, Capacity) and spread(pipeline, word):
+    for word in select(words, Capacity):
+        if spread(pipeline, word):
             raise NotForIlp('solver = "ilp" takes a Capacity within one device only; "cp-sat" takes any')
 
 

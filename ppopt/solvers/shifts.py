@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ppopt.constraints import Family, Precede, Word
+from ppopt.constraints import Family, Precede, Word, select
 
 NEVER = 2**40
 """A shift that no microbatch reaches: nothing is known."""
@@ -22,8 +22,8 @@ class Shifts:
     def __init__(self, words: Iterable[Word], run: Iterable[Family]) -> None:
         known = [
             (word.before, word.after, word.shift)
-            for word in words
-            if isinstance(word, Precede) and isinstance(word.before, Family) and isinstance(word.after, Family)
+            for word in select(words, Precede)
+            if isinstance(word.before, Family) and isinstance(word.after, Family)
             if word.lag >= 0 and word.before.route == word.after.route
         ]
         families = list(dict.fromkeys(family for before, after, _ in known for family in (before, after)))

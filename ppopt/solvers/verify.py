@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.checker import violations
-from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, pairs_of, rules_of
+from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, pairs_of, rules_of, select
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Limits, NotForIlp, Outcome, TooLarge
@@ -112,7 +112,7 @@ def _by_bounds(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
         claim.pipeline,
         claim.objective,
         target=claim.bound,
-        pairs=not claim.extra or any(isinstance(word, Together | Pairable) for word in claim.extra),
+        pairs=not claim.extra or bool(select(claim.extra, Together, Pairable)),
         time_limit=limits.seconds,
         workers=limits.workers or 1,
         seed=limits.seed,

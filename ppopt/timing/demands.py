@@ -18,6 +18,7 @@ from ppopt.constraints import (
     instances,
     operations,
     rules_of,
+    select,
     sends,
     spread,
 )
@@ -48,8 +49,8 @@ def demands_of(pipeline: Pipeline, words: Iterable[Word]) -> Demands:
     """The waits of the ``Precede`` words, beside the rules, between devices or of some length: an order tells the others."""
     found: list[Demands] = [NO_DEMANDS]
     rules: set[Word] = set()
-    for word in words:
-        if not isinstance(word, Precede) or sends(word.before) or sends(word.after):
+    for word in select(words, Precede):
+        if sends(word.before) or sends(word.after):
             continue
         if not word.lag and _in_place(pipeline, word.before, word.after):
             continue
@@ -84,11 +85,11 @@ def settled(pipeline: Pipeline, words: Iterable[Word], start: IntArray, end: Int
     some time.
     """
     waits: list[tuple[int, int]] = []
-    for word in words:
-        if isinstance(word, Exclusive) and spread(pipeline, word):
-            waits += _one_by_one(pipeline, word, start, end)
-        elif isinstance(word, Capacity) and spread(pipeline, word):
-            waits += _held(pipeline, word, start, end)
+    words = tuple(words)
+    for exclusive in select(words, Exclusive):
+        waits += _one_by_one(pipeline, exclusive, start, end) if spread(pipeline, exclusive) else []
+    for capacity in select(words, Capacity):
+        waits += _held(pipeline, capacity, start, end) if spread(pipeline, capacity) else []
     if not waits:
         return NO_DEMANDS
     before, after = np.array(waits, dtype=np.int64).T

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ppopt.constraints import Pairable, Precede, Stream, Together, Word, chosen, operations, rules_of
+from ppopt.constraints import Pairable, Precede, Stream, Together, Word, chosen, operations, rules_of, select
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, devices_of, halves
@@ -27,7 +27,7 @@ def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:
     Raises:
         CyclicOrder: on some device operations wait for each other.
     """
-    relations = [word for word in words if isinstance(word, Precede | Together)]
+    relations = list(select(words, Precede, Together))
     by_device: list[list[Stream]] = [[] for _ in range(pipeline.devices)]
     columns = {stream: operations(pipeline, stream) for stream in _chained(relations)}
     seen = np.zeros(pipeline.index.size, dtype=bool)
@@ -62,7 +62,7 @@ def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
     """
     forced, free = chosen(pipeline, (*rules_of(pipeline), *words))
     forced = forced[forced < pipeline.index.computations]
-    if len(free) or any(isinstance(word, Pairable) for word in words):
+    if len(free) or select(words, Pairable):
         return False
     chained = [operations(pipeline, stream) for stream in _chained(words)]
     first, second = halves(pipeline.index, np.concatenate(chained)) if chained else (forced[:0], forced[:0])
@@ -71,7 +71,7 @@ def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
 
 def _chained(words: Iterable[Word]) -> dict[Stream, None]:
     """The streams that run in their own order."""
-    return {word.before: None for word in words if isinstance(word, Precede) and word.before == word.after and word.shift == 1}
+    return {word.before: None for word in select(words, Precede) if word.before == word.after and word.shift == 1}
 
 
 Relation = tuple[int, int, int]

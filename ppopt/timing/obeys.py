@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ppopt.constraints import Capacity, Dealt, Exclusive, Family, Listed, OneOf, Pairable, Precede, Stream, Together, Word
+from ppopt.constraints import Capacity, Dealt, Exclusive, Family, Listed, OneOf, Pairable, Precede, Stream, Together, Word, select
 from ppopt.op import Op, Pair, Send
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -72,11 +72,10 @@ class _Reading:
 
     def stray_pairs(self, words: Sequence[Word]) -> Iterator[str]:
         """The pairs that no word asks for or allows."""
-        asked = {pair for word in words if isinstance(word, Together) for pair in self._asked(word)}
+        asked = {pair for word in select(words, Together) for pair in self._asked(word)}
         ways = [
             ({op for f in word.forwards for op in self.stream(f)}, {op for b in word.backwards for op in self.stream(b)})
-            for word in words
-            if isinstance(word, Pairable)
+            for word in select(words, Pairable)
         ]
         for first, second in sorted(self.pairs):
             if (first, second) not in asked and not any(

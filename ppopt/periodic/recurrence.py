@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.constraints import FamilyGraph
+from ppopt.periodic.budget import Budget
+from ppopt.periodic.periodic import Periodic
 from ppopt.pipeline import IntArray
-from ppopt.solvers.repetition.budget import Budget
-from ppopt.solvers.repetition.pattern import Pattern
-from ppopt.solvers.repetition.periodic import Periodic
 
 _WAYS = (0, 2, 1)
-"""Of searching, in :data:`~ppopt.solvers.repetition.budget.WAYS`: the ones that find most first."""
+"""Of searching, in :data:`~ppopt.periodic.budget.WAYS`: the ones that find most first."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Question:
 
 
 class Recurrence:
-    """The model of a :class:`Question`; the answer is a :class:`~ppopt.solvers.repetition.periodic.Periodic`.
+    """The model of a :class:`Question`; the answer is a :class:`~ppopt.periodic.periodic.Periodic`.
 
     The state at ``cut + period`` is that at ``cut``, ``step`` microbatches further: as many more operations of every family have
     started, and what is still running, or on its way over a link, is no later than it was at ``cut``. Then the operations that
@@ -44,25 +44,25 @@ class Recurrence:
 
     def __init__(
         self,
-        pattern: Pattern,
+        graph: FamilyGraph,
         question: Question,
         *,
         within: Sequence[tuple[IntArray, IntArray]] | None = None,
         objective: bool = False,
         slack: int = 0,
     ) -> None:
-        self.pattern, self.question = pattern, question
+        self.graph, self.question = graph, question
         self.cut = max(0, (question.makespan - question.period) // 2)
-        self.count = tuple(question.counts[family.route] for family in pattern.families)
+        self.count = tuple(question.counts[family.route] for family in graph.families)
         self.model = cp_model.CpModel()
         self.possible = min(self.count) >= question.step
         self.start: list[list[cp_model.IntVar]] = []
-        self._range = within or ranges(pattern, self.count, question.makespan)
+        self._range = within or ranges(graph, self.count, question.makespan)
         if any((low > high).any() for low, high in self._range):
             self.possible = False
         if not self.possible:
             return
-        for family, (low, high) in zip(pattern.families, self._range, strict=True):
+        for family, (low, high) in zip(graph.families, self._range, strict=True):
             self.start.append(
                 [
                     self.model.new_int_var(a, b, f"{family}({n})")
@@ -70,27 +70,27 @@ class Recurrence:
                 ]
             )
         self._order()
-        post_memory(self.model, pattern, self.start, question.makespan)
+        post_memory(self.model, graph, self.start, question.makespan)
         self._state()
         if slack:
             self._slack(slack)
         self.objective: cp_model.IntVar | None = None
         if objective:
             self.objective = self.model.new_int_var(0, question.makespan, "makespan")
-            for row, time in zip(self.start, pattern.duration, strict=True):
+            for row, time in zip(self.start, graph.duration, strict=True):
                 self.model.add(self.objective >= row[-1] + time)
             self.model.minimize(self.objective)
 
     def _order(self) -> None:
         """Families in order, data, and one operation at a time on every device and link."""
-        add, start, duration = self.model.add, self.start, self.pattern.duration
+        add, start, duration = self.model.add, self.start, self.graph.duration
         for row, time in zip(start, duration, strict=True):
             for a, b in pairwise(row):
                 add(b >= a + time)
-        for before, after, shift, lag in self.pattern.edges:
+        for before, after, shift, lag in self.graph.precedences:
             for a, b in zip(start[before], start[after][shift:], strict=False):
                 add(b >= a + (duration[before] + lag))
-        for families in self.pattern.machines:
+        for _, families in self.graph.machines:
             self.model.add_no_overlap(
                 [self.model.new_fixed_size_interval_var(x, duration[o], "") for o in families for x in start[o]]
             )
@@ -99,10 +99,13 @@ class Recurrence:
         """The state after the period is the state before it, ``step`` microbatches further."""
         model, step = self.model, self.question.step
         cut, again = self.cut, self.cut + self.question.period
+        reach = [0] * len(self.start)
+        for precedence in self.graph.precedences:
+            reach[precedence.before] = max(reach[precedence.before], precedence.lag)
         self._passed: list[list[Any]] = []
         for o, row in enumerate(self.start):
             low, high = (column.tolist() for column in self._range[o])
-            last = self.pattern.duration[o] + self.pattern.reach[o]
+            last = self.graph.duration[o] + reach[o]
             passed: list[Any] = []
             for n, x in enumerate(row):
                 if n < step:
@@ -135,7 +138,7 @@ class Recurrence:
         """Between the repeated operations, and only there, every way to another device takes ``slack`` longer."""
         step, period = self.question.step, self.question.period
         place: list[list[cp_model.IntVar]] = []
-        for family, row, passed in zip(self.pattern.families, self.start, self._passed, strict=True):
+        for family, row, passed in zip(self.graph.families, self.start, self._passed, strict=True):
             most = len(row) * period
             place.append([self.model.new_int_var(-most, self.question.makespan, f"place of {family}") for _ in range(step)])
             for n, x in enumerate(row):
@@ -143,11 +146,11 @@ class Recurrence:
                 if False not in [c for c in conditions if isinstance(c, bool)]:
                     same = self.model.add(place[-1][n % step] == x - n // step * period)
                     same.only_enforce_if([c for c in conditions if not isinstance(c, bool)])
-        device = self.pattern.device_of
-        for before, after, shift, lag in self.pattern.edges:
+        device = self.graph.owner
+        for before, after, shift, lag in self.graph.precedences:
             if device[before] != device[after] and not shift:
                 for a, b in zip(place[before], place[after], strict=True):
-                    self.model.add(b >= a + (self.pattern.duration[before] + lag + slack))
+                    self.model.add(b >= a + (self.graph.duration[before] + lag + slack))
 
     def _no_later(
         self, x: cp_model.IntVar, later: cp_model.IntVar, again: int, last: int, high: int, passed: cp_model.IntVar | None = None
@@ -170,32 +173,32 @@ class Recurrence:
         """What the search has found."""
         rows = tuple(np.array([solver.value(x) for x in row], dtype=np.int64) for row in self.start)
         first = tuple(int(np.searchsorted(row, self.cut)) for row in rows)
-        return Periodic(self.pattern, rows, first, self.question.period, self.question.step)
+        return Periodic(self.graph, rows, first, self.question.period, self.question.step)
 
 
-def post_memory(model: cp_model.CpModel, pattern: Pattern, start: list[list[cp_model.IntVar]], horizon: int) -> None:
+def post_memory(model: cp_model.CpModel, graph: FamilyGraph, start: list[list[cp_model.IntVar]], horizon: int) -> None:
     """What every device holds stays within its limit; what follows from that for families in order."""
-    for before, after, shift, lag in pattern.arcs:
+    for before, after, shift, lag in graph.implied:
         for a, b in zip(start[before], start[after][shift:], strict=False):
-            model.add(b >= a + (pattern.duration[before] + lag))
-    for room in pattern.rooms:
+            model.add(b >= a + (graph.duration[before] + lag))
+    for room in graph.reservoirs:
         intervals, demands = [], []
-        for first, last, amount in () if room.alone else room.held:
+        for first, last, amount in () if room.simple else room.held:
             for a, b in zip(start[first], start[last], strict=True):
                 size = model.new_int_var(0, horizon, "")
-                intervals.append(model.new_interval_var(a, size, b + pattern.duration[last], ""))
+                intervals.append(model.new_interval_var(a, size, b + graph.duration[last], ""))
                 demands.append(amount)
         if sum(demands) > room.limit:
             model.add_cumulative(intervals, demands, room.limit)
 
 
-def ranges(pattern: Pattern, count: Sequence[int], makespan: int) -> list[tuple[IntArray, IntArray]]:
+def ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> list[tuple[IntArray, IntArray]]:
     """Per family the earliest and the latest starts by microbatch, from the edges and the order of each family alone."""
-    rows = range(len(pattern.families))
-    time = pattern.duration
+    rows = range(len(graph.families))
+    time = graph.duration
     into: list[list[tuple[int, int, int]]] = [[] for _ in rows]
     out_of: list[list[tuple[int, int, int]]] = [[] for _ in rows]
-    for before, after, shift, lag in (*pattern.edges, *pattern.arcs):
+    for before, after, shift, lag in (*graph.precedences, *graph.implied):
         into[after].append((before, shift, time[before] + lag))
         out_of[before].append((after, shift, time[before] + lag))
     low: list[list[int]] = [[0] * n for n in count]

@@ -7,25 +7,24 @@ from fractions import Fraction
 
 import numpy as np
 
-from ppopt.constraints import operations
+from ppopt.constraints import FamilyGraph, operations
+from ppopt.periodic.periodic import Periodic, counts_of, order_from, retimed, schedule_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.repetition.pattern import Pattern, counts_of
-from ppopt.solvers.repetition.periodic import Periodic, order_from, retimed, schedule_of
 
 _MOST = 32
 """Most microbatches per period that are looked for."""
 
 
-def periodic_in(schedule: Schedule, pattern: Pattern) -> Periodic | None:
+def periodic_in(schedule: Schedule, graph: FamilyGraph) -> Periodic | None:
     """The schedule with its beginning, one period, and its end, of the same makespan (without traffic) for as many microbatches.
 
-    ``None``: around half of its time it does not repeat itself twice, or it runs other operations than the pattern has.
+    ``None``: around half of its time it does not repeat itself twice, or it runs other operations than the graph has.
     """
-    rows = _starts(schedule, pattern)
+    rows = _starts(schedule, graph)
     if rows is None:
         return None
-    makespan = max(int(row[-1]) + time for row, time in zip(rows, pattern.duration, strict=True) if len(row))
+    makespan = max(int(row[-1]) + time for row, time in zip(rows, graph.duration, strict=True) if len(row))
     half = makespan // 2
     for step in range(1, min(_MOST, *(len(row) // 2 for row in rows)) + 1):
         period = _after(rows[0], half, step)
@@ -47,27 +46,27 @@ def periodic_in(schedule: Schedule, pattern: Pattern) -> Periodic | None:
                 np.concatenate((row[: at + step], row[at + turns * step :] - (turns - 1) * period))
                 for row, at in zip(rows, first, strict=True)
             )
-            found = Periodic(pattern, start, tuple(first), period, step)
+            found = Periodic(graph, start, tuple(first), period, step)
             return found if found.holds() else None
     return None
 
 
-def repeated_value(schedule: Schedule, patterns: Sequence[Pattern], microbatches: int) -> Fraction | None:
+def repeated_value(schedule: Schedule, graphs: Sequence[FamilyGraph], microbatches: int) -> Fraction | None:
     """Ticks that it takes about, its middle repeated up to so many microbatches; ``None`` where that does not repeat.
 
     About, since the numbers of microbatches may differ by a part of a period.
     """
     more = microbatches - schedule.pipeline.microbatches
-    found = (periodic_in(schedule, pattern) for pattern in patterns)
+    found = (periodic_in(schedule, graph) for graph in graphs)
     return min((schedule.makespan + Fraction(one.period, one.step) * more for one in found if one is not None), default=None)
 
 
-def repeated(schedule: Schedule, patterns: Sequence[Pattern], pipeline: Pipeline) -> Schedule | None:
+def repeated(schedule: Schedule, graphs: Sequence[FamilyGraph], pipeline: Pipeline) -> Schedule | None:
     """Its middle repeated up to the microbatches of ``pipeline``, the same with more of them.
 
     ``None``: it does not repeat, or no whole number of its periods leads there.
     """
-    found = (periodic_in(schedule, pattern) for pattern in patterns)
+    found = (periodic_in(schedule, graph) for graph in graphs)
     fit = (one for one in found if one is not None and one.copies_for(counts_of(pipeline)) is not None)
     return next((schedule_of(pipeline, one) for one in fit), None)
 
@@ -77,12 +76,12 @@ def repeated_as(schedule: Schedule, seed: Periodic, more: int) -> Periodic | Non
 
     ``None``: it cannot be repeated there without another order.
     """
-    rows = _starts(schedule, seed.pattern)
+    rows = _starts(schedule, seed.graph)
     if rows is None:
         return None
     first = tuple(begin + more * seed.step for begin in seed.first)
-    found = retimed(Periodic(seed.pattern, tuple(rows), first, seed.period, seed.step), seed.pattern, seed.period)
-    same = found is not None and order_from(schedule.pipeline, seed.pattern, found.start) == schedule.order
+    found = retimed(Periodic(seed.graph, tuple(rows), first, seed.period, seed.step), seed.graph, seed.period)
+    same = found is not None and order_from(schedule.pipeline, seed.graph, found.start) == schedule.order
     return found if found is not None and same and found.holds() else None
 
 
@@ -92,7 +91,7 @@ def _after(row: IntArray, time: int, step: int) -> int:
     return int(row[at + step] - row[at]) if at + step < len(row) else 0
 
 
-def _starts(schedule: Schedule, pattern: Pattern) -> list[IntArray] | None:
+def _starts(schedule: Schedule, graph: FamilyGraph) -> list[IntArray] | None:
     """Per family its starts in order, from the first one on; ``None``: it runs other operations."""
     pipeline = schedule.pipeline
     times = np.full(pipeline.index.size, -1, dtype=np.int64)
@@ -105,5 +104,5 @@ def _starts(schedule: Schedule, pattern: Pattern) -> list[IntArray] | None:
             return None
         times[numbers] = starts - begin
         ran += len(numbers)
-    rows = [np.sort(times[operations(pipeline, family)]) for family in pattern.families]
+    rows = [np.sort(times[operations(pipeline, family)]) for family in graph.families]
     return None if ran != sum(map(len, rows)) or any(len(row) and row[0] < 0 for row in rows) else rows

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
+from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
+from ppopt.periodic.modulo import Rotation, least_period
 from ppopt.pipeline import IntArray
-from ppopt.solvers.repetition.modulo import Rotation, least_period
-from ppopt.solvers.repetition.pattern import Edge, Pattern
 
 _TRIALS = 40_000
 """Operations that are placed in all trials for one period."""
@@ -33,20 +32,20 @@ _FINEST = 40
 class _Places:
     """What is free on the devices within a period, and what a choice of places holds. All in steps of a coarse grid."""
 
-    def __init__(self, pattern: Pattern, period: int, step: int) -> None:
-        self.pattern, self.period, self.step = pattern, period, step
-        self.into: list[list[tuple[int, int, int]]] = [[] for _ in pattern.families]
-        for before, after, shift, lag in pattern.edges:
-            self.into[after].append((before, shift, pattern.duration[before] + lag))
-        last = [o for o, family in enumerate(pattern.families) if family.kind == Kind.W]
-        early = sorted(set(range(len(pattern.families))) - set(last))
+    def __init__(self, graph: FamilyGraph, period: int, step: int) -> None:
+        self.graph, self.period, self.step = graph, period, step
+        self.into: list[list[tuple[int, int, int]]] = [[] for _ in graph.families]
+        for before, after, shift, lag in graph.precedences:
+            self.into[after].append((before, shift, graph.duration[before] + lag))
+        last = [o for o, family in enumerate(graph.families) if family.kind == Kind.W]
+        early = sorted(set(range(len(graph.families))) - set(last))
         self.sequence = [(o, k) for group in (early, last) for k in range(step) for o in group]
 
     def placed(self, passed: dict[tuple[int, int], int]) -> list[list[int]] | None:
         """Starts by family and copy, where every operation passes over so many free places; ``None``: one finds no place."""
-        period, step, duration = self.period, self.step, self.pattern.duration
+        period, step, duration = self.period, self.step, self.graph.duration
         whole = (1 << period) - 1
-        taken = [0] * len(self.pattern.machines)
+        taken = [0] * len(self.graph.machines)
         start: list[list[int]] = [[] for _ in duration]
         for o, k in self.sequence:
             time = start[o][-1] + duration[o] if k else 0
@@ -55,7 +54,7 @@ class _Places:
                 if copy < len(start[before]):
                     time = max(time, start[before][copy] + turns * period + wait)
             latest = start[o][0] + period - duration[o] if k else time + 2 * period
-            machines, left = self.pattern.machines_of[o], passed.get((o, k), 0)
+            machines, left = self.graph.machines_of[o], passed.get((o, k), 0)
             while True:
                 shape = ((1 << duration[o]) - 1) << time % period
                 shape = (shape | shape >> period) & whole
@@ -74,11 +73,11 @@ class _Places:
     def excess(self, start: list[list[int]]) -> tuple[int, int]:
         """How far the devices are above their limits, and amounts times the time that they are held for."""
         above = area = 0
-        for room in self.pattern.rooms:
+        for room in self.graph.reservoirs:
             always, sometimes = 0, [0] * self.period
             for first, last, amount in room.held:
                 for begin, end in zip(start[first], start[last], strict=True):
-                    length = end + self.pattern.duration[last] - begin
+                    length = end + self.graph.duration[last] - begin
                     turns, rest = divmod(length, self.period)
                     always += amount * turns
                     area += amount * length
@@ -88,27 +87,27 @@ class _Places:
         return above, area
 
 
-def rotations(pattern: Pattern, step: int, *, seed: int = 0) -> Iterator[Rotation | None]:
+def rotations(graph: FamilyGraph, step: int, *, seed: int = 0) -> Iterator[Rotation | None]:
     """Rotations of ``step`` microbatches with the true times, made on several grids; ``None`` after a trial without result.
 
     On a grid every way to another device takes a step longer than it must, or just as long: the first takes up latency and
     rounding, the second holds less memory. The period there is the shortest that is found, in growing steps, then by bisection.
     """
-    longest = max(pattern.duration)
+    longest = max(graph.duration)
     if not longest:
         return
     grids = dict.fromkeys(max(1, round(longest / steps)) for steps in _STEPS)
-    exact = all(time % longest == 0 for edge in pattern.edges for time in (edge.lag, pattern.duration[edge.before]))
+    exact = all(time % longest == 0 for edge in graph.precedences for time in (edge.lag, graph.duration[edge.before]))
     for grid in [longest] if exact else grids:
         for slack in (0,) if exact else (1, 0):
-            coarse = on_a_grid(pattern, grid, slack)
+            coarse = graph.rounded(grid, slack)
             low = _least(coarse, step)
             most, rise, high, period = int(_LONGER * low), max(1, low // _FINEST), 0, low
             while period <= most and low < (high or period + 1):
                 rough = placed(coarse, period, step, seed)
-                found = None if rough is None else quickened(rough, pattern)
+                found = None if rough is None else quickened(rough, graph)
                 yield found
-                if found is not None and found.period <= step * max(pattern.work):
+                if found is not None and found.period <= step * max(graph.work_per_microbatch):
                     break
                 if found is None:
                     low = period + 1
@@ -117,23 +116,23 @@ def rotations(pattern: Pattern, step: int, *, seed: int = 0) -> Iterator[Rotatio
                 period, rise = ((low + high) // 2, rise) if high else (period + rise, 2 * rise)
 
 
-def _least(pattern: Pattern, step: int) -> int:
+def _least(graph: FamilyGraph, step: int) -> int:
     """A lower bound of the period: also by what a device holds at least, times for how long."""
-    bound = least_period(pattern, step)
-    for room in pattern.rooms:
-        area = sum(held.amount * (pattern.chain(held.first, held.last) or 0) for held in room.held)
+    bound = least_period(graph, step)
+    for room in graph.reservoirs:
+        area = sum(held.amount * (graph.path(held.first, held.last) or 0) for held in room.held)
         if room.limit:
             bound = max(bound, -(-step * area // room.limit))
     return bound
 
 
-def placed(pattern: Pattern, period: int, step: int, seed: int) -> Rotation | None:
+def placed(graph: FamilyGraph, period: int, step: int, seed: int) -> Rotation | None:
     """A rotation with this period within the memory limits, if one is found; ``step`` microbatches per period.
 
-    For patterns of few steps per operation.
+    For graphs of few steps per operation.
     """
     chance = random.Random(seed)
-    places = _Places(pattern, period, step)
+    places = _Places(graph, period, step)
     passed: dict[tuple[int, int], int] = {}
     best = places.placed(passed)
     value = None if best is None else places.excess(best)
@@ -149,32 +148,32 @@ def placed(pattern: Pattern, period: int, step: int, seed: int) -> Rotation | No
             best, value, passed = start, found, changed
     if best is None or value is None or value[0]:
         return None
-    return Rotation(pattern, period, tuple(np.array(row, dtype=np.int64) for row in best))
+    return Rotation(graph, period, tuple(np.array(row, dtype=np.int64) for row in best))
 
 
-def quickened(rotation: Rotation, pattern: Pattern) -> Rotation | None:
-    """The same turns on every device with the times of another pattern (of the same families), in the least period they allow.
+def quickened(rotation: Rotation, graph: FamilyGraph) -> Rotation | None:
+    """The same turns on every device with the times of another graph (of the same families), in the least period they allow.
 
     ``None``: operations that take no time wait for each other.
     """
     step, period = rotation.step, rotation.period
     rows: list[tuple[int, int, int, int]] = []
-    for families in rotation.pattern.machines:
+    for _, families in rotation.graph.machines:
         ops = [
-            (begin % period, pattern.duration[o] > 0, begin // period, o * step + k)
+            (begin % period, graph.duration[o] > 0, begin // period, o * step + k)
             for o in families
             for k, begin in enumerate(rotation.start[o].tolist())
         ]
         ops.sort()
         for a, b in zip(ops, ops[1:] + ops[:1], strict=True):
-            rows.append((a[3], b[3], b[2] - a[2] - (a is ops[-1]), pattern.duration[a[3] // step]))
-    for before, after, shift, lag in pattern.edges:
+            rows.append((a[3], b[3], b[2] - a[2] - (a is ops[-1]), graph.duration[a[3] // step]))
+    for before, after, shift, lag in graph.precedences:
         for k in range(step):
             turns, copy = divmod(k - shift, step)
-            rows.append((before * step + copy, after * step + k, turns, pattern.duration[before] + lag))
+            rows.append((before * step + copy, after * step + k, turns, graph.duration[before] + lag))
     relation = np.array(sorted(rows, key=lambda row: row[1]), dtype=np.int64).reshape(-1, 4).T
-    low, high = step * max(pattern.work), int(relation[3].sum())
-    best = _earliest(relation, step * len(pattern.families), high)
+    low, high = step * max(graph.work_per_microbatch), int(relation[3].sum())
+    best = _earliest(relation, step * len(graph.families), high)
     while best is not None and low < high:
         middle = (low + high) // 2
         found = _earliest(relation, len(best), middle)
@@ -182,7 +181,7 @@ def quickened(rotation: Rotation, pattern: Pattern) -> Rotation | None:
             low = middle + 1
         else:
             best, high = found, middle
-    return None if best is None else Rotation(pattern, high, tuple(best.reshape(-1, step)))
+    return None if best is None else Rotation(graph, high, tuple(best.reshape(-1, step)))
 
 
 def _earliest(relation: IntArray, size: int, period: int) -> IntArray | None:
@@ -196,15 +195,3 @@ def _earliest(relation: IntArray, size: int, period: int) -> IntArray | None:
             return start
         start[heads] = np.maximum(start[heads], least)
     return None
-
-
-def on_a_grid(pattern: Pattern, grid: int, slack: int = 0) -> Pattern:
-    """With times rounded to multiples of ``grid``; what takes any time takes a step, and ways between devices ``slack`` more."""
-    duration = tuple(max(1, round(time / grid)) if time else 0 for time in pattern.duration)
-    device = pattern.device_of
-
-    def rounded(edge: Edge) -> Edge:
-        return edge._replace(lag=round(edge.lag / grid) + (slack if device[edge.before] != device[edge.after] else 0))
-
-    edges, arcs = (tuple(map(rounded, column)) for column in (pattern.edges, pattern.arcs))
-    return replace(pattern, duration=duration, edges=edges, arcs=arcs)

@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
+from ppopt.periodic.budget import Budget
+from ppopt.periodic.periodic import Periodic, relations
 from ppopt.pipeline import IntArray
-from ppopt.solvers.repetition.budget import Budget
-from ppopt.solvers.repetition.pattern import Edge, Held, Pattern, Room
-from ppopt.solvers.repetition.periodic import Periodic, relations
 
 SECONDS = 1.2e-5
 """About what it takes to schedule an operation once."""
@@ -26,36 +26,12 @@ LARGEST = 1500
 """Operations of an end up to which a model of it is searched."""
 
 
-def reversed_pattern(pattern: Pattern) -> Pattern:
-    """The same with time running backwards: family ``o`` becomes family ``len - 1 - o``."""
-    last = len(pattern.families) - 1
-
-    def turned(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
-        return tuple(Edge(last - edge.after, last - edge.before, edge.shift, edge.lag) for edge in edges)
-
-    def mirrored(machines: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(last - o for o in families) for families in machines)
-
-    rooms = (Room(room.limit, tuple(Held(last - h.last, last - h.first, h.amount) for h in room.held)) for room in pattern.rooms)
-    return replace(
-        pattern,
-        families=pattern.families[::-1],
-        duration=pattern.duration[::-1],
-        devices=mirrored(pattern.devices),
-        lines=mirrored(pattern.lines),
-        stopping=mirrored(pattern.stopping),
-        edges=turned(pattern.edges),
-        arcs=turned(pattern.arcs),
-        rooms=tuple(rooms),
-    )
-
-
-def reversed_periodic(periodic: Periodic, pattern: Pattern) -> Periodic:
-    """The same with time running backwards; ``pattern`` is the reversed one."""
+def reversed_periodic(periodic: Periodic, graph: FamilyGraph) -> Periodic:
+    """The same with time running backwards; ``graph`` is the reversed one."""
     until = periodic.makespan
-    rows = tuple(until - row[::-1] - time for row, time in zip(periodic.start, periodic.pattern.duration, strict=True))
+    rows = tuple(until - row[::-1] - time for row, time in zip(periodic.start, periodic.graph.duration, strict=True))
     first = tuple(len(row) - n - periodic.step for row, n in zip(periodic.start, periodic.first, strict=True))
-    return Periodic(pattern, rows[::-1], first[::-1], periodic.period, periodic.step)
+    return Periodic(graph, rows[::-1], first[::-1], periodic.period, periodic.step)
 
 
 class End:
@@ -63,18 +39,18 @@ class End:
 
     def __init__(self, periodic: Periodic) -> None:
         self.periodic = periodic
-        self.pattern = pattern = periodic.pattern
+        self.graph = graph = periodic.graph
         self.begin = [first + periodic.step for first in periodic.first]
         self.count = [len(row) for row in periodic.start]
         self.size = sum(count - begin for count, begin in zip(self.count, self.begin, strict=True))
         self.offset = np.concatenate(([0], np.cumsum(self.count))).tolist()
         self.own = np.concatenate([np.arange(c) >= b for c, b in zip(self.count, self.begin, strict=True)])
         self.edge = [
-            max((int(periodic.start[o][self.begin[o] - 1]) + pattern.duration[o] for o in families), default=0)
-            for families in pattern.machines
+            max((int(periodic.start[o][self.begin[o] - 1]) + graph.duration[o] for o in families), default=0)
+            for _, families in graph.machines
         ]
         flat = np.concatenate(periodic.start)
-        relation = relations(pattern, self.count, periodic.first, periodic.step)
+        relation = relations(graph, self.count, periodic.first, periodic.step)
         into = self.own[relation.after]
         outer = into & ~self.own[relation.before]
         self.ready = np.zeros(len(flat), dtype=np.int64)
@@ -107,9 +83,9 @@ def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
 
     ``patient``: a weight gradient waits where something else arrives in less than so many times its duration.
     """
-    periodic, pattern = end.periodic, end.pattern
+    periodic, graph = end.periodic, end.graph
     start = np.concatenate(periodic.start).tolist()
-    duration, offset = pattern.duration, end.offset
+    duration, offset = graph.duration, end.offset
     ready = end.ready.tolist()
     needs = [0] * len(start)
     for after in end.inner[1]:
@@ -118,19 +94,19 @@ def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
     claims: list[list[tuple[int, int, int]]] = [[] for _ in duration]
     gives: list[list[tuple[int, int]]] = [[] for _ in duration]
     held = []
-    for place, room in enumerate(pattern.rooms):
+    for place, room in enumerate(graph.reservoirs):
         held.append(sum(h.amount * (end.begin[h.first] - end.begin[h.last]) for h in room.held))
         for h in room.held:
             claims[h.first].append((place, h.amount, room.limit))
             gives[h.last].append((place, h.amount))
     total = [[(place, sum(a for p, a, _ in rows if p == place), limit) for place, _, limit in rows[:1]] for rows in claims]
-    late = [pattern.families[o].kind == Kind.W for o in range(len(duration))]
-    free, machines_of = list(end.edge), pattern.machines_of
+    late = [graph.families[o].kind == Kind.W for o in range(len(duration))]
+    free, machines_of = list(end.edge), graph.machines_of
     family_of = end.family_of
 
     def candidates(device: int) -> list[tuple[int, float, int]]:
         found = []
-        for o in pattern.machines[device]:
+        for o in graph.machines[device].families:
             n = upcoming[o]
             if n < end.count[o]:
                 op = offset[o] + n
@@ -142,11 +118,11 @@ def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
         return found
 
     heap: list[tuple[int, int]] = []
-    owners = len(pattern.devices) + len(pattern.lines)
+    owners = graph.owners
     due: list[int | None] = [None] * owners
     left = end.size
-    device_of = pattern.device_of
-    sharing = [{device_of[o] for o in families} for families in pattern.machines]
+    device_of = graph.owner
+    sharing = [{device_of[o] for o in families} for _, families in graph.machines]
 
     def look(device: int) -> None:
         """Note when the device can go on next; an older note is void."""
@@ -197,10 +173,10 @@ def rearranged(periodic: Periodic, *, trials: int, chance: random.Random) -> Per
         return periodic
     own = np.flatnonzero(end.own).tolist()
     key = np.concatenate(periodic.start).astype(float).tolist()
-    longest = float(max(periodic.pattern.duration))
+    longest = float(max(periodic.graph.duration))
     best = periodic
     family = end.family_of
-    late = [periodic.pattern.families[o].kind == Kind.W for o in family]
+    late = [periodic.graph.families[o].kind == Kind.W for o in family]
     variants = [key, [k + 1e9 * w for k, w in zip(key, late, strict=True)]]
     current: tuple[list[float], float] = (key, 0.0)
     value: int | None = None
@@ -232,17 +208,17 @@ def rearranged(periodic: Periodic, *, trials: int, chance: random.Random) -> Per
 def shortened(periodic: Periodic, budget: Budget, *, reach: int, seconds: float) -> tuple[Periodic, bool]:
     """The best end with every start within ``reach`` ticks of where it is, with CP-SAT, and whether that is certain."""
     end = End(periodic)
-    pattern, horizon = periodic.pattern, periodic.makespan
+    graph, horizon = periodic.graph, periodic.makespan
     model = cp_model.CpModel()
     known = np.concatenate(periodic.start).tolist()
     start: list[cp_model.LinearExprT] = list(known)
     makespan = model.new_int_var(0, horizon, "makespan")
     rows: list[list[cp_model.LinearExprT]] = []
-    for o, time in enumerate(pattern.duration):
+    for o, time in enumerate(graph.duration):
         begin, until = end.offset[o] + end.begin[o], end.offset[o + 1]
         for op in range(begin, until):
             earliest, latest = max(int(end.ready[op]), known[op] - reach), min(horizon - time, known[op] + reach)
-            start[op] = variable = model.new_int_var(earliest, latest, f"{pattern.families[o]}({op - end.offset[o]})")
+            start[op] = variable = model.new_int_var(earliest, latest, f"{graph.families[o]}({op - end.offset[o]})")
             model.add_hint(variable, known[op])
         rows.append(start[end.offset[o] : until])
         for a, b in pairwise(start[begin - 1 : until]):
@@ -250,17 +226,17 @@ def shortened(periodic: Periodic, budget: Budget, *, reach: int, seconds: float)
         model.add(makespan >= start[until - 1] + time)
     for before, after, lag in zip(*end.inner, strict=True):
         model.add(start[after] >= start[before] + lag)
-    for machine, families in enumerate(pattern.machines):
+    for machine, (_, families) in enumerate(graph.machines):
         mine = [(o, x) for o in families for x in rows[o][end.begin[o] :]]
-        model.add_no_overlap([model.new_fixed_size_interval_var(x, pattern.duration[o], "") for o, x in mine])
+        model.add_no_overlap([model.new_fixed_size_interval_var(x, graph.duration[o], "") for o, x in mine])
         for _, x in mine:
             model.add(x >= end.edge[machine])
-    for room in pattern.rooms:
+    for room in graph.reservoirs:
         intervals, demands = [], []
         for first, last, amount in room.held:
             for n in range(end.begin[last], end.count[last]):
                 size = model.new_int_var(0, horizon, "")
-                intervals.append(model.new_interval_var(rows[first][n], size, rows[last][n] + pattern.duration[last], ""))
+                intervals.append(model.new_interval_var(rows[first][n], size, rows[last][n] + graph.duration[last], ""))
                 demands.append(amount)
         if sum(demands) > room.limit:
             model.add_cumulative(intervals, demands, room.limit)

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.constraints import FamilyGraph, Precedence, Reservoir
+from ppopt.periodic.budget import Budget
+from ppopt.periodic.periodic import Periodic, retimed
 from ppopt.pipeline import IntArray
-from ppopt.solvers.repetition.budget import Budget
-from ppopt.solvers.repetition.pattern import Edge, Pattern, Room
-from ppopt.solvers.repetition.periodic import Periodic, retimed
 from ppopt.timing.paths import NEVER
 
 _PATH = 1e-9
 """Deterministic seconds for every three operations between which the longest paths are sought; about what it takes."""
 _WAY = 2
-"""Of searching, in :data:`~ppopt.solvers.repetition.budget.WAYS`: presolve takes longer than the search, relaxations help."""
+"""Of searching, in :data:`~ppopt.periodic.budget.WAYS`: presolve takes longer than the search, relaxations help."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
     """A periodic schedule without ends: ``step`` microbatches per ``period``; per family its ``step`` starts, from 0."""
 
-    pattern: Pattern
+    graph: FamilyGraph
     period: int
     start: tuple[IntArray, ...]
 
@@ -43,12 +43,12 @@ class Rotation:
             turns, copy = np.divmod(np.arange(first, first + step), step)
             rows.append((row[first : first + step] - turns * period)[np.argsort(copy)])
         begin = int(rows[0][0])
-        return cls(periodic.pattern, period, tuple(row - begin for row in rows))
+        return cls(periodic.graph, period, tuple(row - begin for row in rows))
 
     def unrolled(self, turns: int) -> Rotation:
         """The same with that many turns as one."""
         shift = np.arange(turns, dtype=np.int64)[:, None] * self.period
-        return Rotation(self.pattern, turns * self.period, tuple((row + shift).ravel() for row in self.start))
+        return Rotation(self.graph, turns * self.period, tuple((row + shift).ravel() for row in self.start))
 
     def begun(self, counts: Sequence[int]) -> Periodic:
         """The rotation with a beginning and an end, for as few microbatches as that takes; every operation as early as can be.
@@ -58,23 +58,23 @@ class Rotation:
         cut = max(int(row[0]) for row in self.start)  # by then every family has begun
         first = tuple(int((-(-(cut - row) // self.period)).clip(0).sum()) for row in self.start)
         copies = min(
-            (counts[family.route] - done) // self.step - 1 for family, done in zip(self.pattern.families, first, strict=True)
+            (counts[family.route] - done) // self.step - 1 for family, done in zip(self.graph.families, first, strict=True)
         )
         rows = []
-        for family, row in zip(self.pattern.families, self.start, strict=True):
+        for family, row in zip(self.graph.families, self.start, strict=True):
             turns, index = np.divmod(np.arange(counts[family.route] - copies * self.step), self.step)
             rows.append(row[index] + turns * self.period)
-        periodic = Periodic(self.pattern, tuple(rows), first, self.period, self.step)
-        earliest = retimed(periodic, self.pattern, self.period)
+        periodic = Periodic(self.graph, tuple(rows), first, self.period, self.step)
+        earliest = retimed(periodic, self.graph, self.period)
         assert earliest is not None, "a rotation repeats with its own period"
         return earliest
 
 
-def least_period(pattern: Pattern, step: int) -> int:
+def least_period(graph: FamilyGraph, step: int) -> int:
     """A lower bound: the work, and a round from an operation back to itself (memory gives it back no sooner)."""
-    bound = step * max(pattern.work)
-    for before, after, shift, lag in pattern.arcs:
-        chain = pattern.chain(after, before)
+    bound = step * max(graph.work_per_microbatch)
+    for before, after, shift, lag in graph.implied:
+        chain = graph.path(after, before)
         if chain is not None and shift:
             bound = max(bound, -(-step * (chain + lag) // shift))
     return bound
@@ -90,51 +90,50 @@ class _Modulo:
     with ``reach`` all numbers are to be no further than that from its own.
     """
 
-    def __init__(self, pattern: Pattern, period: int, step: int, near: Rotation | None, reach: int | None) -> None:
-        self.pattern, self.period, self.step = pattern, period, step
+    def __init__(self, graph: FamilyGraph, period: int, step: int, near: Rotation | None, reach: int | None) -> None:
+        self.graph, self.period, self.step = graph, period, step
         self.near = None if near is None else [time for row in near.start for time in row.tolist()]
         self.of_near, self.reach = 1 if near is None else near.period, reach
         self.model = cp_model.CpModel()
         steps = range(step)
-        self.most = 3 + 2 * (sum(pattern.duration) + sum(edge.lag for edge in pattern.edges)) // period
+        self.most = 3 + 2 * (sum(graph.duration) + sum(edge.lag for edge in graph.precedences)) // period
         relations = self._relations()
-        apart = _apart(relations, step * len(pattern.families))
+        apart = _apart(relations, step * len(graph.families))
         self.possible = apart is not None
         if apart is None:
             return
         self.apart = apart
         horizon = self.most * period
-        self.start = [self.model.new_int_var(0, horizon, f"{family}({k})") for family in pattern.families for k in steps]
+        self.start = [self.model.new_int_var(0, horizon, f"{family}({k})") for family in graph.families for k in steps]
         self.model.add(self.start[0] == 0)
         for before, after, wait in relations:
             self.model.add(self.start[after] >= self.start[before] + wait)
         self.turns: dict[tuple[int, int], Any] = {}
         for x, time in zip(self.start, self.near or (), strict=False):
             self.model.add_hint(x, time)
-        for families in pattern.machines:
+        for _, families in graph.machines:
             for a, b in combinations([o * step + k for o in families for k in steps], 2):
                 self._apart(a, b)
-        for room in pattern.rooms:
-            if not room.alone and room.held:
+        for room in graph.reservoirs:
+            if not room.simple and room.held:
                 self._room(room)
 
     def _relations(self) -> list[tuple[int, int, int]]:
         """``start[after] >= start[before] + wait``: families in order, data, and what follows from memory limits."""
-        pattern, step, period = self.pattern, self.step, self.period
-        in_order = [Edge(o, o, 1, 0) for o in range(len(pattern.families))]
-        memory = [Edge(h.last, h.first, room.limit // h.amount, 0) for room in pattern.rooms for h in room.held if h.amount]
+        graph, step, period = self.graph, self.step, self.period
+        in_order = [Precedence(o, o, 1, 0) for o in range(len(graph.families))]
         found = []
-        for before, after, shift, lag in (*in_order, *pattern.edges, *pattern.arcs, *memory):
+        for before, after, shift, lag in (*in_order, *graph.precedences, *graph.implied):
             for k in range(step):
                 turns, copy = divmod(k - shift, step)
-                found.append((before * step + copy, after * step + k, pattern.duration[before] + lag + turns * period))
+                found.append((before * step + copy, after * step + k, graph.duration[before] + lag + turns * period))
         return found
 
     def _apart(self, a: int, b: int) -> None:
         """The two do not overlap in any turn."""
         if (a, b) in self.turns:
             return
-        period, own, other = self.period, *(self.pattern.duration[x // self.step] for x in (a, b))
+        period, own, other = self.period, *(self.graph.duration[x // self.step] for x in (a, b))
         if a // self.step == b // self.step:  # in order, and within a period
             self.turns[a, b], self.turns[b, a] = 0, -1
             return
@@ -157,7 +156,7 @@ class _Modulo:
         self.turns[a, b] = low + sum(as_many)
         self.turns[b, a] = -1 - self.turns[a, b]
 
-    def _room(self, room: Room) -> None:
+    def _room(self, room: Reservoir) -> None:
         """What is held when a claim begins, of every pair the copies that have begun and are not over."""
         steps = range(self.step)
         for claim in (o * self.step + k for o in sorted({held.first for held in room.held}) for k in steps):
@@ -170,7 +169,7 @@ class _Modulo:
 
     def found(self, solver: cp_model.CpSolver) -> Rotation:
         flat = np.array([solver.value(x) for x in self.start], dtype=np.int64)
-        return Rotation(self.pattern, self.period, tuple(flat.reshape(-1, self.step)))
+        return Rotation(self.graph, self.period, tuple(flat.reshape(-1, self.step)))
 
 
 def _apart(relations: Sequence[tuple[int, int, int]], size: int) -> IntArray | None:
@@ -187,7 +186,7 @@ def _apart(relations: Sequence[tuple[int, int, int]], size: int) -> IntArray | N
 
 
 def rotation(
-    pattern: Pattern,
+    graph: FamilyGraph,
     period: int,
     step: int,
     budget: Budget,
@@ -200,10 +199,10 @@ def rotation(
     ``near``: one of as many microbatches to begin the search with. With ``reach`` only such rotations are meant in which
     operations that share a machine are at most so many turns more or less apart than there.
     """
-    if period < max(1, step * max(pattern.work)):
+    if period < max(1, step * max(graph.work_per_microbatch)):
         return None, True
-    model = _Modulo(pattern, period, step, near, reach)
-    budget.charge(_PATH * (step * len(pattern.families)) ** 3)
+    model = _Modulo(graph, period, step, near, reach)
+    budget.charge(_PATH * (step * len(graph.families)) ** 3)
     if not model.possible:
         return None, True
     solver, sure = budget.solve(model.model, seconds, (_WAY,))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ppopt.constraints import graphs_of
+from ppopt.periodic.fastest import Periods
+from ppopt.periodic.makespans import Makespans
+from ppopt.periodic.modulo import Rotation
+from ppopt.periodic.periodic import Periodic, schedule_of
+from ppopt.periodic.state import OneGraph, Progress, State, Step
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Limits, Outcome
-from ppopt.solvers.repetition.fastest import Periods
-from ppopt.solvers.repetition.makespans import Makespans
-from ppopt.solvers.repetition.modulo import Rotation
-from ppopt.solvers.repetition.pattern import patterns_of
-from ppopt.solvers.repetition.periodic import Periodic, schedule_of
-from ppopt.solvers.repetition.state import OnePattern, Progress, State, Step
 
 _LONGEST = 12
 """Most microbatches per period, once no better time per microbatch is found."""
@@ -65,14 +65,14 @@ def _run(state: State) -> None:
     """Until the bound is met or the time is over."""
     if min(state.counts) == 0:
         return
-    patterns = patterns_of(state.pipeline)
-    for place, pattern in enumerate(patterns):
+    graphs = graphs_of(state.pipeline)
+    for place, graph in enumerate(graphs):
         if state.done:
             return
-        _run_pattern(OnePattern(state, pattern, state.budget.left / (len(patterns) - place)))
+        _run_graph(OneGraph(state, graph, state.budget.left / (len(graphs) - place)))
 
 
-def _run_pattern(of: OnePattern) -> None:
+def _run_graph(of: OneGraph) -> None:
     """First the period, then the beginning and the end; where these leave nothing open, with a longer period."""
     counts = of.all.counts
     periods, makespans = Periods(of), Makespans(of)

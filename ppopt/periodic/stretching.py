@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from ppopt.constraints import rules_of
 from ppopt.op import Kind
+from ppopt.periodic.periodic import Periodic
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.repetition.periodic import Periodic
 from ppopt.timing import Stuck, time_order
 from ppopt.timing.greedy import Jobs, run_jobs
 
@@ -50,7 +50,7 @@ def stretched(periodic: Periodic, pipeline: Pipeline) -> Iterator[tuple[str, Sch
 
 def _due(periodic: Periodic, pipeline: Pipeline, jobs: Jobs) -> Times:
     """Per job when it is due, in ticks."""
-    rows = {(family.kind, family.stage): row for family, row in zip(periodic.pattern.families, periodic.start, strict=True)}
+    rows = {(family.kind, family.stage): row for family, row in zip(periodic.graph.families, periodic.start, strict=True)}
     stages, few = 1 + max(stage for _, stage in rows), len(periodic.start[0])
     times = np.zeros((len(Kind), stages, few))
     for kind, likes in _LIKE.items():

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.constraints import operations
+from ppopt.constraints import FamilyGraph, operations
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers
-from ppopt.solvers.repetition.pattern import Pattern, counts_of
 from ppopt.timing import left_shifted, time_order
 
 _SETTLED = 12
@@ -33,7 +32,7 @@ class Periodic:
     ``period`` longer for every ``step`` more microbatches of each route.
     """
 
-    pattern: Pattern
+    graph: FamilyGraph
     start: tuple[IntArray, ...]
     """Per family, by microbatch of its route, in ticks; from 0."""
     first: tuple[int, ...]
@@ -41,23 +40,23 @@ class Periodic:
     period: int
     step: int
     shown: tuple[tuple[int, int], ...] = ()
-    """Of its pattern: numbers of microbatches, and what the period of so many is at least, in ticks."""
+    """Of its graph: numbers of microbatches, and what the period of so many is at least, in ticks."""
 
     @cached_property
     def makespan(self) -> int:
         """Ticks, of the schedule as it is."""
-        return max(int(row[-1]) + time for row, time in zip(self.start, self.pattern.duration, strict=True))
+        return max(int(row[-1]) + time for row, time in zip(self.start, self.graph.duration, strict=True))
 
     @property
     def microbatches(self) -> tuple[int, ...]:
         """Per route, of the schedule as it is."""
-        of = dict(zip((family.route for family in self.pattern.families), map(len, self.start), strict=True))
+        of = dict(zip((family.route for family in self.graph.families), map(len, self.start), strict=True))
         return tuple(of[route] for route in sorted(of))
 
     def holds(self) -> bool:
         """Whether every expansion keeps the devices', the links' and the data's rules (memory is a matter of the order)."""
-        time = self.pattern.duration
-        for families in self.pattern.machines:
+        time = self.graph.duration
+        for _, families in self.graph.machines:
             blocks = [
                 (o, row[: self.first[o]], row[self.first[o] : self.first[o] + self.step], row[self.first[o] + self.step :])
                 for o in families
@@ -75,7 +74,7 @@ class Periodic:
             assert within is not None, "a period has operations of every family"
             if (before and before[1] > within[0]) or within[1] > within[0] + self.period or (after and after[0] < within[1]):
                 return False
-        relation = relations(self.pattern, tuple(map(len, self.start)), self.first, self.step)
+        relation = relations(self.graph, tuple(map(len, self.start)), self.first, self.step)
         flat = np.concatenate(self.start)
         slack = flat[relation.after] - flat[relation.before] + relation.turns * self.period
         return bool((slack >= relation.lag).all())
@@ -96,7 +95,7 @@ class Periodic:
     def doubled(self, counts: Sequence[int]) -> Periodic:
         """The same schedule with two periods as one, of a size from which whole periods lead to ``counts``."""
         copies = 1 + (min(counts) - min(self.microbatches) - self.step) // self.step % 2
-        return Periodic(self.pattern, self.expanded(copies), self.first, 2 * self.period, 2 * self.step)
+        return Periodic(self.graph, self.expanded(copies), self.first, 2 * self.period, 2 * self.step)
 
     def copies_for(self, counts: Sequence[int]) -> int | None:
         """How many more periods give so many microbatches per route; ``None`` where no number does."""
@@ -121,17 +120,17 @@ class Relations(NamedTuple):
     lag: IntArray
 
 
-def relations(pattern: Pattern, counts: Sequence[int], first: Sequence[int], step: int) -> Relations:
-    """What the edges of a pattern demand of the three blocks, so that every expansion keeps them.
+def relations(graph: FamilyGraph, counts: Sequence[int], first: Sequence[int], step: int) -> Relations:
+    """What the edges of a graph demand of the three blocks, so that every expansion keeps them.
 
     An edge relates the n-th operations of two families, which may lie in different blocks and copies. All cases occur with
     at most as many copies as the beginnings of the two differ by, and one more; ``first`` is how long each beginning is.
     """
     offset = np.concatenate(([0], np.cumsum(counts)))
-    most = max((abs(first[e.before] + e.shift - first[e.after]) for e in pattern.edges), default=0) // step + 2
+    most = max((abs(first[e.before] + e.shift - first[e.after]) for e in graph.precedences), default=0) // step + 2
     columns: list[IntArray] = []
-    for before, after, shift, lag in pattern.edges:
-        lag += pattern.duration[before]
+    for before, after, shift, lag in graph.precedences:
+        lag += graph.duration[before]
         nearest = abs(first[before] + shift - first[after]) // step + 2
         found = []
         for copies in range(min(most, nearest) + 1):
@@ -152,13 +151,13 @@ def _folded(index: IntArray, first: int, step: int, copies: int) -> tuple[IntArr
     return index - turns * step, turns
 
 
-def order_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) -> Order:
+def order_from(pipeline: Pipeline, graph: FamilyGraph, start: Sequence[IntArray]) -> Order:
     """The devices' orders of these starts (per family, by microbatch), for as many microbatches as ``pipeline`` has.
 
     Where starts tie, operations that take no time come first, then those of earlier microbatches, then those that others
     wait for.
     """
-    return _rows_from(pipeline, pattern, start)[0]
+    return _rows_from(pipeline, graph, start)[0]
 
 
 def schedule_of(pipeline: Pipeline, periodic: Periodic) -> Schedule:
@@ -175,34 +174,36 @@ def schedule_of(pipeline: Pipeline, periodic: Periodic) -> Schedule:
     if copies is None:
         raise ValueError(f"{periodic.microbatches} microbatches and periods of {periodic.step} do not make {counts_of(pipeline)}")
     if pipeline.lines:
-        order, starts, transfers = _rows_from(pipeline, periodic.pattern, periodic.expanded(copies))
+        order, starts, transfers = _rows_from(pipeline, periodic.graph, periodic.expanded(copies))
         return left_shifted(Schedule(pipeline, order, starts, transfers))
     few = min(copies, _SETTLED)
     start = periodic.expanded(few)
     small = pipeline.changed(microbatches=sum(count - (copies - few) * periodic.step for count in counts_of(pipeline)))
-    timed = time_order(small, order_from(small, periodic.pattern, start))
+    timed = time_order(small, order_from(small, periodic.graph, start))
     if few == copies and small.route_of_microbatch == pipeline.route_of_microbatch:
         return timed
     times = np.zeros(small.index.size, dtype=np.int64)
     for row, begin in zip(timed.order.rows, timed.start, strict=True):
         times[row] = begin
-    settled = tuple(times[operations(small, family)] for family in periodic.pattern.families)
+    settled = tuple(times[operations(small, family)] for family in periodic.graph.families)
     first = tuple(n + few // 2 * periodic.step for n in periodic.first)
-    guess = Periodic(periodic.pattern, settled, first, periodic.period, periodic.step).expanded(copies - few)
-    order, starts, _ = _rows_from(pipeline, periodic.pattern, guess)
-    expected = order_from(pipeline, periodic.pattern, periodic.expanded(copies))
+    guess = Periodic(periodic.graph, settled, first, periodic.period, periodic.step).expanded(copies - few)
+    order, starts, _ = _rows_from(pipeline, periodic.graph, guess)
+    expected = order_from(pipeline, periodic.graph, periodic.expanded(copies))
     return time_order(pipeline, expected, starts if order == expected else None)
 
 
-def _rows_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) -> tuple[Order, tuple[IntArray, ...], Transfers]:
+def _rows_from(
+    pipeline: Pipeline, graph: FamilyGraph, start: Sequence[IntArray]
+) -> tuple[Order, tuple[IntArray, ...], Transfers]:
     """The order, the starts in it, and the transfers."""
     rows, starts = [], []
-    for families in pattern.devices + pattern.lines:
+    for _, families in graph.machines[: graph.owners]:
         columns = [
             (
-                operations(pipeline, pattern.families[o]),
+                operations(pipeline, graph.families[o]),
                 start[o],
-                np.full(len(start[o]), int(pattern.duration[o] > 0)),
+                np.full(len(start[o]), int(graph.duration[o] > 0)),
                 np.full(len(start[o]), o),
             )
             for o in families
@@ -221,12 +222,12 @@ def _rows_from(pipeline: Pipeline, pattern: Pattern, start: Sequence[IntArray]) 
     return Order(pipeline.index, tuple(rows[:devices])), tuple(starts[:devices]), transfers
 
 
-def retimed(periodic: Periodic, pattern: Pattern, period: int) -> Periodic | None:
-    """The same order of operations with the times of another pattern (of the same families) and period.
+def retimed(periodic: Periodic, graph: FamilyGraph, period: int) -> Periodic | None:
+    """The same order of operations with the times of another graph (of the same families) and period.
 
     Every operation as early as can be; ``None`` where the order cannot be repeated with this period.
     """
-    relation = _order_relations(periodic, pattern)
+    relation = _order_relations(periodic, graph)
     lag = relation.lag - relation.turns * period
     start = np.zeros(sum(map(len, periodic.start)), dtype=np.int64)
     turn = np.argsort(relation.after, kind="stable")
@@ -241,26 +242,31 @@ def retimed(periodic: Periodic, pattern: Pattern, period: int) -> Periodic | Non
     else:
         return None
     rows = tuple(np.split(start, np.cumsum([len(row) for row in periodic.start])[:-1]))
-    return Periodic(pattern, rows, periodic.first, period, periodic.step)
+    return Periodic(graph, rows, periodic.first, period, periodic.step)
 
 
-def _order_relations(periodic: Periodic, pattern: Pattern) -> Relations:
+def _order_relations(periodic: Periodic, graph: FamilyGraph) -> Relations:
     """The data's demands, and those of the order of every device and link."""
     counts = tuple(map(len, periodic.start))
     offset = np.concatenate(([0], np.cumsum(counts)))
     rows: list[tuple[int, int, int, int]] = []
-    for families in pattern.machines:
+    for _, families in graph.machines:
         chain: list[list[tuple[int, int, int, int, int]]] = [[], [], []]
         for o in families:
             first, last = periodic.first[o], periodic.first[o] + periodic.step
             for n, begin in enumerate(periodic.start[o].tolist()):
                 block = 0 if n < first else 1 if n < last else 2
-                chain[block].append((begin, periodic.pattern.duration[o] > 0, n, o, int(offset[o]) + n))
+                chain[block].append((begin, periodic.graph.duration[o] > 0, n, o, int(offset[o]) + n))
         whole = [op for ops in chain for op in sorted(ops)]
-        rows += [(a[4], b[4], 0, pattern.duration[a[3]]) for a, b in pairwise(whole)]
+        rows += [(a[4], b[4], 0, graph.duration[a[3]]) for a, b in pairwise(whole)]
         if chain[1]:
             first_op, last_op = min(chain[1]), max(chain[1])
-            rows.append((last_op[4], first_op[4], 1, pattern.duration[last_op[3]]))
+            rows.append((last_op[4], first_op[4], 1, graph.duration[last_op[3]]))
     table = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    data = relations(pattern, counts, periodic.first, periodic.step)
+    data = relations(graph, counts, periodic.first, periodic.step)
     return Relations(*(np.concatenate((a, b)) for a, b in zip(data, table, strict=True)))
+
+
+def counts_of(pipeline: Pipeline) -> tuple[int, ...]:
+    """Per route its number of microbatches."""
+    return tuple(map(len, pipeline.microbatches_of))

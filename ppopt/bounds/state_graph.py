@@ -1,4 +1,4 @@
-"""The event graph: everything that a schedule under tight memory can do, whatever the number of microbatches is.
+"""The state graph: everything that a schedule under tight memory can do, whatever the number of microbatches is.
 
 *States.* At an event (an operation ends, a result arrives) a schedule's future depends on little: for every family how many
 operations it is behind the first one, what every device runs and for how much longer, which results are on their way, and
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.bounds.flow import Flow
+from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
@@ -45,7 +45,7 @@ _SOME = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class StateGraph:
     """The reachable states and the edges between them, by source.
 
     First come the states from which more microbatches begin, the empty one first, then the others, the one in which everything
@@ -71,32 +71,32 @@ class Graph:
 
 
 class _Events:
-    """The states of a flow as rows of numbers, and what follows from them.
+    """The states of a graph of families as rows of numbers, and what follows from them.
 
     A row has for every family how many operations fewer than of the first have started; for every family, what is left of
     one that runs, or ``MISSED`` if its device idles and could have started one before; for every family, the time until its
     last result arrives; and whether no microbatch begins any more.
     """
 
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
-        self.families = len(flow.label)
+    def __init__(self, graph: FamilyGraph) -> None:
+        self.graph = graph
+        self.families = len(graph.families)
         self.behind = slice(0, self.families)
         self.left = slice(self.families, 2 * self.families)
         self.way = slice(2 * self.families, 3 * self.families)
         self.closed = 3 * self.families
         self.width = -(-(self.closed + 1) // _WORD) * _WORD
-        self.before = np.array([edges[0].before if edges else -1 for edges in flow.edges_into])
+        self.before = np.array([into[0].before if into else -1 for into in graph.into])
         """By family, what it waits for; -1: nothing, it begins a microbatch."""
-        self.delay = np.array([edges[0].lag if edges else 0 for edges in flow.edges_into])
+        self.delay = np.array([into[0].lag if into else 0 for into in graph.into])
         """By family, the lag of what it waits for; 0 or ``lag`` of that one."""
         self.delayed = np.flatnonzero(self.delay)
         self.first = int(np.flatnonzero(self.before < 0)[0])
         self.lag = np.zeros(self.families, dtype=np.int16)
         """By family, the time that its results are on their way to another device."""
         np.maximum.at(self.lag, self.before[self.delayed], self.delay[self.delayed].astype(np.int16))
-        self.duration = np.array(flow.duration, dtype=np.int16)
-        self.machines = [families for families in flow.families_of if families]
+        self.duration = np.array(graph.duration, dtype=np.int16)
+        self.machines = [machine.families for machine in graph.machines[: graph.owners] if machine.families]
         self.machine = np.empty(self.families, dtype=np.int64)
         """By family, the place of its machine in ``machines``."""
         for place, families in enumerate(self.machines):
@@ -109,10 +109,10 @@ class _Events:
         self.alone[self.first] = False
         self.own = np.array([self._ancestor(family) for family in range(self.families)])
         """By family, the last of those before it that are of its device; -1: none."""
-        forward = np.array([kind == Kind.F for kind in flow.kind])
+        forward = np.array([family.kind == Kind.F for family in graph.families])
         self.binds = ~(forward & (np.bincount(self.machine[forward], minlength=len(self.machines)) > 1)[self.machine])
         """By family, whether a device that could run it idles only for what arrives before it would end."""
-        held = sorted(flow.held if flow.limit is not None else (), key=lambda hold: self.machine[hold.first])
+        held = sorted(graph.held, key=lambda hold: self.machine[hold.first])
         self.taken, self.given = (np.array([hold[side] for hold in held], dtype=np.int64) for side in (0, 1))
         """What takes memory, by machine, and what gives it back; ``amount`` of it."""
         self.amount = np.array([hold.amount for hold in held], dtype=np.int64)
@@ -123,7 +123,7 @@ class _Events:
         self.claiming = np.flatnonzero(claimed)
         self.holder = np.searchsorted(self.holding, self.machine[self.claiming])
         """Of those families that take some, the place of their machine in ``holding``."""
-        limit = [0 if flow.limit is None else flow.limit[flow.device[family]] for family in self.claiming.tolist()]
+        limit = [graph.reservoirs[graph.owner[family]].limit for family in self.claiming.tolist()]
         self.room = np.array(limit, dtype=np.int64) - claimed[self.claiming]
         """And what their device may hold beside."""
 
@@ -215,13 +215,13 @@ class _Events:
 
     def ended(self, rows: States, device: int) -> npt.NDArray[np.bool_]:
         """Whether a device has run everything, and no microbatch begins any more."""
-        of_device = list(self.flow.families_of[device])
+        of_device = list(self.graph.machines[device].families)
         left = rows[:, of_device].any(axis=1) | rows[:, [self.families + o for o in of_device]].any(axis=1)
         return np.asarray((rows[:, self.closed] == 1) & ~left, dtype=bool)
 
     def _start(self, rows: States, family: int, closing: int) -> None:
         rows[:, [self.families + o for o in self.machines[self.machine[family]]]] = 0
-        rows[:, self.families + family] = self.flow.duration[family]
+        rows[:, self.families + family] = self.graph.duration[family]
         if family == self.first:
             rows[:, self.behind] += 1
             rows[:, self.closed] = closing
@@ -302,8 +302,8 @@ class _Numbered:
         return numbers
 
 
-def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Graph | None:
-    """The event graph; ``None`` where it has more than ``most`` states, takes too long or too much memory, or is not defined.
+def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, seconds: float) -> StateGraph | None:
+    """The state graph; ``None`` where it has more than ``most`` states, takes too long or too much memory, or is not defined.
 
     It is also given up where, after a part of them, half as many states as are done are waiting: so fast only those grow that
     have no end in sight.
@@ -313,13 +313,13 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
     It is defined for one route, positive durations, a memory limit on the first stage's device, and links that pass on a
     result before the next one is made.
     """
-    if flow.limit is None or sum(not edges for edges in flow.edges_into) != 1 or min(flow.duration) <= 0:
+    if sum(not into for into in graph.into) != 1 or min(graph.duration) <= 0 or max(graph.duration) >= NEVER // 4:
         return None
-    if any(edge.lag > flow.duration[edge.before] for edge in flow.edges) or max(flow.duration) >= NEVER // 4:
+    if any(before.lag > graph.duration[before.before] for before in graph.precedences):
         return None
-    if not any(arc.after == 0 for arc in flow.arcs):
+    if not any(wait.after == 0 for wait in graph.implied):
         return None
-    events = _Events(flow)
+    events = _Events(graph)
     begin = time.monotonic()
     last = np.zeros((1, events.width), dtype=np.int16)
     last[0, events.closed] = 1
@@ -332,7 +332,7 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
         until = min(known.size, done + min(_BLOCK, 1 + most // _BLOCKS))
         new, source, begun, elapsed = events.after(known.rows[done:until])
         if span:
-            new[events.ended(new, flow.device[0])] = last
+            new[events.ended(new, graph.owner[0])] = last
         target = known.add(new)
         hopeless = until > max(_BLOCK, most // _SOME) and 2 * (known.size - until) > until
         if target is None or hopeless or time.monotonic() - begin > seconds:
@@ -347,7 +347,7 @@ def graph_of(flow: Flow, *, span: bool = False, most: int, seconds: float) -> Gr
     number[order] = np.arange(len(order))
     sources = number[sources]
     edges = np.argsort(sources, kind="stable")
-    return Graph(
+    return StateGraph(
         int((closed == 0).sum()),
         sources[edges],
         number[targets[edges]],

@@ -1,4 +1,4 @@
-"""Repetition: what its questions share, of all patterns and of one."""
+"""Repetition: what its questions share, of all graphs and of one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from ppopt.constraints import FamilyGraph
+from ppopt.periodic.budget import Budget
+from ppopt.periodic.ends import SECONDS, rearranged, reversed_periodic
+from ppopt.periodic.periodic import Periodic, counts_of
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Limits
-from ppopt.solvers.repetition.budget import Budget
-from ppopt.solvers.repetition.ends import SECONDS, rearranged, reversed_pattern, reversed_periodic
-from ppopt.solvers.repetition.pattern import Pattern, counts_of
-from ppopt.solvers.repetition.periodic import Periodic
 
 _FINE = 8
 """With shortest operations of more ticks than this, orders are sought on a coarser grid too."""
@@ -33,7 +33,7 @@ class Step:
 
 
 class State:
-    """The best of all patterns, the time that is left, and what was asked."""
+    """The best of all graphs, the time that is left, and what was asked."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class State:
         return met or gap or self.budget.left <= 0
 
     def know(self, periodic: Periodic, base: Periodic | None, shown: dict[int, int]) -> None:
-        """Note a pattern's best, if it is better than that of another one, and what is shown of the pattern's periods."""
+        """Note a graph's best, if it is better than that of another one, and what is shown of the graph's periods."""
         value, known = (None if p is None else p.makespan_for(self.counts) for p in (periodic, self.known))
         if self.known is None or (value is not None and (known is None or value < known)):
             self.known, self.base = replace(periodic, shown=tuple(shown.items())), base
@@ -86,19 +86,19 @@ class State:
         self.steps.append(Step(question, ", ".join(answer), time.monotonic() - begun))
 
 
-class OnePattern:
-    """The best of one pattern, in so many ``seconds``."""
+class OneGraph:
+    """The best of one graph, in so many ``seconds``."""
 
-    def __init__(self, all_: State, pattern: Pattern, seconds: float) -> None:
-        self.all, self.pattern, self.budget = all_, pattern, all_.budget
+    def __init__(self, all_: State, graph: FamilyGraph, seconds: float) -> None:
+        self.all, self.graph, self.budget = all_, graph, all_.budget
         self.until = self.budget.left - seconds
-        self.own, self.base = (one if one is not None and one.pattern == pattern else None for one in all_.start)
+        self.own, self.base = (one if one is not None and one.graph == graph else None for one in all_.start)
         """The best, and of the shortest period that with the fewest microbatches: questions about it are the easiest."""
-        shortest = min((time for time in pattern.duration if time), default=1)
+        shortest = min((time for time in graph.duration if time), default=1)
         self.grid = shortest if shortest > _FINE else 1
         """Ticks of the grid on which orders are sought too."""
         self.chance = random.Random(self.budget.limits.seed)
-        self.turned = reversed_pattern(pattern)
+        self.turned = graph.reversed()
 
     @property
     def left(self) -> float:
@@ -111,7 +111,7 @@ class OnePattern:
         return self.all.done or self.left <= 0
 
     def keep(self, periodic: Periodic) -> str:
-        """Take it as this pattern's best if it is, and as the best of all if it is that; and what to say of it."""
+        """Take it as this graph's best if it is, and as the best of all if it is that; and what to say of it."""
         value, own = (None if p is None else p.makespan_for(self.all.counts) for p in (periodic, self.own))
         if own is None or (value is not None and value < own):
             self.own = periodic
@@ -125,4 +125,4 @@ class OnePattern:
         end = rearranged(seed, trials=trials, chance=self.chance)
         begin = rearranged(reversed_periodic(end, self.turned), trials=trials, chance=self.chance)
         self.budget.charge(2 * trials * sum(map(len, seed.start)) * SECONDS)
-        return reversed_periodic(begin, self.pattern)
+        return reversed_periodic(begin, self.graph)

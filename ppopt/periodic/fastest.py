@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from fractions import Fraction
 from itertools import product
 
+from ppopt.periodic.middle import periodic_in
+from ppopt.periodic.modulo import Rotation, least_period, rotation
+from ppopt.periodic.periodic import Periodic
+from ppopt.periodic.placing import quickened, rotations
+from ppopt.periodic.state import OneGraph
 from ppopt.schedule import Schedule
-from ppopt.solvers.repetition.middle import periodic_in
-from ppopt.solvers.repetition.modulo import Rotation, least_period, rotation
-from ppopt.solvers.repetition.periodic import Periodic
-from ppopt.solvers.repetition.placing import quickened, rotations
-from ppopt.solvers.repetition.state import OnePattern
 
 _STEPS = 4
 """Most microbatches per period that are tried."""
@@ -34,9 +34,9 @@ _PARTS = (50, 1000, 10**9)
 
 
 class Periods:
-    """The questions about the period of one pattern."""
+    """The questions about the period of one graph."""
 
-    def __init__(self, of: OnePattern) -> None:
+    def __init__(self, of: OneGraph) -> None:
         self.of = of
         self.rotations: dict[int, Rotation] = {}
         """Per number of microbatches the one with the shortest period."""
@@ -47,7 +47,7 @@ class Periods:
     def look(self, schedule: Schedule) -> None:
         """Begin with what a schedule repeats in its middle, if that is better than what there is."""
         with self.of.all.step("the middle of the best schedule") as answer:
-            found = periodic_in(schedule, self.of.pattern)
+            found = periodic_in(schedule, self.of.graph)
             if found is not None:
                 self.rotations[found.step] = rotation_ = Rotation.of(found)
                 if found.makespan_for(self.of.all.counts) is None:  # of another remainder
@@ -62,7 +62,7 @@ class Periods:
         Operations are placed for one microbatch first; then a model is asked for less, first roughly for all numbers of
         microbatches. No less than the bound leaves room for is looked for.
         """
-        steps = range(1, min(_STEPS, *self.of.all.counts) + 1) if any(self.of.pattern.work) else ()
+        steps = range(1, min(_STEPS, *self.of.all.counts) + 1) if any(self.of.graph.work_per_microbatch) else ()
         best, until = self.of.own, self.of.until
         self.of.until = self.of.budget.left - _SHARE * self.of.left
         if best is not None:
@@ -72,7 +72,7 @@ class Periods:
             if placed is not None and (best is None or placed.period * best.step <= best.period * placed.step):
                 best = placed
         for parts, step in product(_PARTS, steps):
-            if not self.of.done and (step == 1 or step * len(self.of.pattern.families) <= _MODELLED):
+            if not self.of.done and (step == 1 or step * len(self.of.graph.families) <= _MODELLED):
                 best = self.modelled(step, best, parts)
         best = self.placed(steps, best, self.of.left)
         self.of.until = until
@@ -81,7 +81,7 @@ class Periods:
     def modelled(self, step: int, best: Periodic | None, parts: int) -> Periodic | None:
         """A smaller period of ``step`` microbatches than the ``best`` one's, up to that part of it; or the best."""
         enough = Fraction(self.of.all.lower, min(self.of.all.counts))
-        low = self.shortest.setdefault(step, least_period(self.of.pattern, step))
+        low = self.shortest.setdefault(step, least_period(self.of.graph, step))
         high = None if best is None else -(-best.period * step // best.step)
         if high is not None and (low >= high - high // parts or high <= enough * step):
             return best
@@ -122,9 +122,9 @@ class Periods:
         sure = False
         for reach in (None,) if near is None else (_REACH, None):
             patience = self.patience / (1 if reach is None else 2)
-            found, sure = rotation(self.of.pattern, period, step, self.of.budget, patience, near, reach)
+            found, sure = rotation(self.of.graph, period, step, self.of.budget, patience, near, reach)
             if found is not None:
-                self.rotations[step] = found = quickened(found, self.of.pattern) or found
+                self.rotations[step] = found = quickened(found, self.of.graph) or found
                 return found, True
         return None, sure
 
@@ -137,10 +137,10 @@ class Periods:
         value = None if best is None else (Fraction(best.period, best.step), 0)
         seeds = range(1) if best is None else range(1, _SEEDS)
         for seed, step in product(seeds, steps):
-            if self.of.done or (value is not None and value[0] <= Fraction(least_period(self.of.pattern, step), step)):
+            if self.of.done or (value is not None and value[0] <= Fraction(least_period(self.of.graph, step), step)):
                 continue
             with self.of.all.step(f"placing {step} microbatches") as answer:
-                for found in rotations(self.of.pattern, step, seed=self.of.budget.limits.seed + seed):
+                for found in rotations(self.of.graph, step, seed=self.of.budget.limits.seed + seed):
                     self.of.budget.charge(_TRIAL)
                     if self.of.done:
                         break
@@ -164,7 +164,7 @@ class Periods:
             with self.of.all.step(f"a period of {step} microbatches, as fast") as answer:
                 period = base.period * step // base.step
                 seeds = range(self.of.budget.limits.seed, self.of.budget.limits.seed + _SEEDS)
-                some = (next(rotations(self.of.pattern, step, seed=seed), None) for seed in seeds)
+                some = (next(rotations(self.of.graph, step, seed=seed), None) for seed in seeds)
                 placed = next((one for one in some if one is not None and one.period <= period), None)
                 self.of.budget.charge(_SEEDS * _TRIAL)
                 if placed is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ppopt.periodic.ends import LARGEST, SECONDS, End, rearranged, reversed_periodic, shortened
+from ppopt.periodic.middle import repeated_as
+from ppopt.periodic.periodic import Periodic, retimed, schedule_of
+from ppopt.periodic.polish import polished
+from ppopt.periodic.recurrence import Question, Recurrence, search
+from ppopt.periodic.state import OneGraph
 from ppopt.solvers.neighbourhood import improved
-from ppopt.solvers.repetition.ends import LARGEST, SECONDS, End, rearranged, reversed_periodic, shortened
-from ppopt.solvers.repetition.middle import repeated_as
-from ppopt.solvers.repetition.periodic import Periodic, retimed, schedule_of
-from ppopt.solvers.repetition.polish import polished
-from ppopt.solvers.repetition.recurrence import Question, Recurrence, search
-from ppopt.solvers.repetition.state import OnePattern
 
 _MORE = 5
 """Periods more in a schedule whose neighbourhoods are searched."""
@@ -22,12 +22,12 @@ _LARGE = 6000
 
 
 class Makespans:
-    """The questions about the makespan of one pattern, where its period is known."""
+    """The questions about the makespan of one graph, where its period is known."""
 
-    def __init__(self, of: OnePattern) -> None:
+    def __init__(self, of: OneGraph) -> None:
         self.of = of
-        self.coarse = of.pattern.coarse(of.grid)
-        self.several = of.grid > 1 and of.pattern.several
+        self.coarse = of.graph.rounded(of.grid)
+        self.several = of.grid > 1 and of.graph.several_stages
         self.refuted: set[Question] = set()
         self.open = True
         self.stuck, self.rise, self.pace, self.low, self.turn = 0, 0, 0, of.all.lower, 0
@@ -88,7 +88,7 @@ class Makespans:
             return None
         copies = (self.of.all.counts[0] - counts[0]) // seed.step
         question = Question(counts, value - copies * seed.period, seed.period, seed.step)
-        model = None if question in self.refuted else Recurrence(self.of.pattern, question)
+        model = None if question in self.refuted else Recurrence(self.of.graph, question)
         if model is None or not model.possible:
             self.refuted.add(question)
             return False
@@ -105,7 +105,7 @@ class Makespans:
 
     def ask_coarsely(self, seed: Periodic, patience: float) -> None:
         """On the coarser grid, with slack for what it leaves out, a makespan near the bound; its order with the true times."""
-        period = max(seed.step * max(self.coarse.work), seed.period // self.of.grid)
+        period = max(seed.step * max(self.coarse.work_per_microbatch), seed.period // self.of.grid)
         until = self.of.budget.left - patience
         for counts in self.sizes(seed):
             if max(counts) < self.pace:
@@ -126,7 +126,7 @@ class Makespans:
                     found, sure = search(model, self.of.budget, patience / 2)
                     if found is not None:
                         self.pace = max(counts) + seed.step
-                        timed = retimed(found, self.of.pattern, seed.period)
+                        timed = retimed(found, self.of.graph, seed.period)
                         answer.append("too slow with the true times" if timed is None else self.of.keep(timed))
                         return
                     answer.append("there is none" if sure else "open")
@@ -154,7 +154,7 @@ class Makespans:
 
     def fits(self, counts: Sequence[int]) -> bool:
         """Whether a schedule of so many microbatches is small enough to be modelled as a whole."""
-        return sum(counts[family.route] for family in self.of.pattern.families) <= _LARGE
+        return sum(counts[family.route] for family in self.of.graph.families) <= _LARGE
 
     def ends(self, seed: Periodic, seconds: float) -> None:
         """Shorten the end and the beginning, each by list scheduling, then by CP-SAT, while one of them gets shorter."""
@@ -166,7 +166,7 @@ class Makespans:
                 value = seed.makespan
                 found = reversed_periodic(seed, turned) if turn % 2 else seed
                 found = self.end(found, max(0.0, self.of.budget.left - until) / 4)
-                seed = reversed_periodic(found, self.of.pattern) if turn % 2 else found
+                seed = reversed_periodic(found, self.of.graph) if turn % 2 else found
                 turn += 1
                 unchanged = 0 if seed.makespan < value else unchanged + 1
             self.turn = turn + 1
@@ -179,13 +179,13 @@ class Makespans:
         found = rearranged(seed, trials=trials, chance=self.of.chance)
         self.of.budget.charge(trials * size * SECONDS)
         if size <= LARGEST:
-            reach = max(1, *self.of.pattern.duration) * (2 + self.of.chance.randrange(4))
+            reach = max(1, *self.of.graph.duration) * (2 + self.of.chance.randrange(4))
             found, _ = shortened(found, self.of.budget, reach=reach, seconds=min(seconds / 2, self.of.left))
         return found
 
     def polish(self, seed: Periodic, patience: float) -> None:
         """Move operations around where they are."""
-        reach = max(1, *self.of.pattern.duration) * (1 + self.stuck % 4)
+        reach = max(1, *self.of.graph.duration) * (1 + self.stuck % 4)
         with self.of.all.step(f"polish {seed.microbatches} microbatches, {self.of.all.pipeline.time(reach)} around") as answer:
             found, sure = polished(seed, self.of.budget, reach=reach, seconds=min(patience, self.of.left))
             self.open |= not sure or found.makespan < seed.makespan
@@ -194,8 +194,8 @@ class Makespans:
 
     def around(self, seed: Periodic, patience: float) -> None:
         """Search neighbourhoods of a schedule with a few periods more, where the middle is at full speed and stays as it is."""
-        few = seed.microbatches[0] + _MORE * seed.step
-        if len(self.of.all.counts) > 1 or few > self.of.all.counts[0] or seed.period > seed.step * max(self.of.pattern.work):
+        few, fastest = seed.microbatches[0] + _MORE * seed.step, seed.step * max(self.of.graph.work_per_microbatch)
+        if len(self.of.all.counts) > 1 or few > self.of.all.counts[0] or seed.period > fastest:
             return
         copies = (self.of.all.counts[0] - few) // seed.step
         with self.of.all.step(f"neighbourhoods in {few} microbatches") as answer:

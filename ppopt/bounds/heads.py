@@ -1,0 +1,68 @@
+"""Heads and tails: how early an operation can start, and how much there is at least behind it.
+
+They are those of the n-th operation of each family in a schedule in order, which loses nothing
+(:mod:`ppopt.constraints.graphs`). Tails are heads of the reversed graph.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppopt.constraints import FamilyGraph
+from ppopt.pipeline import IntArray
+
+FAR = 2**62
+"""``-FAR`` is the head of an operation that nothing is known of; no horizon reaches ``FAR / 2``."""
+
+
+def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | None = None, work: bool = True) -> list[IntArray]:
+    """Earliest starts: one array per family, ``[instance]``; not decreasing.
+
+    They follow from the precedences, the order within a family, the work that its device must have done before an instance,
+    and, with ``memory``, what memory implies. With ``own`` (of a graph without links) the arrays are ``[device, instance]``:
+    starts counted from that device's own first start (below ``-FAR / 2``: nothing is known). ``most`` keeps the first instances
+    only. Without ``work`` nothing follows from what different families take together.
+
+    *Memory.* Where ``after(n)`` waits for ``before(n - shift)`` and that for ``after(n - shift)``, the head of ``after`` rises by
+    the way from the one to the other every ``shift`` instances.
+    *Machine.* Before ``o(n)`` starts, each of its machines has run ``n + 1`` instances of each ancestor of ``o`` that is of
+    that machine, and ``n`` instances of ``o``.
+    """
+    result: list[IntArray] = []
+    for family, (time, device) in enumerate(zip(graph.duration, graph.owner, strict=True)):
+        index = np.arange(graph.count[family] if most is None else min(most, graph.count[family]))
+        if own:
+            start = np.full((graph.devices, len(index)), -FAR)
+            start[device] = 0
+        else:
+            start = np.full((1, len(index)), graph.opening[family], dtype=np.int64)
+        for before, _, _, lag in graph.into[family]:
+            start = np.maximum(start, result[before] + (graph.duration[before] + lag))
+        for place in graph.machines_of[family] if work else ():
+            ancestors = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
+            earliest = np.full(len(start), FAR)
+            taken = 0
+            for ancestor in reversed(ancestors):
+                earliest = np.minimum(earliest, result[ancestor][:, 0])
+                taken += graph.duration[ancestor]
+                start = np.maximum(start, earliest[:, None] + (index + 1) * taken + index * time)
+        start = np.maximum.accumulate(start - index * time, axis=1) + index * time
+        for wait in graph.implied if memory else ():
+            if wait.after == family and wait.shift < len(index) and (rise := graph.round_trip(wait)) is not None:
+                start = _lifted(start, wait.shift, rise)
+        result.append(start)
+    return result if own else [start[0] for start in result]
+
+
+def _lifted(start: IntArray, shift: int, rise: int) -> IntArray:
+    """The least array at or above ``start`` that rises by ``rise`` or more every ``shift`` instances (and is not decreasing)."""
+    rows = -(-start.shape[1] // shift)
+    padded = np.pad(start, ((0, 0), (0, rows * shift - start.shape[1])), mode="edge").reshape(len(start), rows, shift)
+    steps = (np.arange(rows) * rise)[None, :, None]
+    lifted = np.maximum.accumulate(padded - steps, axis=1) + steps
+    return np.maximum.accumulate(lifted.reshape(len(start), -1)[:, : start.shape[1]], axis=1)
+
+
+def tails(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | None = None, work: bool = True) -> list[IntArray]:
+    """Least times from an instance's end to the end of all (``own``: of the device): per family, from its last instance on."""
+    return heads(graph.reversed(), memory=memory, own=own, most=most, work=work)[::-1]
