@@ -10,13 +10,13 @@ from itertools import product
 import numpy as np
 
 from ppopt.constraints import Listed, Precede, Word, chain, memory_of
+from ppopt.heuristics import Jobs, list_schedule
 from ppopt.named.definition import Definition, limited, rules_without_memory
 from ppopt.named.zero_bubble_v import in_order
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, IntArray, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
-from ppopt.timing.greedy import Jobs, list_schedule
 
 PERIOD = 6
 Block = dict[tuple[Kind, int], int]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ppopt.constraints import Capacity, Family, OneOf, Precede, Stream, Together, Word, chain, check_words, rules_of
+from ppopt.heuristics import Stuck, covers, list_schedule, order_of
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, routes_of
 from ppopt.schedule import Order, Schedule
-from ppopt.timing import CyclicOrder, covers, order_of, time_order
-from ppopt.timing.greedy import Stuck, list_schedule
+from ppopt.timing import CyclicOrder, time_order
 
 
 class Restriction(ValueError):
