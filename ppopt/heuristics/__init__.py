@@ -7,7 +7,7 @@ None of this proves anything. List scheduling (:mod:`~ppopt.heuristics.list_sche
 
 from ppopt.heuristics.baselines import baselines, each_baseline
 from ppopt.heuristics.jobs import Jobs
-from ppopt.heuristics.list_scheduling import list_schedule, listable, run_jobs
+from ppopt.heuristics.list_scheduling import filled, list_schedule, listable, run_jobs
 from ppopt.heuristics.pacing import each_paced
 from ppopt.heuristics.pinned import covers, order_of
 from ppopt.heuristics.priorities import PRIORITIES
@@ -21,6 +21,7 @@ __all__ = [
     "covers",
     "each_baseline",
     "each_paced",
+    "filled",
     "list_schedule",
     "listable",
     "order_of",

@@ -50,6 +50,19 @@ def list_schedule(
     return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve), words=words)
 
 
+def filled(pipeline: Pipeline, words: Iterable[Word], priority: str | Rule = "oldest-backward-first") -> Schedule:
+    """A schedule that keeps ``words``, with what they leave open decided as time goes by; the memory limit is not looked at.
+
+    Devices are patient, and nothing is reserved: a weight gradient runs where the device would be idle otherwise, or where the
+    words ask for it before something else can go on.
+
+    Raises:
+        Stuck, CyclicOrder, ValueError, TypeError: as :func:`list_schedule`.
+    """
+    rules = (rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
+    return list_schedule(pipeline, (*rules, *words), priority, patient=True, reserve=False)
+
+
 def run_jobs(
     jobs: Jobs,
     keys: Sequence[IntArray],
