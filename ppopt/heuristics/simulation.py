@@ -131,7 +131,7 @@ class Simulation:
             self._devices[self._machine[job]].expect(time)
 
     def _wake(self, number: int, time: int) -> None:
-        """Have a machine looked at."""
+        """Have a machine looked at. A job that it runs at that time counts as ended."""
         heappush(self._events, time * self._stride + self._count + number)
 
     def _ends(self) -> dict[int, tuple[tuple[int, Device], ...]]:
