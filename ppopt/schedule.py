@@ -92,6 +92,13 @@ def devices_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     return device
 
 
+def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
+    """The order in which every device runs its operations in the sequence of ``numbers``; transfers are left out."""
+    numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
+    device = devices_of(pipeline, numbers)
+    return Order(pipeline.index, tuple(numbers[device == d] for d in range(pipeline.devices)))
+
+
 def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArray:
     """What of a table ``[route, stage]`` each of these operations has; a pair the larger of its halves', transfers nothing."""
     index, route = pipeline.index, pipeline.route_by_microbatch

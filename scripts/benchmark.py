@@ -33,10 +33,11 @@ from typing import Any
 
 from ppopt.bounds import Objective
 from ppopt.files import read_model
+from ppopt.heuristics import baselines
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search import Result, solve
-from ppopt.timing import baselines, time_order
+from ppopt.timing import time_order
 
 PLACEMENTS = (("linear", 1), ("loop", 2), ("wave", 2), ("wave", 4))
 DEVICES = ((2, 3, 4), (5, 6, 7, 8), (9, 10, 12, 14, 16))

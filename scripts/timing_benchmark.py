@@ -10,9 +10,10 @@ import argparse
 import time
 from collections.abc import Callable
 
+from ppopt.heuristics import order_of
 from ppopt.named import find
 from ppopt.pipeline import Pipeline
-from ppopt.timing import order_of, time_order
+from ppopt.timing import time_order
 
 
 def cpu_seconds(action: Callable[[], object], repeats: int) -> float:

@@ -13,12 +13,12 @@ from unaided import optimum, solved
 from ppopt import bounds
 from ppopt.bounds import Bound, Objective
 from ppopt.constraints import Word, always_split, cuts_of, in_order, splitting_is_free
+from ppopt.heuristics import baselines
 from ppopt.pipeline import Memory, Pipeline
 from ppopt.search import horizon
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits
 from ppopt.solvers.verify import second_opinion
-from ppopt.timing import baselines
 
 Case = tuple[int, Pipeline, Objective]
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")

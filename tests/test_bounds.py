@@ -18,9 +18,9 @@ ortools = pytest.importorskip("ortools.sat.python.cp_model")
 from ppopt import bounds  # noqa: E402
 from ppopt.bounds.late import beside_span  # noqa: E402
 from ppopt.constraints import relaxed_graph  # noqa: E402
+from ppopt.heuristics import baselines  # noqa: E402
 from ppopt.op import Kind  # noqa: E402
 from ppopt.pipeline import Costs, Links, Memory, Pipeline  # noqa: E402
-from ppopt.timing import baselines  # noqa: E402
 
 
 def optimum(pipeline: Pipeline, objective: str, in_order: bool = True, patience: float = 0.5) -> int | None:

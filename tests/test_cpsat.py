@@ -26,6 +26,7 @@ from ppopt.constraints import (
     rules_of,
     run,
 )
+from ppopt.heuristics import list_schedule
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
@@ -33,7 +34,6 @@ from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.cpsat_model import Model
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.shifts import NEVER, Shifts
-from ppopt.timing import list_schedule
 
 F, B, I, W = Kind  # noqa: E741
 

@@ -20,6 +20,7 @@ from ppopt.checker import Rule, metrics, violations
 from ppopt.constraints import cuts_of, free_choices, graphs_of, pairs_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
+from ppopt.heuristics import baselines, each_baseline
 from ppopt.periodic import repeated, repeated_value
 from ppopt.periodic.middle import periodic_in
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
@@ -27,7 +28,7 @@ from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.search import solve
 from ppopt.solvers import cpsat, ilp, ilp_model
 from ppopt.solvers.cpsat_model import Model
-from ppopt.timing import baselines, each_baseline, exposed_traffic, time_order
+from ppopt.timing import exposed_traffic, time_order
 
 MODELS = Path(__file__).parents[1] / "models"
 ROWS = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]

@@ -26,6 +26,7 @@ from ppopt.constraints import (
     rules_of,
     without_links,
 )
+from ppopt.heuristics import PRIORITIES, covers, each_baseline, list_schedule, order_of
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
@@ -33,9 +34,8 @@ from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.binding import binding
 from ppopt.solvers.couples import couples
 from ppopt.solvers.outcome import Limits
-from ppopt.timing import broken, covers, each_baseline, list_schedule, order_of
+from ppopt.timing import broken
 from ppopt.timing.demands import demands_of, settled, when
-from ppopt.timing.greedy import PRIORITIES
 
 RANDOM = [random_pipeline(random.Random(seed)) for seed in range(40)]
 WAVE = Pipeline(4, 16, placement="wave", chunks=2, memory=Memory(activation=1, retained=0.5, limit=3))

@@ -23,13 +23,14 @@ from ppopt.files.exported import row_in, schedule_in
 from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_text, read_model
 from ppopt.files.result import document, json_text, result_dict
 from ppopt.files.torch_export import for_torch, with_comms
+from ppopt.heuristics import baselines
 from ppopt.periodic.periodic import counts_of, schedule_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.search import horizon, solve, span_horizon
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits, Outcome
-from ppopt.timing import baselines, left_shifted, time_order
+from ppopt.timing import left_shifted, time_order
 
 ROOT = Path(__file__).parents[1]
 GPIPE = [["0F0", "0F1", "0F2", "0B0", "0B1", "0B2"], ["1F0", "1F1", "1F2", "1B0", "1B1", "1B2"]]

@@ -32,13 +32,14 @@ from ppopt.constraints import (
     rules_of,
     sends,
 )
+from ppopt.heuristics import baselines
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Transfers
 from ppopt.search import horizon, solve
 from ppopt.solvers import cpsat, ilp
 from ppopt.solvers.outcome import Limits, Outcome
-from ppopt.timing import baselines, exposed_traffic, time_order
+from ppopt.timing import exposed_traffic, time_order
 from ppopt.timing.links import begun, in_turn
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")

@@ -12,11 +12,11 @@ import pytest
 from ppopt.checker import violations
 from ppopt.constraints import expand
 from ppopt.files import read_model
+from ppopt.heuristics import order_of
 from ppopt.named import NAMED, Definition, Restriction, UnknownSchedule, compare, find, of_order, reading
 from ppopt.op import Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
-from ppopt.timing import order_of
 
 EMULATION_NAMES = {
     "1f1b": "1f1b",

@@ -10,12 +10,12 @@ from unaided import optimum
 from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.constraints import cuts_of, free_choices
+from ppopt.heuristics import baselines
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers import cpsat
 from ppopt.solvers.neighbourhood import _Around, _Window, improved
 from ppopt.solvers.outcome import Limits
-from ppopt.timing import baselines
 
 PIPELINES = {
     "one stage each": Pipeline(3, 5, costs=Costs(forward=4, backward_input=3, backward_weight=3), memory=Memory(limit=2)),

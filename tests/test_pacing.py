@@ -6,9 +6,8 @@ from itertools import islice
 import pytest
 
 from ppopt.checker import violations
+from ppopt.heuristics import baselines, each_paced
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.timing import baselines
-from ppopt.timing.pacing import each_paced
 
 PIPELINES = [
     Pipeline(1, 1),

@@ -10,11 +10,12 @@ from unaided import solved
 
 from ppopt.checker import violations
 from ppopt.constraints import cuts_of
+from ppopt.heuristics import baselines
 from ppopt.pipeline import Links, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search import solve
 from ppopt.solvers import cpsat
-from ppopt.timing import baselines, left_shifted
+from ppopt.timing import left_shifted
 from ppopt.timing.paths import Paths, largest_mean, shortest_spans
 
 

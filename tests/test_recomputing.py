@@ -18,11 +18,12 @@ from ppopt.cli import main
 from ppopt.files import read_model, setting
 from ppopt.files.model import model_of_text
 from ppopt.files.result import row_dict
+from ppopt.heuristics import each_baseline
 from ppopt.named import NAMED, Definition, Restriction, Row, compare, compare_freely, find, of_order_freely, recomputing
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.search import solve
-from ppopt.timing import each_baseline, time_order
+from ppopt.timing import time_order
 from ppopt.timing.recomputed import Recomputed
 
 MODEL = str(Path(__file__).parents[1] / "models" / "gpt-1.5b-recompute.toml")

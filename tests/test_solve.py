@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ppopt import bounds
 from ppopt.checker import violations
 from ppopt.constraints import rules_of
+from ppopt.heuristics import baselines, each_baseline
 from ppopt.named import Restriction, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
@@ -19,7 +20,6 @@ from ppopt.search import Binding, Result, horizon, solve, span_horizon
 from ppopt.search.searches import between
 from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits
-from ppopt.timing import baselines, each_baseline
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 GPT_V = Costs(forward=186, backward_input=180, backward_weight=94)  # 93, 90, 47 per chunk

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from ppopt.constraints import Family, Precede, chain
+from ppopt.heuristics import order_of
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Pipeline
 from ppopt.schedule import Order
-from ppopt.timing import CyclicOrder, OrderError, order_of, time_order
+from ppopt.timing import CyclicOrder, OrderError, time_order
 
 
 @pytest.mark.parametrize(("entry", "timing"), [pytest.param(e, t, id=name) for e, t, name in golden.cases()])

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ppopt.checker import violations
 from ppopt.files.exported import _placed_as
+from ppopt.heuristics import baselines
 from ppopt.named import NAMED, Restriction, compare, find
 from ppopt.named.bidirectional import two_waves
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError
-from ppopt.timing import baselines
 
 LOOPED = {"routes": [[0, 1, 2, 0, 1, 2], [3, 4, 5, 3, 4, 5]]}
 """Each microbatch visits three of six devices twice."""

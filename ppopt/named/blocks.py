@@ -5,45 +5,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from itertools import product
 
-import numpy as np
-
-from ppopt.constraints import Listed, Precede, Word, chain, memory_of
-from ppopt.named.definition import Definition, limited, rules_without_memory
+from ppopt.constraints import Word, memory_of
+from ppopt.heuristics.repeated_block import Block, repeated
+from ppopt.named.definition import Definition, limited
 from ppopt.named.zero_bubble_v import in_order
-from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, IntArray, Links, Memory, Pipeline
-from ppopt.schedule import Order, Schedule
-from ppopt.timing import time_order
-from ppopt.timing.greedy import Jobs, list_schedule
-
-PERIOD = 6
-Block = dict[tuple[Kind, int], int]
-"""The slot of microbatch 0's operation by kind (``F``, ``I``) and stage."""
+from ppopt.pipeline import Pipeline
 
 
 def block_half(devices: int) -> Block:
     """V-Half's: forwards leave at half speed."""
     wait = 0 if devices % 2 else 3
-    slots = [(2 * d, 3 * devices - 2 - d, 3 * devices - 1 + wait + 2 * d, 6 * devices - 2 + wait - d) for d in range(devices)]
-    return _block(slots)
+    return _block(
+        out=[2 * d for d in range(devices)],
+        back=[3 * devices - 2 - d for d in range(devices)],
+        input_out=[3 * devices - 1 + wait + 2 * d for d in range(devices)],
+        input_back=[6 * devices - 2 + wait - d for d in range(devices)],
+    )
 
 
 def block_min(devices: int) -> Block:
     """V-Min's: forwards leave at full speed."""
     wait = 0 if devices % 3 else 2
-    slots = [(d, 2 * devices - 1 - d, 2 * devices + wait + d, 4 * devices + wait - 1 - d) for d in range(devices)]
-    return _block(slots)
+    return _block(
+        out=list(range(devices)),
+        back=[2 * devices - 1 - d for d in range(devices)],
+        input_out=[2 * devices + wait + d for d in range(devices)],
+        input_back=[4 * devices + wait - 1 - d for d in range(devices)],
+    )
 
 
-def _block(slots: list[tuple[int, int, int, int]]) -> Block:
-    last = 2 * len(slots) - 1
-    block: Block = {}
-    for d, (out, back, input_out, input_back) in enumerate(slots):
-        block.update({(Kind.F, d): out, (Kind.F, last - d): back})
-        block.update({(Kind.I, last - d): input_out, (Kind.I, d): input_back})
-    return block
+def _block(out: list[int], back: list[int], input_out: list[int], input_back: list[int]) -> Block:
+    """Slots by device, of a microbatch's forwards and then its input gradients on the way out and back."""
+    return Block(period=6, forward=(*out, *reversed(back)), input_gradient=(*input_back, *reversed(input_out)))
 
 
 def peak_half(devices: int) -> int:
@@ -60,56 +54,6 @@ def constraints(pipeline: Pipeline, peak: int) -> Iterable[Word]:
     """Each kind of a stage in order, and the peak. The rest of the published schedules is the work of heuristics."""
     yield from in_order(pipeline)
     yield from memory_of(limited(pipeline, Fraction(peak, 2)))
-
-
-def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Schedule:
-    """The block, repeated: F and I in the order of their slots, W where a device would be idle or memory asks for it.
-
-    Only while the pipeline fills and after the last microbatch has entered, an operation may run before others of earlier
-    slots that cannot. How long filling lasts, and whether all this is done with the true costs or with equal ones, is tried
-    out on at most 2D microbatches; what gives the shortest makespan with the true costs is kept.
-    """
-    small = pipeline.changed(microbatches=min(pipeline.microbatches, 2 * pipeline.devices))
-    begins = (0, *(block[Kind.I, 0] - PERIOD * periods for periods in range(4)))
-    tried = product(begins, (_as_it_is, _with_equal_costs))
-    begin, view = min(tried, key=lambda way: time_order(small, _built(way[1](small), words, block, way[0])).makespan)
-    return time_order(pipeline, _built(view(pipeline), words, block, begin))
-
-
-def _as_it_is(pipeline: Pipeline) -> Pipeline:
-    return pipeline
-
-
-def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
-    return pipeline.changed(costs=Costs(per="stage"), links=Links(), memory=Memory(), recompute="none")
-
-
-def _built(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int) -> Order:
-    """The order with filling until slot ``begin`` (0: the order of the slots throughout)."""
-    entered = PERIOD * (pipeline.microbatches - 1) if begin else PERIOD * pipeline.microbatches + max(block.values())
-    slots: list[list[tuple[int, Op]]] = [[] for _ in range(pipeline.devices)]
-    for (kind, stage), slot in block.items():
-        slots[pipeline.routes[0][stage]] += [(slot + PERIOD * m, Op(stage, kind, m)) for m in range(pipeline.microbatches)]
-    pinned: list[Word] = []
-    for row in slots:
-        row.sort()
-        before = [op for slot, op in row if slot < begin]
-        steady = [op for slot, op in row if begin <= slot <= entered]
-        after = [op for slot, op in row if slot > entered]
-        if steady:
-            pinned.append(chain(Listed(tuple(steady))))
-            pinned.append(Precede(Listed(tuple(before)), Listed((steady[0],) * len(before))))
-            pinned.append(Precede(Listed((steady[-1],) * len(after)), Listed(tuple(after))))
-
-    def by_slot(jobs: Jobs) -> tuple[IntArray, ...]:
-        kind, stage, turn = jobs.features.kind, jobs.features.stage, jobs.features.turn
-        table = np.zeros((len(Kind), pipeline.stages), dtype=np.int64)
-        for (of, at), slot in block.items():
-            table[of, at] = slot
-        return (kind == Kind.W).astype(np.int64), table[kind, stage] + PERIOD * turn
-
-    rules = (*rules_without_memory(pipeline), *words, *pinned)
-    return list_schedule(pipeline, rules, by_slot, patient=True, reserve=False).order
 
 
 def _definition(

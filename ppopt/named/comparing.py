@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
+from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
 from ppopt.named.registry import BUILT_IN, NAMED, each, shown_chunks
@@ -94,8 +95,8 @@ def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     amounts, devices = pipeline.amounts, pipeline.devices
     room = 2.0 * devices
     if amounts.limit is not None:
-        held = [int(amounts.activation[:, [d == at for at in pipeline.routes[0]]].sum(axis=1).max()) for d in range(devices)]
-        room = max((float(limit) / own for limit, own in zip(amounts.limit, held, strict=True) if own), default=room)
+        held = activations_of_one(pipeline)
+        room = max((float(limit) / one for limit, one in zip(amounts.limit, held, strict=True) if one), default=room)
     for limit in sorted(range(devices, 2 * devices + 1), key=lambda limit: abs(limit - room)):
         for definition in BUILT_IN.values():  # elsewhere a limit may mean something else
             takes = {parameter.name: parameter.choices for parameter in definition.parameters}

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from ppopt.constraints import Capacity, Family, OneOf, Precede, Stream, Together, Word, chain, check_words, rules_of
+from ppopt.constraints import Family, OneOf, Precede, Stream, Together, Word, chain, check_words
+from ppopt.heuristics import Stuck, covers, filled, order_of
+from ppopt.heuristics.room import activations_of_one
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, routes_of
 from ppopt.schedule import Order, Schedule
-from ppopt.timing import CyclicOrder, covers, order_of, time_order
-from ppopt.timing.greedy import Stuck, list_schedule
+from ppopt.timing import CyclicOrder, time_order
 
 
 class Restriction(ValueError):
@@ -74,7 +73,7 @@ class Definition:
     any_chunks: bool = False
     """Whether it is defined for other numbers of chunks too."""
     routes: Callable[[int], Routes] | None = None
-    """The routes on so many devices, where ``placement`` does not give them."""
+    """The routes on a number of devices, where ``placement`` does not give them."""
     parameters: tuple[Parameter, ...] = ()
     needs: str = "-"
     peak: str = ""
@@ -250,36 +249,17 @@ def deferred(input_: Stream, weight: Stream, by: int) -> tuple[Precede, ...]:
     return (chain(weight), Precede(input_, weight, shift=-by), Precede(weight, input_, shift=by + 1))
 
 
-def rules_without_memory(pipeline: Pipeline) -> tuple[Word, ...]:
-    """What every schedule obeys, but for the pipeline's memory limit: a named schedule is what it is."""
-    return tuple(rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
-
-
 def filled_greedily(pipeline: Pipeline, words: tuple[Word, ...], params: Parameters) -> Schedule:
     """What ``words`` leave open is decided as time goes by: of what a device can start, a backward comes before a forward
     and the older microbatch before the younger; a weight gradient runs where the device would be idle otherwise, or where
     the words ask for it before something else can go on."""
-    return list_schedule(
-        pipeline, (*rules_without_memory(pipeline), *words), "oldest-backward-first", patient=True, reserve=False
-    )
+    return filled(pipeline, words)
 
 
 def limited(pipeline: Pipeline, activations: Fraction) -> Pipeline:
-    """The same pipeline with room for so many activations of a microbatch (over all chunks of a route) on every device."""
-    amounts = pipeline.amounts
-    limits = [
-        max(int(amounts.activation[r, np.asarray(route) == d].sum()) for r, route in enumerate(pipeline.routes)) * activations
-        for d in range(pipeline.devices)
-    ]
-    memory = replace(pipeline.memory, static=Fraction(0), limit=tuple(limit / amounts.per_unit for limit in limits))
-    return pipeline.changed(memory=memory)
-
-
-def room_of(most: Pipeline, pipeline: Pipeline) -> list[int]:
-    """The limits of ``most``, which has no static memory, per device in integer amounts of ``pipeline``."""
-    limit, per_unit = most.amounts.limit, most.amounts.per_unit
-    assert limit is not None
-    return [room * pipeline.amounts.per_unit // per_unit for room in limit.tolist()]
+    """The same pipeline with room for this number of activations of a microbatch (over all its stages there) on every device."""
+    limits = tuple(one * activations / pipeline.amounts.per_unit for one in activations_of_one(pipeline))
+    return pipeline.changed(memory=replace(pipeline.memory, static=Fraction(0), limit=limits))
 
 
 def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.constraints import rules_of
+from ppopt.heuristics import Jobs, Stuck, run_jobs
 from ppopt.op import Kind
 from ppopt.periodic.periodic import Periodic
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.timing import Stuck, time_order
-from ppopt.timing.greedy import Jobs, run_jobs
+from ppopt.timing import time_order
 
 Times: TypeAlias = npt.NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import chain
 
 from ppopt.constraints import graphs_of
+from ppopt.heuristics import each_baseline, each_paced
 from ppopt.pipeline import Pipeline, PipelineError, fewer_devices
 from ppopt.schedule import Schedule
 from ppopt.search.result import Step
@@ -14,8 +15,6 @@ from ppopt.search.searches import repeat
 from ppopt.search.state import LARGE, Search
 from ppopt.search.steps import LISTED, closed_forms
 from ppopt.solvers.interrupt import uninterrupted
-from ppopt.timing import each_baseline
-from ppopt.timing.pacing import each_paced
 
 ROUNDS = 4
 """Microbatches per device that the beginning and the end of a list schedule take, more or less."""

@@ -10,14 +10,13 @@ from ppopt import bounds
 from ppopt.bounds import Bound
 from ppopt.bounds.throughput import throughput
 from ppopt.constraints import rules_of, spread
+from ppopt.heuristics import PRIORITIES, Jobs, Stuck, covers, each_baseline, each_paced, listable, order_of, run_jobs
 from ppopt.named import Row, adapted
 from ppopt.schedule import Schedule
 from ppopt.search.state import Search
-from ppopt.timing import CyclicOrder, Stuck, covers, each_baseline, order_of, time_order
+from ppopt.timing import CyclicOrder, time_order
 from ppopt.timing.demands import demands_of
-from ppopt.timing.greedy import PRIORITIES, Jobs, listable, run_jobs
 from ppopt.timing.obeys import broken
-from ppopt.timing.pacing import each_paced
 from ppopt.timing.paths import shortest_spans
 
 SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000

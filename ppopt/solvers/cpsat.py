@@ -13,12 +13,12 @@ from ortools.sat.python import cp_model
 
 from ppopt.bounds.searching import race, search, search_all
 from ppopt.constraints import Word
+from ppopt.heuristics import Stuck
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.cpsat_model import Model, NoRoom, OutOfTime
 from ppopt.solvers.interrupt import check
 from ppopt.solvers.outcome import Limits, Outcome, timed
-from ppopt.timing.greedy import Stuck
 from ppopt.timing.timed import CyclicOrder
 
 NAME = "CP-SAT"

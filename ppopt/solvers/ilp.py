@@ -11,11 +11,11 @@ import ortools.sat.python.cp_model  # noqa: F401 - PuLP loads HiGHS where it is 
 import pulp
 
 from ppopt.constraints import Word
+from ppopt.heuristics import Stuck
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.ilp_model import Impossible, Program
 from ppopt.solvers.outcome import Limits, Outcome, timed
-from ppopt.timing.greedy import Stuck
 from ppopt.timing.timed import CyclicOrder
 
 NAME = "ILP"

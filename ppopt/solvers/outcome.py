@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppopt.constraints import Capacity, Word, select, spread
+from ppopt.heuristics import Jobs, listable, run_jobs
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, Transfers, durations, halves
+from ppopt.schedule import Order, Schedule, Transfers, durations, halves, in_sequence
 from ppopt.timing.demands import demands_of, settled
-from ppopt.timing.greedy import Jobs, in_sequence, listable, run_jobs
 from ppopt.timing.links import left_shifted, sent
 from ppopt.timing.timed import CyclicOrder, time_order
 

@@ -19,13 +19,13 @@ from ppopt.checker import violations
 from ppopt.constraints import rules_of
 from ppopt.files import document, result_dict
 from ppopt.files.result import row_dict
+from ppopt.heuristics import Jobs, Stuck, run_jobs
 from ppopt.named import Row, rows_of
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule, halves
 from ppopt.search import Result, Settings, Ticks, solve_closed
 from ppopt.search.settings import SettingsFields
-from ppopt.timing.greedy import Jobs, Stuck, run_jobs
 from ppopt.timing.timed import time_order
 
 POINTS = 24

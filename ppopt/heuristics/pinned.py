@@ -1,4 +1,4 @@
-"""The order that constraints pin down.
+"""The order that constraints pin down: it is here because, as with heuristics, words become an order; the times come later.
 
 On one device, streams that run in their own order are merged: the constraints say, for the k-th operation of a stream,
 how many operations of each other stream come before it. Where these numbers, closed under transitivity, add up to
@@ -15,7 +15,7 @@ from ppopt.constraints import Pairable, Precede, Stream, Together, Word, chosen,
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, devices_of, halves
-from ppopt.timing.timed import CyclicOrder
+from ppopt.timing import CyclicOrder
 
 
 def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:

@@ -1,4 +1,4 @@
-"""What heuristics that place one operation after the other keep account of."""
+"""What a heuristic that places one operation after the other keeps account of."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from ppopt.schedule import Order
 
 
 class Progress:
-    """Devices of a pipeline with one route and a split backward, operations put one by one, each as early as it can run.
+    """The devices of a pipeline with one route and a split backward. Operations are run one by one, each as early as it can.
 
-    Per stage and kind: how many are ``done`` and their ``end``; per device: the time ``now`` at which it is free, what is
-    ``held`` of its memory (integer amounts), its ``idle`` time since its first operation, the stages whose weight gradients
-    are ``pending``, oldest first, and its operations in ``rows``, as numbers (:class:`~ppopt.op.OpIndex`).
+    Tables by kind and stage, or by device; times are in ticks, memory is in integer amounts.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -24,21 +22,32 @@ class Progress:
         ticks, amounts = pipeline.ticks, pipeline.amounts
         self.microbatches, self.device = pipeline.microbatches, pipeline.routes[0]
         self.cost: dict[Kind, list[int]] = {kind: ticks.duration[0, kind].tolist() for kind in (Kind.F, Kind.I, Kind.W)}
+        """Of one operation, by kind and stage."""
         self.latency: list[list[int]] = ticks.lag.tolist()
+        """From device to device."""
         self.activation: list[int] = amounts.activation[0].tolist()
         self.retained: list[int] = amounts.retained[0].tolist()
+        """By stage: of a microbatch's activation what its weight gradient still needs."""
         stages, devices = range(pipeline.stages), range(pipeline.devices)
         self.end: dict[Kind, list[list[int]]] = {kind: [[] for _ in stages] for kind in self.cost}
-        self.now, self.held, self.idle = [0 for _ in devices], [0 for _ in devices], [0 for _ in devices]
+        """By kind and stage, when each of the operations that were run ends."""
+        self.now = [0 for _ in devices]
+        """When each device is free."""
+        self.held = [0 for _ in devices]
+        """What each device holds of its memory."""
+        self.idle = [0 for _ in devices]
+        """How long each device has been idle since its first operation."""
         self.pending: list[deque[int]] = [deque() for _ in devices]
+        """Per device, the stages whose weight gradients have yet to run, the oldest first."""
         self.rows: list[list[int]] = [[] for _ in devices]
+        """Per device, the numbers (:class:`~ppopt.op.OpIndex`) of its operations in their order."""
 
     def done(self, kind: Kind, stage: int) -> int:
         """How many operations of this kind the stage has run."""
         return len(self.end[kind][stage])
 
     def arrival(self, kind: Kind, stage: int) -> int | None:
-        """When the input of the stage's next operation of this kind is there; ``None``: not made yet."""
+        """The tick at which the input of the stage's next operation of this kind is there; ``None``: it has not been made."""
         microbatch = self.done(kind, stage)
         source = stage - 1 if kind is Kind.F else stage + 1
         if source < 0:
@@ -70,8 +79,10 @@ class Progress:
         self.held[d] -= self.retained[stage]
 
     def fill(self, kind: Kind, stage: int, *, slack: int | None) -> None:
-        """Weight gradients while the device waits for the input of its next operation of this kind: as many as fit, and
-        one more where what is left of the gap is longer than ``slack`` (``None``: never)."""
+        """Run weight gradients while the device waits for the input of the stage's next operation of this kind.
+
+        As many as fit, and one more where what is left of the gap is longer than ``slack`` ticks (``None``: no further one).
+        """
         d = self.device[stage]
         arrival = self.arrival(kind, stage)
         assert arrival is not None
@@ -81,7 +92,7 @@ class Progress:
             self.run_weight(d)
 
     def finish(self) -> Order:
-        """The remaining weight gradients, and the order of all devices."""
+        """Run the remaining weight gradients; this is the order of all devices."""
         for d, pending in enumerate(self.pending):
             while pending:
                 self.run_weight(d)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.constraints import Capacity, Exclusive, Family, Hold, Listed, Precede, Together, chain, rules_of, run
+from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, run_jobs
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
-from ppopt.timing.greedy import PRIORITIES, Jobs, Stuck, baselines, list_schedule, run_jobs
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 

@@ -1,0 +1,29 @@
+"""Heuristics: from a pipeline to orders, made by a rule or pinned down by words; :mod:`ppopt.timing` gives them their times.
+
+None of this proves anything. List scheduling (:mod:`~ppopt.heuristics.list_scheduling`) makes
+:mod:`~ppopt.heuristics.jobs` of words, and a :mod:`~ppopt.heuristics.simulation` of the
+:mod:`~ppopt.heuristics.machines` runs them in the order of one of the :mod:`~ppopt.heuristics.priorities`.
+"""
+
+from ppopt.heuristics.baselines import baselines, each_baseline
+from ppopt.heuristics.jobs import Jobs
+from ppopt.heuristics.list_scheduling import filled, list_schedule, listable, run_jobs
+from ppopt.heuristics.pacing import each_paced
+from ppopt.heuristics.pinned import covers, order_of
+from ppopt.heuristics.priorities import PRIORITIES
+from ppopt.heuristics.simulation import Stuck
+
+__all__ = [
+    "PRIORITIES",
+    "Jobs",
+    "Stuck",
+    "baselines",
+    "covers",
+    "each_baseline",
+    "each_paced",
+    "filled",
+    "list_schedule",
+    "listable",
+    "order_of",
+    "run_jobs",
+]

@@ -1,0 +1,71 @@
+"""A list schedule of every priority rule: none of the rules is best everywhere, and a list schedule takes little time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ppopt.constraints import always_split, rules_of, splitting_is_free
+from ppopt.heuristics.in_flight import at_most_in_flight, crowds
+from ppopt.heuristics.jobs import Jobs
+from ppopt.heuristics.list_scheduling import run_jobs
+from ppopt.heuristics.priorities import PRIORITIES
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import time_order
+
+_CROWDED = ("backward-first", "oldest-backward-first")
+"""The rules that are tried with several numbers of microbatches in flight."""
+
+
+def baselines(pipeline: Pipeline) -> list[tuple[str, Schedule]]:
+    """All schedules of :func:`each_baseline`."""
+    return list(each_baseline(pipeline))
+
+
+def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
+    """A name and a schedule of every rule, patient and not, within the memory limit; those first that tend to be the best.
+
+    Where ``B`` or ``I``, ``W`` is a free choice, also with every backward split. Where microbatches in flight may crowd a memory
+    (:mod:`~ppopt.heuristics.in_flight`), also with several limits to their number. Once a limit changes nothing, larger ones are
+    left out.
+    """
+    rules = rules_of(pipeline)
+    plain = Jobs(pipeline, rules, links=True)
+    unlimited: dict[_Variant, Order] = {}
+    for variant in _variants(_CROWDED):
+        unlimited[variant] = order = variant.order(plain)
+        yield variant.name(), time_order(pipeline, order)
+    for most in crowds(pipeline):
+        jobs = Jobs(pipeline, (*rules, *at_most_in_flight(pipeline, most)), links=True)
+        for variant in list(unlimited):
+            order = variant.order(jobs)
+            if all(map(np.array_equal, order.rows, unlimited[variant].rows)):
+                del unlimited[variant]
+            else:
+                yield variant.name(f"{most} in flight"), time_order(pipeline, order)
+    for variant in _variants(name for name in PRIORITIES if name not in _CROWDED):
+        yield variant.name(), time_order(pipeline, variant.order(plain))
+    if pipeline.costs.split and not splitting_is_free(pipeline):
+        jobs = Jobs(pipeline, (*rules, *always_split(pipeline)), links=True)
+        for variant in _variants(PRIORITIES):
+            yield variant.name("split"), time_order(pipeline, variant.order(jobs))
+
+
+class _Variant(NamedTuple):
+    """A priority rule, and whether devices are patient."""
+
+    rule: str
+    patient: bool
+
+    def order(self, jobs: Jobs) -> Order:
+        return run_jobs(jobs, PRIORITIES[self.rule](jobs), patient=self.patient)
+
+    def name(self, further: str = "") -> str:
+        return ", ".join(part for part in (f"greedy {self.rule}", "patient" if self.patient else "", further) if part)
+
+
+def _variants(rules: Iterable[str]) -> Iterator[_Variant]:
+    return (_Variant(rule, patient) for rule in rules for patient in (False, True))

@@ -1,0 +1,102 @@
+"""What jobs claim of the memories and give back; and which memories of several words are the same one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppopt.constraints import Capacity, Family, Word, operations
+from ppopt.heuristics.features import Features
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline
+
+
+@dataclass(frozen=True)
+class Claimer:
+    """A family of forwards that claim memory: ``count`` operations, ``amount`` each."""
+
+    route: int
+    stage: int
+    amount: int
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """Memories, and per job what it does to one of them. Amounts are integers, as in the :class:`~ppopt.constraints.Capacity`
+    words; memories and claimers go by their places, and -1 is none."""
+
+    limits: tuple[int, ...]
+    claimers: tuple[tuple[Claimer, ...], ...]
+    """Per memory."""
+    memory: IntArray
+    """Per job, the memory that it claims from or gives back to."""
+    amount: IntArray
+    """Per job, what it claims at its start."""
+    returned: IntArray
+    """Per job, what it gives back at its end."""
+    claimer: IntArray
+    """Per job that claims, its place among the claimers of its memory."""
+    finishes: IntArray
+    """Per job that gives back the last that a microbatch holds of a claimer: the place of that claimer."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, words: Sequence[Capacity], job_of: IntArray, features: Features) -> Claims:
+        """What jobs claim under these words. ``job_of``: by the number of a single operation its job; -1: it is not run.
+
+        Raises:
+            ValueError: an operation uses two memories.
+        """
+        jobs = len(features.kind)
+        memory, claimer = np.full(jobs, -1), np.full(jobs, -1)
+        amount, returned = np.zeros(jobs, dtype=np.int64), np.zeros(jobs, dtype=np.int64)
+        place = np.full((max(1, len(words)), *pipeline.device_of.shape), -1)  # of a memory's claimer, by route and stage
+        claimers = tuple(_claimers(pipeline, word) for word in words)
+        for m, word in enumerate(words):
+            for i, own in enumerate(claimers[m]):
+                place[m, own.route, own.stage] = i
+            for hold in word.holds:
+                for family, changed in ((hold.claim, amount), *((family, returned) for family in hold.release)):
+                    used = job_of[operations(pipeline, family)]
+                    used = used[used >= 0]
+                    if ((memory[used] >= 0) & (memory[used] != m)).any():
+                        raise ValueError("an operation uses two capacities; a device has one memory")
+                    memory[used] = m
+                    np.add.at(changed, used, hold.amount)
+                    if changed is amount:
+                        claimer[used] = place[m, family.route, family.stage]
+        last = (memory >= 0) & np.isin(features.kind, (Kind.B, Kind.W))
+        finishes = np.where(last, place[memory, features.route, features.stage], -1)
+        return cls(tuple(word.limit for word in words), claimers, memory, amount, returned, claimer, finishes)
+
+
+def _claimers(pipeline: Pipeline, word: Capacity) -> tuple[Claimer, ...]:
+    amounts: Counter[Family] = Counter()
+    for hold in word.holds:
+        amounts[hold.claim] += hold.amount
+    return tuple(Claimer(f.route, f.stage, a, len(pipeline.microbatches_of[f.route])) for f, a in amounts.items())
+
+
+def tightest(words: Iterable[Word]) -> tuple[Word, ...]:
+    """The same words; of capacities that hold the same, in whatever unit of memory, only the smallest."""
+    kept: dict[object, Word] = {}
+    rooms: dict[object, int] = {}
+    for place, word in enumerate(words):
+        if not isinstance(word, Capacity):
+            kept[place] = word
+            continue
+        unit, held = holding(word)
+        if held not in kept or word.limit // unit < rooms[held]:
+            kept[held], rooms[held] = word, word.limit // unit
+    return tuple(kept.values())
+
+
+def holding(word: Capacity) -> tuple[int, object]:
+    """A unit of memory, and what is held in that unit: equal for two words that are about one memory."""
+    unit = math.gcd(*(hold.amount for hold in word.holds)) or 1
+    amounts = Counter((hold.claim, frozenset(hold.release), hold.amount // unit) for hold in word.holds)
+    return unit, frozenset(amounts.items())

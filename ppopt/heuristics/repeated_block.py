@@ -1,0 +1,94 @@
+"""A block of fixed slots, repeated: one microbatch's operations, the next one's a period later, and so on.
+
+Qi et al. 2024, arXiv 2405.15362. The slots fix the order of forwards and input gradients where the pipeline is full. Around that,
+and for weight gradients, a list scheduler takes what can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from ppopt.constraints import Listed, Precede, Word, chain
+from ppopt.heuristics.jobs import Jobs
+from ppopt.heuristics.list_scheduling import filled
+from ppopt.heuristics.priorities import Keys
+from ppopt.op import Kind, Op
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import time_order
+
+
+@dataclass(frozen=True)
+class Block:
+    """The slots of microbatch 0's operations, by stage. Microbatch m's are ``m * period`` later."""
+
+    period: int
+    forward: tuple[int, ...]
+    input_gradient: tuple[int, ...]
+
+    @property
+    def last(self) -> int:
+        """The largest slot."""
+        return max(*self.forward, *self.input_gradient)
+
+    def rows(self, pipeline: Pipeline) -> list[list[tuple[int, Op]]]:
+        """Per device, its forwards and input gradients with their slots, in the order of these."""
+        rows: list[list[tuple[int, Op]]] = [[] for _ in range(pipeline.devices)]
+        for kind, slots in ((Kind.F, self.forward), (Kind.I, self.input_gradient)):
+            for stage, slot in enumerate(slots):
+                row = rows[pipeline.routes[0][stage]]
+                row += [(slot + self.period * m, Op(stage, kind, m)) for m in range(pipeline.microbatches)]
+        for row in rows:
+            row.sort()
+        return rows
+
+    def priority(self, jobs: Jobs) -> Keys:
+        """The earlier slot first, weight gradients last: a :data:`~ppopt.heuristics.priorities.Rule`."""
+        features = jobs.features
+        slots = np.zeros((len(Kind), len(self.forward)), dtype=np.int64)
+        slots[Kind.F], slots[Kind.I] = self.forward, self.input_gradient
+        return (features.kind == Kind.W).astype(np.int64), slots[features.kind, features.stage] + self.period * features.turn
+
+
+def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Schedule:
+    """The block, repeated: F and I in the order of their slots, W where a device would be idle or ``words`` ask for it.
+
+    Only while the pipeline fills and after the last microbatch has entered, an operation may run before others of earlier
+    slots that cannot. How long filling lasts, and whether all this is done with the true costs or with equal ones, is tried
+    out on at most 2D microbatches. What gives the shortest makespan with the true costs is kept.
+
+    Raises:
+        Stuck, CyclicOrder: the words do not go together with the block.
+    """
+    small = pipeline.changed(microbatches=min(pipeline.microbatches, 2 * pipeline.devices))
+    views: tuple[Callable[[Pipeline], Pipeline], ...] = (lambda own: own, _with_equal_costs)
+    first_back = block.input_gradient[0]  # the pipeline is full when the first microbatch is back, or some periods before
+    begins = (0, *(first_back - block.period * periods for periods in range(4)))
+    begin, view = min(
+        product(begins, views), key=lambda way: time_order(small, _order(way[1](small), words, block, way[0])).makespan
+    )
+    return time_order(pipeline, _order(view(pipeline), words, block, begin))
+
+
+def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
+    return pipeline.changed(costs=Costs(per="stage"), links=Links(), memory=Memory(), recompute="none")
+
+
+def _order(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int) -> Order:
+    """The order with filling until slot ``begin`` (0: the order of the slots throughout)."""
+    last = pipeline.microbatches - 1
+    entered = block.period * last if begin else block.period * pipeline.microbatches + block.last
+    pinned: list[Word] = []
+    for row in block.rows(pipeline):
+        before = [op for slot, op in row if slot < begin]
+        steady = [op for slot, op in row if begin <= slot <= entered]
+        after = [op for slot, op in row if slot > entered]
+        if steady:
+            pinned.append(chain(Listed(tuple(steady))))
+            pinned.append(Precede(Listed(tuple(before)), Listed((steady[0],) * len(before))))
+            pinned.append(Precede(Listed((steady[-1],) * len(after)), Listed(tuple(after))))
+    return filled(pipeline, (*words, *pinned), block.priority).order
