@@ -20,6 +20,7 @@ from ppopt.bounds.flow import flow_of  # noqa: E402
 from ppopt.bounds.late import beside_span  # noqa: E402
 from ppopt.op import Kind  # noqa: E402
 from ppopt.pipeline import Costs, Links, Memory, Pipeline  # noqa: E402
+from ppopt.pipeline.ticks import horizon_of  # noqa: E402
 from ppopt.timing import baselines  # noqa: E402
 
 
@@ -32,7 +33,7 @@ def optimum(pipeline: Pipeline, objective: str, in_order: bool = True, patience:
     """
     model = ortools.CpModel()
     duration, latency, amounts = pipeline.ticks.duration, pipeline.ticks.latency, pipeline.amounts
-    horizon = int(pipeline._horizon())
+    horizon = horizon_of(pipeline)
     on_device: list[list] = [[] for _ in range(pipeline.devices)]
     times: list[list] = [[] for _ in range(pipeline.devices)]
     held: list[list] = [[] for _ in range(pipeline.devices)]
