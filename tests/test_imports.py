@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ["op", "pipeline", "text", "constraints", "schedule", "timing", "checker", "named", "bounds", "solvers", "search",
+ROOMS = ["op", "pipeline", "text", "constraints", "schedule", "timing", "checker", "named", "bounds", "solvers", "ilp", "search",
          "files", "study", "pictures", "cli"]  # fmt: skip
 PACKAGE = Path(__file__).parents[1] / "ppopt"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from random_pipelines import random_pipeline
 
-from ppopt import bounds
+from ppopt import bounds, ilp
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, violations
 from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
@@ -25,7 +25,7 @@ from ppopt.files.torch_export import for_torch, with_comms
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.search import horizon, solve, span_horizon
-from ppopt.solvers import cpsat, ilp, repetition
+from ppopt.solvers import cpsat, repetition
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.repetition.pattern import counts_of
 from ppopt.solvers.repetition.periodic import schedule_of
