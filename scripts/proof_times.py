@@ -19,12 +19,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from ppopt import ilp
 from ppopt.bounds import Objective
 from ppopt.constraints import Word, always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.files import read_model
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import horizon, solve, span_horizon
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits, TooLarge
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)

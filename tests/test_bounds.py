@@ -21,6 +21,7 @@ from ppopt.constraints import relaxed_graph  # noqa: E402
 from ppopt.heuristics import baselines  # noqa: E402
 from ppopt.op import Kind  # noqa: E402
 from ppopt.pipeline import Costs, Links, Memory, Pipeline  # noqa: E402
+from ppopt.pipeline.ticks import horizon_of  # noqa: E402
 
 
 def optimum(pipeline: Pipeline, objective: str, in_order: bool = True, patience: float = 0.5) -> int | None:
@@ -32,7 +33,7 @@ def optimum(pipeline: Pipeline, objective: str, in_order: bool = True, patience:
     """
     model = ortools.CpModel()
     duration, latency, amounts = pipeline.ticks.duration, pipeline.ticks.latency, pipeline.amounts
-    horizon = int(pipeline._horizon())
+    horizon = horizon_of(pipeline)
     on_device: list[list] = [[] for _ in range(pipeline.devices)]
     times: list[list] = [[] for _ in range(pipeline.devices)]
     held: list[list] = [[] for _ in range(pipeline.devices)]

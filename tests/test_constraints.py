@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from random_pipelines import random_machine
 
+from ppopt import ilp
 from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.constraints import (
@@ -38,7 +39,7 @@ from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.search import Binding, horizon, model_text, solve, verify
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits, NotForIlp
 from ppopt.timing import broken, time_order
 

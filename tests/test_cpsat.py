@@ -7,6 +7,7 @@ import pytest
 from ortools.sat.python import cp_model
 from random_pipelines import random_pipeline
 
+from ppopt import ilp
 from ppopt.bounds.late import start_by
 from ppopt.checker import violations
 from ppopt.constraints import (
@@ -30,7 +31,7 @@ from ppopt.heuristics import list_schedule
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat
 from ppopt.solvers.cpsat_model import Model
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.solvers.shifts import NEVER, Shifts

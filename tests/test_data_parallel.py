@@ -13,7 +13,7 @@ import pytest
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
-from ppopt import bounds
+from ppopt import bounds, ilp
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, metrics, violations
@@ -21,12 +21,13 @@ from ppopt.constraints import cuts_of, free_choices, graphs_of, pairs_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
 from ppopt.heuristics import baselines, each_baseline
+from ppopt.ilp import jobs
 from ppopt.periodic import repeated, repeated_value
 from ppopt.periodic.middle import periodic_in
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.search import solve
-from ppopt.solvers import cpsat, ilp, ilp_model
+from ppopt.solvers import cpsat
 from ppopt.solvers.cpsat_model import Model
 from ppopt.timing import exposed_traffic, time_order
 
@@ -192,9 +193,7 @@ def test_a_back_end_without_the_traffic_finds_too_little(
         monkeypatch.setattr(Model, "_traffic", half)
     else:
         left_out = getattr(pipeline.ticks, table)
-        monkeypatch.setattr(
-            ilp_model, "of_stages", lambda p, numbers, of: of_stages(p, numbers, 0 * of if of is left_out else of)
-        )
+        monkeypatch.setattr(jobs, "of_stages", lambda p, numbers, of: of_stages(p, numbers, 0 * of if of is left_out else of))
     less = solved(solver, pipeline, objective, cuts_of(pipeline))
     assert whole is not None
     assert less.lower_bound < whole

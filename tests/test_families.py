@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 from random_pipelines import random_pipeline
 
+from ppopt import ilp
 from ppopt.bounds.heads import heads
 from ppopt.constraints import (
     Family,
@@ -30,7 +31,7 @@ from ppopt.heuristics import PRIORITIES, covers, each_baseline, list_schedule, o
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat
 from ppopt.solvers.binding import binding
 from ppopt.solvers.couples import couples
 from ppopt.solvers.outcome import Limits

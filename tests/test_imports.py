@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOMS = ["op", "clock", "pipeline", "text", "constraints", "schedule", "timing", "heuristics", "checker", "named", "bounds",
-         "solvers", "periodic", "search", "files", "study", "pictures", "cli"]  # fmt: skip
+         "solvers", "ilp", "periodic", "search", "files", "study", "pictures", "cli"]  # fmt: skip
 PACKAGE = Path(__file__).parents[1] / "ppopt"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 

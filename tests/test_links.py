@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from random_pipelines import random_pipeline
 
-from ppopt import bounds
+from ppopt import bounds, ilp
 from ppopt import periodic as repetition
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, violations
@@ -28,7 +28,7 @@ from ppopt.periodic.periodic import counts_of, schedule_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.search import horizon, solve, span_horizon
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.timing import left_shifted, time_order
 

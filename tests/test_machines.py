@@ -13,7 +13,7 @@ from pulp import PulpSolverError
 from random_pipelines import random_machine
 from unaided import optimum, solved
 
-from ppopt import bounds
+from ppopt import bounds, ilp
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import violations
@@ -33,11 +33,12 @@ from ppopt.constraints import (
     sends,
 )
 from ppopt.heuristics import baselines
+from ppopt.ilp import engine
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Transfers
 from ppopt.search import horizon, solve
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat
 from ppopt.solvers.outcome import Limits, Outcome
 from ppopt.timing import exposed_traffic, time_order
 from ppopt.timing.links import begun, in_turn
@@ -252,7 +253,7 @@ def found_out(solver: Any, back_end: str, pipeline: Pipeline, best: int, dropped
     return claimed or (found.schedule is not None and bool(violations(pipeline, found.schedule)))
 
 
-@pytest.mark.parametrize(("solver", "back_end"), [(cpsat, "Model"), (ilp, "Program")], ids=["cp-sat", "ilp"])
+@pytest.mark.parametrize(("solver", "back_end"), [(cpsat, "Model"), (engine, "Program")], ids=["cp-sat", "ilp"])
 def test_every_rule_that_a_back_end_is_not_told_is_found_out(solver: Any, back_end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     left, both_ways = set(RULES), [[[0, 1], [1, 0]]]
     for pipeline in (

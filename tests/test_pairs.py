@@ -13,7 +13,7 @@ import pytest
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
-from ppopt import bounds
+from ppopt import bounds, ilp
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.constraints import (
@@ -32,7 +32,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
 from ppopt.search import Result, solve, verify
-from ppopt.solvers import cpsat, ilp
+from ppopt.solvers import cpsat
 from ppopt.timing import CyclicOrder, time_order
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")

@@ -19,7 +19,8 @@ from ppopt.files import read_model, setting
 from ppopt.files.model import model_of_text
 from ppopt.files.result import row_dict
 from ppopt.heuristics import each_baseline
-from ppopt.named import NAMED, Definition, Restriction, Row, compare, compare_freely, find, of_order_freely, recomputing
+from ppopt.named import NAMED, Definition, Restriction, Row, compare, compare_freely, find, of_order_freely
+from ppopt.named.recomputing import tree
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.search import solve
@@ -215,7 +216,7 @@ def test_a_set_of_stages_is_timed_as_the_pipeline_with_it() -> None:
 
 @pytest.mark.parametrize("timings", [0])
 def test_with_the_timings_used_up_the_best_so_far_is_kept(timings: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recomputing, "TIMINGS", timings)
+    monkeypatch.setattr(tree, "TIMINGS", timings)
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose")]).pipeline
     few = {row.label.split()[0]: row for row in compare_freely(pipeline, (2,)) if row.name in PINNED}
     monkeypatch.undo()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline, PipelineError, Table, Value
 
+Row: TypeAlias = Sequence[Fraction | None]
+"""Exact values in the user's unit; ``None``: there is no such operation."""
 RESOLUTION = 10**9
 """Recorded times are rounded to this part of the finest time in the costs."""
 
@@ -54,69 +56,78 @@ class Facts(NamedTuple):
 def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     """The facts of a pipeline.
 
-    Its integer times can tell ticks of that many per unit exactly; without one, they are ``RESOLUTION`` times finer than
-    the costs, for times that were recorded as doubles.
+    Its integer times can tell ticks of ``ticks_per_unit`` per unit exactly. ``None``: they are ``RESOLUTION`` times
+    finer than the costs, for times that were recorded as doubles.
+
+    Raises:
+        PipelineError: which stages recompute is left open, or several numbers of microbatches are asked for.
     """
-    costs, memory, routes = pipeline.costs, pipeline.memory, pipeline.routes
-    input_, weight, full = costs.backward_input, costs.backward_weight, costs.backward
     again = _recomputing(pipeline)
-    kinds: list[list[list[Fraction]]] = []
-    for route in routes:
-        i, w = (_by_stage(pipeline, route, value) for value in (input_, weight))
-        b = _by_stage(pipeline, route, full) if full is not None else [x + y for x, y in zip(i, w, strict=True)]
-        for stage in again:
-            once_more = _by_stage(pipeline, route, costs.recompute)[stage]
-            b[stage] += once_more
-            if i:
-                i[stage] += once_more
-        kinds.append([_by_stage(pipeline, route, costs.forward), b, i, w])
-    overlap = [_by_stage(pipeline, route, costs.overlap) for route in routes]
-    latency, occupancy = pipeline.links.latency, pipeline.links.occupancy
-    up, up_held = ([[_between(t, a, b) for a, b in pairwise(route)] for route in routes] for t in (latency, occupancy))
-    down, down_held = ([[_between(t, b, a) for a, b in pairwise(route)] for route in routes] for t in (latency, occupancy))
-
-    traffic = pipeline.data_parallel.all_gather, pipeline.data_parallel.reduce_scatter
-    gather, scatter = ([_traffic(pipeline, route, value) for route in routes] for value in traffic)
-    finest = _denominator(
-        x for rows in (*kinds, overlap, up, down, up_held, down_held, gather, scatter) for row in rows for x in row
-    )
+    times, amounts = _times(pipeline, again), _amounts(pipeline, again)
+    memory, devices = pipeline.memory, range(pipeline.devices)
+    static: Row = [_entry(memory.static, d) * _copies(pipeline, d) for d in devices]
+    limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
+    finest = _denominator(x for table in times.values() for row in table for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
-
-    activation = [_by_stage(pipeline, route, memory.activation) for route in routes]
-    kept = memory.activation if memory.retained is None else memory.retained
-    retained = [_by_stage(pipeline, route, kept) for route in routes]
-    for position, route in enumerate(routes):
-        for stage in again:
-            activation[position][stage] -= _by_stage(pipeline, route, memory.recompute_saved)[stage]
-            retained[position][stage] = min(retained[position][stage], activation[position][stage])
-    static = [_entry(memory.static, d) * _copies(pipeline, d) for d in range(pipeline.devices)]
-    limit = None if memory.limit is None else [_entry(memory.limit, d) for d in range(pipeline.devices)]
-    per_amount = _denominator(x for row in (*activation, *retained, static, limit or []) for x in row)
-
-    def times(row: Iterable[Fraction]) -> list[int]:
-        return [int(x * per_time) for x in row]
-
-    def amounts(row: Iterable[Fraction]) -> list[int]:
-        return [int(x * per_amount) for x in row]
-
-    stages = pipeline.stages
+    per_amount = _denominator(x for table in (*amounts.values(), [static, limit]) for row in table for x in row)
     return Facts(
-        per_time,
-        per_amount,
-        [[x for row in of_route for x in (times(row) or [-1] * stages)] for of_route in kinds],
-        [times(row) or [-1] * stages for row in overlap],
-        [times(row) for row in up],
-        [times(row) for row in down],
-        [times(row) for row in up_held],
-        [times(row) for row in down_held],
-        [amounts(row) for row in activation],
-        [amounts(row) for row in retained],
-        amounts(static),
-        None if limit is None else amounts(limit),
-        [times(row) for row in gather],
-        [times(row) for row in scatter],
-        any(map(any, (*gather, *scatter))),
+        per_time=per_time,
+        per_amount=per_amount,
+        **{name: [_integers(row, per_time) for row in table] for name, table in times.items()},
+        **{name: [_integers(row, per_amount) for row in table] for name, table in amounts.items()},
+        static=_integers(static, per_amount),
+        limit=None if memory.limit is None else _integers(limit, per_amount),
+        traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
     )
+
+
+def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
+    """The times of :class:`Facts` by their names, in the user's unit; ``again``: the stages that recompute."""
+    routes, latency, occupancy = pipeline.routes, pipeline.links.latency, pipeline.links.occupancy
+    traffic = pipeline.data_parallel
+    return {
+        "duration": [_durations(pipeline, route, again) for route in routes],
+        "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
+        "up": [[_between(latency, a, b) for a, b in pairwise(route)] for route in routes],
+        "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in routes],
+        "up_held": [[_between(occupancy, a, b) for a, b in pairwise(route)] for route in routes],
+        "down_held": [[_between(occupancy, b, a) for a, b in pairwise(route)] for route in routes],
+        "gather": [_traffic(pipeline, route, traffic.all_gather) for route in routes],
+        "scatter": [_traffic(pipeline, route, traffic.reduce_scatter) for route in routes],
+    }
+
+
+def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int]) -> Row:
+    """``[kind * stages + stage]``, in the user's unit."""
+    costs = pipeline.costs
+    forward, full, input_, weight, extra = (
+        _by_stage(pipeline, route, value)
+        for value in (costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.recompute)
+    )
+    if costs.backward is None:
+        full = [x + y for x, y in zip(input_, weight, strict=True)]
+    for stage in again:
+        for backward in (full, input_):
+            if backward:
+                backward[stage] += extra[stage]
+    absent = [None] * pipeline.stages
+    return [x for row in (forward, full, input_, weight) for x in (row or absent)]
+
+
+def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
+    """The amounts of :class:`Facts` per stage by their names, in the user's unit; ``again``: the stages that recompute."""
+    memory = pipeline.memory
+    activations, retentions = list[Row](), list[Row]()
+    for route in pipeline.routes:
+        activation = _by_stage(pipeline, route, memory.activation)
+        retained = _by_stage(pipeline, route, memory.activation if memory.retained is None else memory.retained)
+        saved = _by_stage(pipeline, route, memory.recompute_saved)
+        for stage in again:
+            activation[stage] -= saved[stage]
+            retained[stage] = min(retained[stage], activation[stage])
+        activations.append(activation)
+        retentions.append(retained)
+    return {"activation": activations, "retained": retentions}
 
 
 def shortest(facts: Facts) -> int:
@@ -148,7 +159,7 @@ def _by_stage(pipeline: Pipeline, route: tuple[int, ...], value: Value | None) -
     return [_entry(value, device) / chunks[device] for device in route]
 
 
-def _recomputing(pipeline: Pipeline) -> Iterable[int]:
+def _recomputing(pipeline: Pipeline) -> Collection[int]:
     """The stages that recompute their activations."""
     if pipeline.recompute == "choose":
         raise PipelineError("pipeline.recompute", "a schedule can be checked only once it is said which stages recompute")
@@ -193,5 +204,10 @@ def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[F
     return result
 
 
-def _denominator(values: Iterable[Fraction]) -> int:
-    return math.lcm(*{value.denominator for value in values})
+def _denominator(values: Iterable[Fraction | None]) -> int:
+    return math.lcm(*{value.denominator for value in values if value is not None})
+
+
+def _integers(row: Row, per_unit: int) -> list[int]:
+    """The values times ``per_unit``, which makes them integers; -1 for ``None``."""
+    return [-1 if value is None else int(value * per_unit) for value in row]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppopt.cli.options import Given, Limit, json_option, model_options, output_path
+from ppopt.cli.options import Given, json_option, model_options, output_path
 from ppopt.cli.searching import search_options
+from ppopt.cli.values import Limit
 from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 

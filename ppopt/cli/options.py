@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import click
 
+from ppopt.cli.values import Counts, Doubling, Limit, Stages
 from ppopt.files import Change, FileError, Model, ModelError, model_dict, model_of, setting, write_text
 from ppopt.files.model import read_tree
 from ppopt.files.text import source_of
 from ppopt.named import Definition, find, reading
 from ppopt.op import Kind
-from ppopt.pipeline import ANY, CHOOSE, PLACEMENTS
+from ppopt.pipeline import ANY, PLACEMENTS
 from ppopt.pipeline.choices import CHUNKS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -102,94 +101,51 @@ PLACED = ("pipeline.placement", "pipeline.chunks", "pipeline.routes")
 _SIZES = {"-d/--devices": "pipeline.devices", "-m/--microbatches": "pipeline.microbatches"}
 
 
-class Limit(click.ParamType):  # type: ignore[type-arg]
-    """A memory limit: a number, one per device with commas between, or ``none``."""
+@dataclass(frozen=True)
+class _ModelOptions:
+    """The values of the argument MODEL and of the options that override it; ``None``: not given."""
 
-    name = "limit"
+    model: str | None
+    devices: int | None
+    microbatches: tuple[int, ...] | None
+    chunks: tuple[int, ...] | None
+    placement: str | None
+    recompute: Any
+    memory_limit: Any
+    settings: Sequence[str]
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A decimal, a list of decimals, or the word ``none``."""
-        if not isinstance(value, str) or value == "none":
-            return value
-        numbers = [self._number(part.strip(), param, ctx) for part in value.split(",")]
-        return numbers if len(numbers) > 1 else numbers[0]
-
-    def _number(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
-            number = Decimal("nan")
-        if not number.is_finite() or number < 0:
-            self.fail(f"expected a number >= 0, one per device with commas between, or none; got {text!r}", param, ctx)
-        return number
-
-
-class Seconds(click.ParamType):  # type: ignore[type-arg]
-    """A finite number, larger than zero (or at least zero)."""
-
-    name = "number"
-
-    def __init__(self, least: float = 0.0, most: float = math.inf, positive: bool = False) -> None:
-        self.least, self.most, self.positive = least, most, positive
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A float in range."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number) or not self.least <= number <= self.most or (self.positive and number == 0):
-            expected = f"a finite number {'>' if self.positive else '>='} {self.least:g}"
-            expected += f" and <= {self.most:g}" if self.most < math.inf else ""
-            self.fail(f"expected {expected}, got {value!r}", param, ctx)
-        return number
+    def given(self, *, own_chunks: bool) -> Given:
+        """The model that they give. ``own_chunks``: the numbers of chunks do not override the model's."""
+        everywhere = self.placement == ANY
+        chunks = None if own_chunks or everywhere else _one_or_list(self.chunks)
+        flags = [
+            ("pipeline.devices", self.devices, f"-d {self.devices}"),
+            ("pipeline.microbatches", _one_or_list(self.microbatches), f"-m {_listed(self.microbatches)}"),
+            ("pipeline.chunks", chunks, f"-v {_listed(self.chunks)}"),
+            ("pipeline.placement", None if everywhere else self.placement, f"--placement {self.placement}"),
+            ("pipeline.recompute", self.recompute, "--recompute"),
+            ("memory.limit", self.memory_limit, "--memory-limit"),
+        ]
+        changes = [setting(text) for text in self.settings]
+        changes += [Change(key, None if value == "none" else value, flag) for key, value, flag in flags if value is not None]
+        return Given(self.model, tuple(changes), self.chunks or (), everywhere)
 
 
-class Counts(click.ParamType):  # type: ignore[type-arg]
-    """Whole numbers >= 1 with commas between."""
-
-    name = "list"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """A tuple of integers."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = tuple(int(part) for part in value.split(","))
-        except ValueError:
-            numbers = (0,)
-        if min(numbers) < 1:
-            self.fail(f"expected a whole number >= 1, or several with commas between (2,4); got {value!r}", param, ctx)
-        return numbers
-
-
-class Doubling(Counts):
-    """Whole numbers >= 1 with commas between, or ``8..1024``: 8, 16, 32, …, 1024."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """A tuple of integers, ascending."""
-        first, dots, last = value.partition("..") if isinstance(value, str) else ("", "", "")
-        if not dots:
-            return tuple(sorted(set(super().convert(value, param, ctx))))
-        (low,), (high,) = (super(Doubling, self).convert(part, param, ctx)[:1] for part in (first, last))
-        if low > high:
-            self.fail(f"expected the smaller number first, got {value!r}", param, ctx)
-        return tuple(low << k for k in range((high // low).bit_length()))
-
-
-class Stages(click.ParamType):  # type: ignore[type-arg]
-    """Which stages recompute: a word, or stages with commas between."""
-
-    name = "stages"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word, or a list of integers."""
-        if not isinstance(value, str) or value in ("none", "all", CHOOSE):
-            return value
-        try:
-            return [int(part) for part in value.split(",")]
-        except ValueError:
-            self.fail(f"expected none, all, {CHOOSE}, or stages with commas between (0,2); got {value!r}", param, ctx)
+def _overrides(own_chunks: bool) -> list[Callable[[Command], Command]]:
+    """The options that override the model."""
+    limit_help = "One number, one per device (3,4,4), or none: unlimited."
+    microbatches_help = "Number of microbatches; solve also takes 8,12,40 or 8..1024."
+    recompute_help = "Stages that recompute: none, all, 0,2, or choose (left open)."
+    set_help = "Set a dotted key of the model file, such as costs.forward=2; a flag beats it."
+    return [
+        click.option("-d", "--devices", type=int, help="Number of devices."),
+        click.option("-m", "--microbatches", type=Doubling(), metavar="M", help=microbatches_help),
+        click.option("-v", "--chunks", type=Counts(), metavar="LIST", help=_CHUNKS_HELP[own_chunks]),
+        click.option("--placement", type=click.Choice([*PLACEMENTS, ANY]), help="Where the stages are; any leaves it open."),
+        click.option("--recompute", type=Stages(), metavar="STAGES", help=recompute_help),
+        click.option("--memory-limit", type=Limit(), metavar="LIMIT", help=limit_help),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=set_help),
+    ]
 
 
 def model_options(*, own_chunks: bool = False, argument: bool = True) -> Callable[[Command], Command]:
@@ -198,62 +154,14 @@ def model_options(*, own_chunks: bool = False, argument: bool = True) -> Callabl
     With ``own_chunks`` the numbers of chunks do not override the model's: each named schedule has its own placement. Without
     ``argument`` the command has its own way to name the model.
     """
+    options = [*([click.argument("model", required=False)] if argument else []), *_overrides(own_chunks)]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(
-            model: str | None,
-            devices: int | None,
-            microbatches: tuple[int, ...] | None,
-            chunks: tuple[int, ...] | None,
-            placement: str | None,
-            recompute: Any,
-            memory_limit: Any,
-            settings: Sequence[str],
-            **others: Any,
-        ) -> Any:
-            changes = [setting(text) for text in settings]
-            everywhere = placement == ANY
-            flags = [
-                ("pipeline.devices", devices, f"-d {devices}"),
-                ("pipeline.microbatches", _one_or_list(microbatches), f"-m {_listed(microbatches)}"),
-                ("pipeline.chunks", None if own_chunks or everywhere else _one_or_list(chunks), f"-v {_listed(chunks)}"),
-                ("pipeline.placement", None if everywhere else placement, f"--placement {placement}"),
-                ("pipeline.recompute", recompute, "--recompute"),
-                ("memory.limit", memory_limit, "--memory-limit"),
-            ]
-            changes += [Change(key, None if value == "none" else value, flag) for key, value, flag in flags if value is not None]
-            return command(given=Given(model, tuple(changes), chunks or (), everywhere), **others)
+        def wrapped(**values: Any) -> Any:
+            model = _ModelOptions(**{field.name: values.pop(field.name) for field in fields(_ModelOptions)})
+            return command(given=model.given(own_chunks=own_chunks), **values)
 
-        options = (
-            *([click.argument("model", required=False)] if argument else []),
-            click.option("-d", "--devices", type=int, help="Number of devices."),
-            click.option(
-                "-m",
-                "--microbatches",
-                type=Doubling(),
-                metavar="M",
-                help="Number of microbatches; solve also takes 8,12,40 or 8..1024.",
-            ),
-            click.option("-v", "--chunks", type=Counts(), metavar="LIST", help=_CHUNKS_HELP[own_chunks]),
-            click.option("--placement", type=click.Choice([*PLACEMENTS, ANY]), help="Where the stages are; any leaves it open."),
-            click.option(
-                "--recompute",
-                type=Stages(),
-                metavar="STAGES",
-                help="Stages that recompute: none, all, 0,2, or choose (left open).",
-            ),
-            click.option(
-                "--memory-limit", type=Limit(), metavar="LIMIT", help="One number, one per device (3,4,4), or none: unlimited."
-            ),
-            click.option(
-                "--set",
-                "settings",
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="Set a dotted key of the model file, such as costs.forward=2; a flag beats it.",
-            ),
-        )
         for option in reversed(options):
             wrapped = option(wrapped)
         return wrapped  # type: ignore[return-value]

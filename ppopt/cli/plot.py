@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ppopt.cli.options import Given, Seconds, model_options
+from ppopt.cli.options import Given, model_options
+from ppopt.cli.values import Seconds
 
 
 @click.command(short_help="Gantt charts of schedules: png, svg or pdf by suffix.")

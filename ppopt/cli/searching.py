@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from ppopt.cli.options import Command, Seconds
+from ppopt.cli.options import Command
+from ppopt.cli.values import Seconds
 from ppopt.search.settings import MOST_WORKERS, SOLVERS, Settings
 
 

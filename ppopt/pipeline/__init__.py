@@ -1,11 +1,14 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
+from ppopt.pipeline.amounts import Amounts
+from ppopt.pipeline.arrays import IntArray, halves
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
-from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Amounts, IntArray, Pipeline, Ticks, halves
+from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Pipeline
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
 from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
+from ppopt.pipeline.ticks import Ticks
 
 __all__ = [
     "ANY",

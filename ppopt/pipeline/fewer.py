@@ -14,7 +14,7 @@ _Entry = TypeVar("_Entry")
 
 
 def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
-    """The same placement on so many devices, each like the one (each stage like the one) at its place in ``pipeline``.
+    """The same placement on ``devices`` devices. Each device and stage is like the one at its place in ``pipeline``.
 
     Beside its static memory a device has a part of the other's memory, as the number of devices is a part of theirs. What stages
     recompute is part of the costs, links are there for latencies alone, and nothing is exchanged with other pipelines.
@@ -60,5 +60,5 @@ def _each(value: Value, length: int) -> Sequence[Fraction]:
 
 
 def _some(values: Sequence[_Entry], length: int) -> tuple[_Entry, ...]:
-    """So many of them, evenly spread."""
+    """``length`` of the values, evenly spread."""
     return tuple(values[(2 * place + 1) * len(values) // (2 * length)] for place in range(length))

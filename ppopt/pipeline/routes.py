@@ -38,6 +38,23 @@ def split_evenly(microbatches: int, routes: int) -> tuple[int, ...]:
     return tuple(m // share for m in range(microbatches))
 
 
+def read_split(given: Any, microbatches: int, routes: int) -> tuple[int, ...]:
+    """The route of each microbatch; split evenly where none are given.
+
+    Raises:
+        PipelineError: there is not one for each microbatch, or one of them is no route.
+    """
+    if not given:
+        return split_evenly(microbatches, routes)
+    key = "pipeline.route_of_microbatch"
+    if len(given) != microbatches:
+        raise PipelineError(key, f"expected {microbatches} routes (one per microbatch), got {len(given)}")
+    for m, route in enumerate(given):
+        if isinstance(route, bool) or not isinstance(route, int) or not 0 <= route < routes:
+            raise PipelineError(f"{key}[{m}]", f"expected a route 0..{routes - 1}, got {route!r}")
+    return tuple(given)
+
+
 def explicit_routes(routes: Any, devices: int) -> Routes:
     """Routes that are written out, validated: equally long, every device on one of them."""
     if not isinstance(routes, list | tuple) or not all(isinstance(route, list | tuple) for route in routes):

@@ -214,7 +214,7 @@ def _raise_interrupt(outcomes: Iterable[Outcome]) -> None:
 def integer_program(search: Search) -> None:
     """Minimise by the ILP, from the best and from the bound."""
     with uninterrupted():
-        from ppopt.solvers import ilp
+        from ppopt import ilp
     search.versions["pulp"] = ilp.VERSION
     with search.step("ILP: minimise") as done:
         upper = horizon(search.pipeline, search.extra) if search.best is None else search.value

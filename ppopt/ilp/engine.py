@@ -1,4 +1,4 @@
-"""The ILP: an integer program through PuLP, solved by CBC (which comes with PuLP) or HiGHS (the extra ``highs``)."""
+"""The engines that solve an integer program: CBC, which comes with PuLP, and HiGHS (the extra ``highs``)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pulp
 
 from ppopt.constraints import Word
 from ppopt.heuristics import Stuck
+from ppopt.ilp.program import Program
+from ppopt.ilp.windows import Impossible
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.ilp_model import Impossible, Program
 from ppopt.solvers.outcome import Limits, Outcome, timed
 from ppopt.timing.timed import CyclicOrder
 

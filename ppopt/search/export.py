@@ -39,9 +39,9 @@ def _cpsat_text(pipeline: Pipeline, words: tuple[Word, ...], comment: str, **lim
 
 
 def _ilp_text(pipeline: Pipeline, words: tuple[Word, ...], comment: str, **limits: int | str) -> str:
-    import ortools.sat.python.cp_model  # noqa: F401 - see ppopt.solvers.ilp
+    import ortools.sat.python.cp_model  # noqa: F401 - see ppopt.ilp.engine
 
-    from ppopt.solvers.ilp_model import Program
+    from ppopt.ilp.program import Program
 
     program = Program(pipeline, words, **limits)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:  # PuLP writes to a path only

@@ -137,7 +137,7 @@ def _by_plain_cpsat(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str
 
 
 def _by_ilp(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
-    from ppopt.solvers import ilp
+    from ppopt import ilp
 
     try:
         return _decided(claim, ilp.solve, limits, cuts=True)

@@ -1,0 +1,13 @@
+"""The ILP: the words of :mod:`ppopt.constraints` compiled to an integer program through PuLP, solved by CBC or HiGHS.
+
+Imported only when used. Jobs and their windows need no solver; then come the variables, the constraints with one method per
+word, and the objective. :class:`~ppopt.ilp.program.Program` puts them together, and :func:`solve` solves it.
+
+Two operations of one device stand in one of two orders, a binary for each two whose order is still open. Memory needs no
+times: when a forward starts, its device holds what earlier forwards claimed, less what earlier operations gave back, and
+"earlier" is what the binaries say.
+"""
+
+from ppopt.ilp.engine import NAME, VERSION, solve
+
+__all__ = ["NAME", "VERSION", "solve"]

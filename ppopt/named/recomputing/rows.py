@@ -1,0 +1,116 @@
+"""Named schedules and a user's own order as rows, where it is open which stages recompute."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from ppopt.named.definition import Definition, Restriction
+from ppopt.named.recomputing.local import MADE, MADE_LIMITED, RETIMED, LocalSearch
+from ppopt.named.recomputing.stages import Objective, ends
+from ppopt.named.recomputing.tree import best_stages
+from ppopt.named.registry import NAMED, each, shown_chunks
+from ppopt.named.row import Row
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import OrderError, time_order
+
+
+def compare_freely(
+    pipeline: Pipeline,
+    chunks: Sequence[int] = (),
+    params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    objective: Objective = "makespan",
+) -> list[Row]:
+    """The rows of :func:`ppopt.named.compare` for a pipeline that leaves open which stages recompute.
+
+    There is one row for each schedule and number of chunks. In it those stages recompute that make the objective smallest and fit
+    the memory limit; of equally good sets, the one that adds the least work. Stages are those of the schedule's own placement.
+
+    Where its constraints pin the order, that is exact, as long as the timings last (:mod:`~ppopt.named.recomputing.tree`); beyond
+    them, it is the best set found, and the most promising ones were tried first. Where the order is made from the costs, or
+    transfers hold links, it is the best that a local search finds (:mod:`~ppopt.named.recomputing.local`), and no worse than
+    without recomputing or with it everywhere. If no set that was looked at fits, every stage recomputes, over the limit.
+
+    Raises:
+        ValueError: the pipeline does not leave it open.
+        Restriction: a parameter is unknown or out of range.
+    """
+    _check_open(pipeline)
+    chunks = chunks or shown_chunks(pipeline)
+    pipeline = pipeline.placements()[0]
+    read = {name: NAMED[name].read(given) for name, given in params.items()}
+    rows = []
+    for definition, v in each(chunks):
+        try:
+            schedule = _best_of(definition, pipeline, v, read.get(definition.name, {}), objective)
+        except Restriction as restriction:
+            rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
+        else:
+            rows.append(_row(pipeline, definition.name, definition.placement, schedule))
+    return rows
+
+
+def of_order_freely(pipeline: Pipeline, order: Order, name: str, objective: Objective = "makespan") -> Row:
+    """A user's own order as a row beside those of :func:`compare_freely`, with the stages that suit it best likewise.
+
+    An order that cannot be timed is excluded, with the reason.
+
+    Raises:
+        ValueError: the pipeline does not leave it open which stages recompute.
+    """
+    _check_open(pipeline)
+    try:
+        time_order(pipeline.resolved("all"), order)  # or it cannot run
+        return _row(pipeline, name, pipeline.placement, _with_order(pipeline, order, objective))
+    except (OrderError, PipelineError) as error:
+        return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
+
+
+def _check_open(pipeline: Pipeline) -> None:
+    if pipeline.recompute != CHOOSE:
+        raise ValueError(f'pipeline.recompute: expected "choose", got {pipeline.recompute!r}')
+
+
+def _row(pipeline: Pipeline, name: str, placement: str, schedule: Schedule) -> Row:
+    chosen = schedule.pipeline.recompute
+    assert chosen != CHOOSE
+    return dataclasses.replace(Row.beside(pipeline, name, placement, schedule), recompute=chosen)
+
+
+def _best_of(
+    definition: Definition, pipeline: Pipeline, chunks: int | None, params: Mapping[str, Any], objective: Objective
+) -> Schedule:
+    """A named schedule with the stages that suit it best.
+
+    Raises:
+        Restriction: as :meth:`~ppopt.named.definition.Definition.schedule`.
+    """
+
+    def made(pipeline: Pipeline) -> Schedule:
+        return definition.schedule(pipeline, pipeline.chunks, **params)
+
+    placed = definition.place(pipeline, chunks, **params)
+    try:
+        order = definition.pinned(list(ends(placed)), **params)
+        if order is not None:
+            return _with_order(placed, order, objective)
+        orders = MADE_LIMITED if definition.keeps_limit else MADE
+        return LocalSearch(placed, made, objective, orders, both_ways=definition.keeps_limit).best()
+    except PipelineError as error:
+        raise Restriction(f"{definition.name}: {error}") from error
+
+
+def _with_order(pipeline: Pipeline, order: Order, objective: Objective) -> Schedule:
+    """An order that can run, with the stages that suit it best."""
+
+    def retimed(pipeline: Pipeline) -> Schedule:
+        return time_order(pipeline, order)
+
+    none, every = ends(pipeline)
+    if none.lines:
+        return LocalSearch(pipeline, retimed, objective, RETIMED, both_ways=True).best()
+    stages = best_stages(none, every, order, objective)
+    return retimed(every if stages is None else pipeline.resolved(stages))

@@ -1,0 +1,150 @@
+"""A pipeline on another placement or on other routes: the same devices with the same work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ppopt.pipeline.choices import placements_of, read_chunks
+from ppopt.pipeline.parts import DURATIONS, Costs, DataParallel, Memory, PipelineError, Value
+from ppopt.pipeline.routes import Routes, explicit_routes, routes_of, split_evenly
+from ppopt.pipeline.tables import Rows, by_stage, durations, entry, held, largest, totals
+from ppopt.pipeline.traffic import both, exchanged
+
+if TYPE_CHECKING:
+    from ppopt.pipeline.model import Pipeline
+
+
+def moved(pipeline: Pipeline, place: dict[str, Any]) -> Pipeline:
+    """The pipeline elsewhere. ``place``: its new ``placement`` and ``chunks``, or ``routes`` and maybe ``route_of_microbatch``.
+
+    Raises:
+        PipelineError: as :meth:`~ppopt.pipeline.Pipeline.placed` and :meth:`~ppopt.pipeline.Pipeline.rerouted`.
+    """
+    if isinstance(pipeline.microbatches, tuple):
+        if len(pipeline.routes) > 1:
+            problem = "several numbers of microbatches share the routes in different ways; expected one"
+            raise PipelineError("pipeline.microbatches", problem)
+        one = moved(pipeline.changed(microbatches=pipeline.microbatches[0]), place)
+        return one.changed(microbatches=pipeline.microbatches)
+    there = _destination(pipeline, place)
+    if there.routes == pipeline.routes and not isinstance(there.chunks, tuple):
+        return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, **place})
+    move = _Move(pipeline, there)
+    written = there.route_of_microbatch if "routes" in place else ()
+    return pipeline.changed(**{**place, "chunks": there.chunks, "route_of_microbatch": written, **move.changes()})
+
+
+@dataclass(frozen=True)
+class _Destination:
+    """The stages' devices elsewhere; of the first placement where several are possible."""
+
+    routes: Routes
+    chunks: int | tuple[int, ...]
+    route_of_microbatch: tuple[int, ...]
+
+
+def _destination(pipeline: Pipeline, place: dict[str, Any]) -> _Destination:
+    if "routes" in place:
+        routes = explicit_routes(place["routes"], pipeline.devices)
+        split = place.get("route_of_microbatch") or split_evenly(pipeline.microbatches, len(routes))
+        return _Destination(routes, max(1, len(routes[0]) // pipeline.devices), split)
+    placement, chunks = place["placement"], read_chunks(place["placement"], place["chunks"], False)
+    first, count = placements_of(placement, chunks)[0]
+    routes = routes_of(first, pipeline.devices, count)
+    return _Destination(routes, chunks, split_evenly(pipeline.microbatches, len(routes)))
+
+
+class _Move:
+    """What the costs, the memory and the traffic of a pipeline become per device at a destination.
+
+    Raises:
+        PipelineError: a device that works here is not visited there.
+    """
+
+    def __init__(self, pipeline: Pipeline, there: _Destination) -> None:
+        self.pipeline = pipeline
+        self.here = _visits(pipeline.devices, pipeline.routes, pipeline.route_of_microbatch)
+        self.there = _visits(pipeline.devices, there.routes, there.route_of_microbatch)
+        """``[device]``: the number of microbatches that visit it."""
+        for device, (here, elsewhere) in enumerate(zip(self.here, self.there, strict=True)):
+            if here and not elsewhere:
+                raise PipelineError("pipeline.routes", f"device {device} would have no work: no microbatch visits it")
+        self.everywhere = {*self.here, *self.there} == {pipeline.microbatches}
+        """Whether every microbatch visits every device, here and there."""
+        self.settled = isinstance(pipeline.recompute, tuple)
+        """Whether single stages recompute; then this becomes part of the costs."""
+
+    def changes(self) -> dict[str, Any]:
+        """The fields of the pipeline that change.
+
+        Raises:
+            PipelineError: there is data-parallel traffic, and some microbatch does not visit every device.
+        """
+        changes: dict[str, Any] = {}
+        if self.pipeline.data_parallel.per == "stage":
+            changes["data_parallel"] = self._traffic()
+        traffic = [value if isinstance(value, tuple) else (value,) for value in both(self.pipeline)]
+        if not self.everywhere and largest(traffic):
+            problem = (
+                "what a device exchanges on another placement is not known where microbatches visit only some of the devices"
+            )
+            raise PipelineError("data_parallel", problem)
+        if not self.everywhere or self.pipeline.costs.per == "stage" or self.settled:
+            changes["costs"], changes["memory"] = self._costs(), self._memory()
+        if self.settled:
+            changes["recompute"] = "none"
+        return changes
+
+    def _traffic(self) -> DataParallel:
+        gather, scatter = (
+            tuple(sum(part.values(), Fraction(0)) for part in exchanged(self.pipeline, value)) for value in both(self.pipeline)
+        )
+        return dataclasses.replace(self.pipeline.data_parallel, all_gather=gather, reduce_scatter=scatter, per="device")
+
+    def _costs(self) -> Costs:
+        pipeline = self.pipeline
+        tables: dict[str, Rows]
+        if self.settled:
+            tables = {name: durations(pipeline, name) for name in DURATIONS if name != "recompute"}
+        else:
+            tables = {name: by_stage(pipeline, getattr(pipeline.costs, name)) for name in DURATIONS}
+        return Costs(per="device", **{name: self._spread(table) for name, table in tables.items()})  # type: ignore[arg-type]
+
+    def _memory(self) -> Memory:
+        pipeline, memory = self.pipeline, self.pipeline.memory
+        activation, retained, saved = (
+            by_stage(pipeline, value) for value in (memory.activation, memory.retained, memory.recompute_saved)
+        )
+        changes: dict[str, Any] = {"recompute_saved": None if self.settled else self._spread(saved)}
+        holds, keeps = held(pipeline) if self.settled else (activation, retained)
+        changes |= {"activation": self._spread(holds), "retained": self._spread(keeps)}
+        if not self.everywhere:
+            visits = zip(self.here, self.there, strict=True)
+            static = [entry(memory.static, d) * here / (there or 1) for d, (here, there) in enumerate(visits)]
+            changes["static"] = _one_or_all(static)
+        return dataclasses.replace(memory, **changes)
+
+    def _spread(self, table: Rows) -> Value | None:
+        """The value per device there, so that a microbatch has on average as much of it as of ``table[route][stage]`` here."""
+        total = totals(self.pipeline, table)
+        if total is None:
+            return None
+        return _one_or_all([whole / (there or 1) for whole, there in zip(total, self.there, strict=True)])
+
+
+def _visits(devices: int, routes: Routes, route_of_microbatch: Sequence[int]) -> tuple[int, ...]:
+    """``[device]``: the number of microbatches that visit it."""
+    visits = [0] * devices
+    for route, microbatches in Counter(route_of_microbatch).items():
+        for device in set(routes[route]):
+            visits[device] += microbatches
+    return tuple(visits)
+
+
+def _one_or_all(values: Sequence[Fraction]) -> Value:
+    return values[0] if len(set(values)) == 1 else tuple(values)

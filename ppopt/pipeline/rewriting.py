@@ -1,0 +1,62 @@
+"""The same pipeline written in another way: with costs per stage, or with recomputing as part of the costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ppopt.pipeline.parts import DURATIONS, PipelineError, Value
+from ppopt.pipeline.tables import by_stage, durations, held
+
+if TYPE_CHECKING:
+    from ppopt.pipeline.model import Pipeline
+
+
+def per_stage(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with costs and activations per stage.
+
+    Raises:
+        PipelineError: a stage has other costs on another route, which cannot be said per stage.
+    """
+    if pipeline.costs.per == "stage":
+        return pipeline
+
+    def listed(key: str, value: Value | None) -> tuple[Fraction | None, ...] | None:
+        rows = by_stage(pipeline, value)
+        if any(row != rows[0] for row in rows):
+            problem = "the routes have different values for a stage; recompute of some stages needs equal ones"
+            raise PipelineError(key, problem)
+        return None if value is None else tuple(rows[0])
+
+    parts = ("activation", "retained", "recompute_saved")
+    costs: dict[str, Any] = {name: listed(f"costs.{name}", getattr(pipeline.costs, name)) for name in DURATIONS}
+    memory: dict[str, Any] = {name: listed(f"memory.{name}", getattr(pipeline.memory, name)) for name in parts}
+    return _with(pipeline, costs={"per": "stage", **costs}, memory=memory)
+
+
+def written_out(pipeline: Pipeline) -> Pipeline:
+    """The pipeline where no stage recomputes, with the same durations and amounts.
+
+    Raises:
+        PipelineError: as :func:`per_stage`, if stages recompute; or which do is left open.
+    """
+    if pipeline.recompute == "none":
+        return _with(pipeline, costs={"recompute": None}, memory={"recompute_saved": None})
+    each = per_stage(pipeline)
+    activation, retained = held(each)
+    longer: dict[str, Any] = {
+        name: tuple(durations(each, name)[0]) for name in ("backward_input", "backward") if getattr(each.costs, name) is not None
+    }
+    memory = {"activation": tuple(activation[0]), "retained": tuple(retained[0]), "recompute_saved": None}
+    return _with(each, costs={"recompute": None, **longer}, memory=memory, recompute="none")
+
+
+def _with(pipeline: Pipeline, *, costs: dict[str, Any], memory: dict[str, Any], **changes: Any) -> Pipeline:
+    """The pipeline with other costs, memory and fields, its microbatches on the same routes."""
+    return pipeline.changed(
+        costs=dataclasses.replace(pipeline.costs, **costs),
+        memory=dataclasses.replace(pipeline.memory, **memory),
+        route_of_microbatch=pipeline.route_of_microbatch,
+        **changes,
+    )

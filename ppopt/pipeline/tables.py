@@ -1,0 +1,100 @@
+"""Costs and memory of a pipeline as exact tables ``[route][stage]``, where they may be given per device or per stage.
+
+An entry is what one operation of the stage takes, or what one microbatch holds there. ``None``: no such value is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from ppopt.pipeline.parts import Value
+
+if TYPE_CHECKING:
+    from ppopt.pipeline.arrays import IntArray
+    from ppopt.pipeline.model import Pipeline
+
+Rows: TypeAlias = Sequence[Sequence[Fraction | None]]
+
+
+def entry(value: Value, index: int) -> Fraction:
+    """The value of one device or stage."""
+    return value[index] if isinstance(value, tuple) else value
+
+
+def by_stage(pipeline: Pipeline, value: Value | None) -> list[list[Fraction | None]]:
+    """``[route][stage]``: the stage's part of a value that is given per device or per stage (``costs.per``)."""
+    table: list[list[Fraction | None]] = []
+    for route in pipeline.routes:
+        if value is None:
+            table.append([None] * pipeline.stages)
+        elif pipeline.costs.per == "stage":
+            table.append([entry(value, s) for s in range(pipeline.stages)])
+        else:
+            chunks = np.bincount(route, minlength=pipeline.devices)
+            table.append([entry(value, d) / int(chunks[d]) for d in route])
+    return table
+
+
+def if_recomputing(pipeline: Pipeline, value: Value | None) -> list[list[Fraction]]:
+    """``[route][stage]``: the stage's part of a value where the stage recomputes, else 0."""
+    chosen = pipeline.recomputing
+    table = by_stage(pipeline, value)
+    return [[x if x is not None and s in chosen else Fraction(0) for s, x in enumerate(row)] for row in table]
+
+
+def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
+    """``[route][stage]``: a duration of :class:`~ppopt.pipeline.Costs`, with the time that the stages take to recompute."""
+    table = by_stage(pipeline, getattr(pipeline.costs, name))
+    if name not in ("backward", "backward_input"):
+        return table
+    return added(table, if_recomputing(pipeline, pipeline.costs.recompute))
+
+
+def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]]:
+    """``[route][stage]``: what is held from F to the backward; and the part that is retained until the weight gradient."""
+    memory = pipeline.memory
+    saved = if_recomputing(pipeline, memory.recompute_saved)
+    activation, retained = by_stage(pipeline, memory.activation), by_stage(pipeline, memory.retained)
+    holds, keeps = [], []
+    for whole, kept, less in zip(activation, retained, saved, strict=True):
+        holds.append([a - x for a, x in zip(whole, less, strict=True) if a is not None])
+        keeps.append([h if r is None else min(r, h) for r, h in zip(kept, holds[-1], strict=True)])
+    return holds, keeps
+
+
+def totals(pipeline: Pipeline, table: Rows) -> list[Fraction] | None:
+    """``[device]``: the sum of ``table[route][stage]`` over the device's stages and microbatches; ``None``: some is missing."""
+    sums = [Fraction(0)] * pipeline.devices
+    for route, microbatches, row in zip(pipeline.routes, pipeline.microbatches_of, table, strict=True):
+        for device, value in zip(route, row, strict=True):
+            if value is None:
+                return None
+            sums[device] += value * len(microbatches)
+    return sums
+
+
+def added(table: Rows, other: Rows) -> list[list[Fraction | None]]:
+    """The sum of two tables; ``None`` where one of them has none."""
+    return [
+        [None if a is None or b is None else a + b for a, b in zip(*rows, strict=True)] for rows in zip(table, other, strict=True)
+    ]
+
+
+def common_denominator(rows: Rows) -> int:
+    """The smallest number by which all entries become integers."""
+    return math.lcm(*(value.denominator for row in rows for value in row if value is not None))
+
+
+def largest(rows: Rows) -> Fraction:
+    """The largest entry."""
+    return max(value for row in rows for value in row if value is not None)
+
+
+def scaled(rows: Rows, per_unit: int) -> IntArray:
+    """The entries times ``per_unit``, which makes them integers; -1 for ``None``."""
+    return np.array([[-1 if value is None else int(value * per_unit) for value in row] for row in rows], dtype=np.int64)
