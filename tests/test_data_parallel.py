@@ -13,11 +13,12 @@ import pytest
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
-from ppopt import bounds
+from ppopt import bounds, cpsat
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, metrics, violations
 from ppopt.constraints import cuts_of, free_choices, graphs_of, pairs_of
+from ppopt.cpsat.operations import Operations
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
 from ppopt.periodic import repeated, repeated_value
@@ -25,8 +26,7 @@ from ppopt.periodic.middle import periodic_in
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.search import solve
-from ppopt.solvers import cpsat, ilp, ilp_model
-from ppopt.solvers.cpsat_model import Model
+from ppopt.solvers import ilp, ilp_model
 from ppopt.timing import baselines, each_baseline, exposed_traffic, time_order
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -183,12 +183,12 @@ def test_a_back_end_without_the_traffic_finds_too_little(
     whole = optimum(solver, pipeline, objective, cuts_of(pipeline))
     if back_end == "cp-sat":
         side = ["gather", "scatter"].index(table)
-        traffic = Model._traffic
+        traffic = Operations.traffic
 
-        def half(model: Model, op: int) -> tuple[int, int]:
-            return tuple(0 if i == side else x for i, x in enumerate(traffic(model, op)))  # type: ignore[return-value]
+        def half(ops: Operations, op: int) -> tuple[int, int]:
+            return tuple(0 if i == side else x for i, x in enumerate(traffic(ops, op)))  # type: ignore[return-value]
 
-        monkeypatch.setattr(Model, "_traffic", half)
+        monkeypatch.setattr(Operations, "traffic", half)
     else:
         left_out = getattr(pipeline.ticks, table)
         monkeypatch.setattr(

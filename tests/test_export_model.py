@@ -13,7 +13,7 @@ from ppopt.cli import main
 from ppopt.constraints import rules_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import Result, model_text, solve
-from ppopt.solvers.export import model_text as text_of
+from ppopt.search.export import model_text as text_of
 
 PIPELINES = {
     "plain": Pipeline(2, 3, costs=Costs(forward=(2, 1), backward_input=1, backward_weight=(1, 3))),

@@ -12,7 +12,7 @@ from ppopt.text import place
 if TYPE_CHECKING:
     from ppopt.named import Model
     from ppopt.search import Binding, Result
-    from ppopt.solvers.verify import Opinion
+    from ppopt.search.second_opinion import Opinion
 
 CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "no-solution": 4}
 """Reason -> exit code."""

@@ -23,7 +23,7 @@ from ppopt.timing import exposed_traffic
 if TYPE_CHECKING:
     from ppopt.named import Row
     from ppopt.search import Result
-    from ppopt.solvers.verify import Opinion
+    from ppopt.search.second_opinion import Opinion
 
 FORMAT = 1
 Tree: TypeAlias = dict[str, Any]

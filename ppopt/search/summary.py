@@ -12,7 +12,7 @@ from ppopt.timing import exposed_traffic
 
 if TYPE_CHECKING:
     from ppopt.search.result import Result
-    from ppopt.solvers.verify import Opinion
+    from ppopt.search.second_opinion import Opinion
 
 LINES = 10
 """Most lines of :func:`summary`."""

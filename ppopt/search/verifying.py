@@ -14,11 +14,10 @@ from ppopt.search.horizons import ended_by, horizon
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.search.state import words_of
-from ppopt.solvers.outcome import Limits
 from ppopt.text import place
 
 if TYPE_CHECKING:
-    from ppopt.solvers.verify import Opinion
+    from ppopt.search.second_opinion import Opinion
 
 
 class Unanswerable(ValueError):
@@ -61,7 +60,7 @@ def verify(result: Result, settings: Settings | None = None, **changes: Unpack[S
     try:
         return _asked(result, settings)
     except KeyboardInterrupt:
-        from ppopt.solvers.verify import Opinion
+        from ppopt.search.second_opinion import Opinion
 
         return Opinion(result.ticks.lower_bound, None, None, None, ())
 
@@ -81,7 +80,7 @@ def _asked(result: Result, settings: Settings) -> Opinion:
 
 def _opinion(result: Result, bound: int, settings: Settings) -> Opinion:
     """On one placement, of a bound in its ticks."""
-    from ppopt.solvers.verify import second_opinion
+    from ppopt.search.second_opinion import second_opinion
 
     pipeline, objective = result.pipeline, result.objective
     if result.reason == "infeasible":
@@ -93,7 +92,7 @@ def _opinion(result: Result, bound: int, settings: Settings) -> Opinion:
         bound=bound,
         proved_by=result.proved_by,
         horizon=ended_by(pipeline, objective, bound - 1, result.binding),
-        limits=Limits(settings.seconds, workers=settings.workers, seed=settings.seed, deterministic=settings.deterministic),
+        limits=settings.limits(),
     )
 
 
@@ -115,13 +114,13 @@ def _together(result: Result, opinions: Sequence[Opinion]) -> Opinion:
 def model_text(result: Result, solver: str = "auto") -> str:
     """The model that a plain minimisation of the answer's pipeline would be given, within the best value that is known, as text.
 
-    For OR-Tools, or an integer program where ``solver`` is ``"ilp"`` (:func:`ppopt.solvers.export.model_text`).
+    For OR-Tools, or an integer program where ``solver`` is ``"ilp"`` (:func:`ppopt.search.export.model_text`).
 
     Raises:
         TooLarge: the pipeline is too large for the ILP.
         Unanswerable: the result is of several numbers of microbatches.
     """
-    from ppopt.solvers.export import model_text as text_of
+    from ppopt.search.export import model_text as text_of
 
     if result.points:
         raise Unanswerable(f"a model is for one number of microbatches; got {len(result.points)}")

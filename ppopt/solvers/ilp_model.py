@@ -30,9 +30,9 @@ from ppopt.constraints import (
     operations,
     spread,
 )
+from ppopt.constraints.couples import couples
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves, of_stages
-from ppopt.solvers.couples import couples
 from ppopt.solvers.outcome import TooLarge, check_for_ilp
 
 
