@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from ppopt.op import Kind, Op, OpIndex, Pair, parse
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.pipeline import halves as halves
 
+Objective: TypeAlias = Literal["makespan", "span"]
+"""What is minimised: the makespan, or the largest device span."""
 Number: TypeAlias = int | float
 """A time or an amount in the user's unit."""
 

@@ -19,14 +19,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ppopt import ilp
+from ppopt import cpsat, ilp
 from ppopt.bounds import Objective
+from ppopt.clock import Limits
 from ppopt.constraints import Word, always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.files import read_model
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import horizon, solve, span_horizon
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits, TooLarge
+from ppopt.solvers.outcome import TooLarge
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 """The zero-bubble paper's 1.5B model, in 0.1 ms."""
@@ -125,7 +125,7 @@ def _minimised(
         lower=0,
         upper=upper,
         horizon=upper if instance.objective == "makespan" else span_horizon(pipeline, upper, free=True),
-        limits=Limits(limit, workers=workers),
+        limits=Limits.of(limit, workers=workers),
     )
     value = None if outcome.schedule is None else outcome.schedule.objective(instance.objective)
     return Answer(value, outcome.lower_bound, time.monotonic() - begun)

@@ -10,15 +10,14 @@ import pytest
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
-from ppopt import bounds, ilp
+from ppopt import bounds, cpsat, ilp
 from ppopt.bounds import Bound, Objective
+from ppopt.clock import Limits
 from ppopt.constraints import Word, always_split, cuts_of, in_order, splitting_is_free
 from ppopt.heuristics import baselines
 from ppopt.pipeline import Memory, Pipeline
 from ppopt.search import horizon
 from ppopt.search.second_opinion import second_opinion
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits
 
 Case = tuple[int, Pipeline, Objective]
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
@@ -165,7 +164,7 @@ def test_a_second_opinion_confirms_what_is_true_and_refutes_what_is_not(first: s
                 bound=bound,
                 proved_by=first,
                 horizon=horizon(pipeline) * pipeline.devices,
-                limits=Limits(seconds=60, workers=1),
+                limits=Limits.of(seconds=60, workers=1),
             )
             assert opinion.confirmed is (bound == best), f"seed {seed}"
             assert opinion.trials[-1].route == opinion.route
@@ -183,7 +182,12 @@ def test_a_second_opinion_that_is_not_reached_says_so() -> None:
     assert least is not None
     claim = least.value + least.value // 50  # not even a list scheduler comes near, and no bound refutes it
     opinion = second_opinion(
-        pipeline, objective="makespan", bound=claim, proved_by="CP-SAT", horizon=claim - 1, limits=Limits(seconds=0.3, workers=1)
+        pipeline,
+        objective="makespan",
+        bound=claim,
+        proved_by="CP-SAT",
+        horizon=claim - 1,
+        limits=Limits.of(seconds=0.3, workers=1),
     )
     assert (opinion.confirmed, opinion.route, opinion.schedule) == (None, None, None)
     outcomes = {trial.route: trial.outcome for trial in opinion.trials}

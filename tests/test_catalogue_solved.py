@@ -7,9 +7,9 @@ import pytest
 from ortools.sat.python import cp_model
 
 from ppopt.constraints import rules_of
+from ppopt.cpsat.model import Model
 from ppopt.named import NAMED, find
 from ppopt.pipeline import Costs, Links, Pipeline
-from ppopt.solvers.cpsat_model import Model
 
 FIRST_SIX = {"gpipe", "1f1b", "interleaved-1f1b", "hanayo", "zb-h1", "dualpipe"}
 """Tested at length in test_definitions."""
@@ -28,7 +28,7 @@ def best(pipeline: Pipeline, name: str, upper: int, **params: Any) -> int:
     solver.parameters.num_workers = 1
     solver.parameters.max_time_in_seconds = 60
     assert solver.solve(model.model) == cp_model.OPTIMAL
-    return model.value(solver, "makespan")
+    return model.value(solver)
 
 
 @pytest.mark.parametrize("entry", PINNED)

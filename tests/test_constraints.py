@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from random_pipelines import random_machine
 
-from ppopt import ilp
+from ppopt import cpsat, ilp
 from ppopt.bounds import Objective
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import (
     Capacity,
     Dealt,
@@ -39,8 +40,7 @@ from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.search import Binding, horizon, model_text, solve, verify
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits, NotForIlp
+from ppopt.solvers.outcome import NotForIlp
 from ppopt.timing import broken, time_order
 
 F, B, I, W = Kind  # noqa: E741
@@ -234,7 +234,7 @@ def found(solver: Any, pipeline: Pipeline, objective: Objective, binding: Sequen
         lower=0,
         upper=until,
         horizon=until,
-        limits=Limits(30, workers=1),
+        limits=Limits.of(30, workers=1),
     )
     if outcome.schedule is None:
         assert outcome.lower_bound > until
@@ -324,7 +324,7 @@ def test_what_is_added_to_the_words_loses_nothing(seed: int, objective: Objectiv
         lower=0,
         upper=until,
         horizon=until * (pipeline.devices if objective == "span" else 1),
-        limits=Limits(20, workers=1),
+        limits=Limits.of(20, workers=1),
     )
     if result.reason == "infeasible":
         assert outcome.schedule is None

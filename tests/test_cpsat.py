@@ -7,9 +7,10 @@ import pytest
 from ortools.sat.python import cp_model
 from random_pipelines import random_pipeline
 
-from ppopt import ilp
+from ppopt import cpsat, ilp
 from ppopt.bounds.late import start_by
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import (
     Capacity,
     Dealt,
@@ -27,21 +28,20 @@ from ppopt.constraints import (
     rules_of,
     run,
 )
+from ppopt.constraints.shifts import NEVER, Shifts
+from ppopt.cpsat.model import Model
 from ppopt.heuristics import list_schedule
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
-from ppopt.solvers import cpsat
-from ppopt.solvers.cpsat_model import Model
-from ppopt.solvers.outcome import Limits, Outcome
-from ppopt.solvers.shifts import NEVER, Shifts
+from ppopt.solvers.outcome import Outcome
 
 F, B, I, W = Kind  # noqa: E741
 
 
 def best(pipeline: Pipeline, *extra, objective="makespan", upper=1000, lower=0, cuts=True, **options) -> Outcome:
     words = (*rules_of(pipeline), *extra, *(cuts_of(pipeline, extra) if cuts else ()))
-    limits = Limits(30, workers=1)
+    limits = Limits.of(30, workers=1)
     return cpsat.solve(pipeline, words, objective=objective, lower=lower, upper=upper, horizon=1000, limits=limits, **options)
 
 
@@ -59,7 +59,7 @@ def test_decisions_at_once():
     least = value(pipeline)
     words = (*rules_of(pipeline), *cuts_of(pipeline, ()))
     for targets in ((least - 1, least), (least, least + 3), (least - 2, least - 1), (0, least)):
-        outcomes = cpsat.decide(pipeline, words, targets=targets, limits=Limits(30, workers=2))
+        outcomes = cpsat.decide(pipeline, words, targets=targets, limits=Limits.of(30, workers=2))
         for target, outcome in zip(targets, outcomes, strict=True):
             assert outcome.lower_bound == target + (target < least and outcome.lower_bound > target)
             assert outcome.schedule is None or least <= outcome.schedule.makespan <= target
@@ -161,7 +161,9 @@ def test_a_choice_that_is_longer_than_the_horizon_is_not_taken():
     words = (*rules_of(either), *cuts_of(either))
     for solver in (cpsat, ilp):
         found, refuted = (
-            solver.solve(either, words, objective="makespan", lower=0, upper=upper, horizon=upper, limits=Limits(20, workers=1))
+            solver.solve(
+                either, words, objective="makespan", lower=0, upper=upper, horizon=upper, limits=Limits.of(20, workers=1)
+            )
             for upper in (40, 39)
         )
         assert found.schedule is not None
@@ -196,7 +198,7 @@ def test_a_decision_finds_or_refutes():
 def test_a_coarse_grid_bounds_from_below_and_times_truly():
     pipeline = Pipeline(2, 2, costs=Costs(forward=1009, backward_input=997, backward_weight=503), links=Links(latency=13))
     exact = value(pipeline, upper=20000)
-    limits = Limits(10, workers=1)
+    limits = Limits.of(10, workers=1)
     words = (*rules_of(pipeline), *cuts_of(pipeline))
     coarse = cpsat.solve(pipeline, words, objective="makespan", lower=0, upper=20000, horizon=20000, limits=limits, grid=100)
     assert coarse.schedule is not None
@@ -227,7 +229,7 @@ def test_operations_that_take_no_time_do_not_pass_each_other():
     words = (*rules_of(pipeline), *cuts_of(pipeline))
     for objective, value in (("makespan", 3), ("span", 3)):
         strict = cpsat.solve(
-            pipeline, words, objective=objective, lower=0, upper=99, horizon=99, limits=Limits(20, workers=1), strict=True
+            pipeline, words, objective=objective, lower=0, upper=99, horizon=99, limits=Limits.of(20, workers=1), strict=True
         )
         assert (strict.schedule.objective(objective), strict.lower_bound) == (value, value)
 
@@ -248,7 +250,7 @@ def test_a_hint_is_complete():
 
 
 def test_as_many_threads_as_workers_and_one_in_deterministic_mode():
-    assert [Limits(1, workers=3, deterministic=mode).threads for mode in (False, True)] == [3, 1]
+    assert [Limits.of(1, workers=3, deterministic=mode).threads for mode in (False, True)] == [3, 1]
 
 
 def test_the_same_seed_repeats_in_deterministic_mode():
@@ -257,7 +259,7 @@ def test_the_same_seed_repeats_in_deterministic_mode():
     orders = [
         cpsat.solve(
             pipeline, words, objective="makespan", lower=0, upper=500, horizon=500,
-            limits=Limits(5, seed=3, deterministic=True),
+            limits=Limits.of(5, seed=3, deterministic=True),
         ).schedule.order
         for _ in range(2)
     ]  # fmt: skip
@@ -278,7 +280,7 @@ def test_an_unknown_word_raises():
     pipeline = Pipeline(1, 1)
     with pytest.raises(TypeError, match="Unknown"):
         cpsat.solve(
-            pipeline, (*rules_of(pipeline), Unknown()), objective="makespan", lower=0, upper=9, horizon=9, limits=Limits(1)
+            pipeline, (*rules_of(pipeline), Unknown()), objective="makespan", lower=0, upper=9, horizon=9, limits=Limits.of(1)
         )  # type: ignore[arg-type]
 
 
@@ -304,7 +306,9 @@ def test_shifts_add_up_through_families_that_are_run():
 def test_a_model_that_takes_long_to_build_is_given_up() -> None:
     pipeline = Pipeline(4, 8, placement="wave", chunks=2, memory=Memory(limit=3))
     words = (*rules_of(pipeline), *cuts_of(pipeline))
-    outcome = cpsat.solve(pipeline, words, objective="makespan", lower=30, upper=30, horizon=30, limits=Limits(1e-9, workers=1))
+    outcome = cpsat.solve(
+        pipeline, words, objective="makespan", lower=30, upper=30, horizon=30, limits=Limits.of(1e-9, workers=1)
+    )
     assert (outcome.schedule, outcome.lower_bound) == (None, 30)
 
 

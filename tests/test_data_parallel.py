@@ -13,11 +13,12 @@ import pytest
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
-from ppopt import bounds, ilp
+from ppopt import bounds, cpsat, ilp
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, metrics, violations
 from ppopt.constraints import cuts_of, free_choices, graphs_of, pairs_of
+from ppopt.cpsat.operations import Operations
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
 from ppopt.heuristics import baselines, each_baseline
@@ -27,8 +28,6 @@ from ppopt.periodic.middle import periodic_in
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.search import solve
-from ppopt.solvers import cpsat
-from ppopt.solvers.cpsat_model import Model
 from ppopt.timing import exposed_traffic, time_order
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -185,12 +184,12 @@ def test_a_back_end_without_the_traffic_finds_too_little(
     whole = optimum(solver, pipeline, objective, cuts_of(pipeline))
     if back_end == "cp-sat":
         side = ["gather", "scatter"].index(table)
-        traffic = Model._traffic
+        traffic = Operations.traffic
 
-        def half(model: Model, op: int) -> tuple[int, int]:
-            return tuple(0 if i == side else x for i, x in enumerate(traffic(model, op)))  # type: ignore[return-value]
+        def half(ops: Operations, op: int) -> tuple[int, int]:
+            return tuple(0 if i == side else x for i, x in enumerate(traffic(ops, op)))  # type: ignore[return-value]
 
-        monkeypatch.setattr(Model, "_traffic", half)
+        monkeypatch.setattr(Operations, "traffic", half)
     else:
         left_out = getattr(pipeline.ticks, table)
         monkeypatch.setattr(jobs, "of_stages", lambda p, numbers, of: of_stages(p, numbers, 0 * of if of is left_out else of))

@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 from random_pipelines import random_pipeline
 
-from ppopt import ilp
+from ppopt import cpsat, ilp
 from ppopt.bounds.heads import heads
+from ppopt.clock import Limits
 from ppopt.constraints import (
     Family,
     FamilyGraph,
@@ -27,14 +28,12 @@ from ppopt.constraints import (
     rules_of,
     without_links,
 )
+from ppopt.constraints.binding import binding
+from ppopt.constraints.couples import couples
 from ppopt.heuristics import PRIORITIES, covers, each_baseline, list_schedule, order_of
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers import cpsat
-from ppopt.solvers.binding import binding
-from ppopt.solvers.couples import couples
-from ppopt.solvers.outcome import Limits
 from ppopt.timing import broken
 from ppopt.timing.demands import demands_of, settled, when
 
@@ -107,7 +106,7 @@ def test_rounding_down_is_a_relaxation(pipeline: Pipeline) -> None:
 
 def optimum(pipeline: Pipeline, objective: str, cuts: tuple[object, ...]) -> int:
     words = (*rules_of(pipeline), *free_choices(pipeline), *cuts)
-    outcome = cpsat.solve(pipeline, words, objective=objective, lower=0, upper=200, horizon=200, limits=Limits(60, workers=1))
+    outcome = cpsat.solve(pipeline, words, objective=objective, lower=0, upper=200, horizon=200, limits=Limits.of(60, workers=1))
     assert outcome.schedule is not None
     assert outcome.schedule.objective(objective) == outcome.lower_bound
     return outcome.lower_bound
@@ -155,8 +154,8 @@ READERS = {
     "broken": lambda words: broken(each(PLAIN), words),
     "binding": lambda words: binding(PLAIN, words, (Kind.W,)),
     "couples": lambda words: couples(PLAIN, words, ()),
-    "CP-SAT": lambda words: cpsat.solve(PLAIN, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits(5)),
-    "ILP": lambda words: ilp.solve(PLAIN, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits(5)),
+    "CP-SAT": lambda words: cpsat.solve(PLAIN, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(5)),
+    "ILP": lambda words: ilp.solve(PLAIN, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(5)),
     "list scheduler": lambda words: list_schedule(PLAIN, words, next(iter(PRIORITIES.values()))),
     "order_of": lambda words: order_of(PLAIN, words),
     "covers": lambda words: covers(PLAIN, words),

@@ -7,11 +7,12 @@ from random_pipelines import random_pipeline
 
 from ppopt import ilp
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import Family, Precede, Word, always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.named import NAMED
 from ppopt.op import Kind
 from ppopt.pipeline import Memory, Pipeline
-from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.outcome import Outcome
 
 FIRST_SIX = ("gpipe", "1f1b", "interleaved-1f1b", "hanayo", "zb-h1", "dualpipe")
 
@@ -28,7 +29,7 @@ def horizon_of(pipeline: Pipeline) -> int:
 
 def outcome_of(solver: Any, pipeline: Pipeline, objective: str, words: tuple[Word, ...], seconds: float = 60) -> Outcome:
     horizon = horizon_of(pipeline)
-    limits = Limits(seconds=seconds, workers=1)
+    limits = Limits.of(seconds=seconds, workers=1)
     outcome = solver.solve(pipeline, words, objective=objective, lower=0, upper=horizon, horizon=horizon, limits=limits)
     if outcome.schedule is not None:
         assert violations(pipeline, outcome.schedule) == []
@@ -60,13 +61,15 @@ def test_named_constraints_give_the_golden_makespan(entry: dict[str, Any]) -> No
 def test_an_unknown_word_raises() -> None:
     pipeline = Pipeline(1, 1)
     with pytest.raises(TypeError, match="hurry"):
-        ilp.solve(pipeline, [*rules_of(pipeline), "hurry"], objective="makespan", lower=0, upper=9, horizon=9, limits=Limits(1))
+        ilp.solve(
+            pipeline, [*rules_of(pipeline), "hurry"], objective="makespan", lower=0, upper=9, horizon=9, limits=Limits.of(1)
+        )
 
 
 def test_stopping_early_claims_nothing() -> None:
     pipeline = Pipeline(4, 12, memory=Memory(limit=3))
     words = (*rules_of(pipeline), *cuts_of(pipeline))
-    outcome = ilp.solve(pipeline, words, objective="span", lower=36, upper=200, horizon=200, limits=Limits(seconds=1))
+    outcome = ilp.solve(pipeline, words, objective="span", lower=36, upper=200, horizon=200, limits=Limits.of(seconds=1))
     assert outcome.lower_bound >= 36
     if outcome.schedule is not None:
         assert outcome.schedule.device_span >= outcome.lower_bound
@@ -75,7 +78,7 @@ def test_stopping_early_claims_nothing() -> None:
 def test_contradictory_words_are_infeasible() -> None:
     pipeline = Pipeline(1, 2)
     words = (*rules_of(pipeline), *(Precede(Family(0, kind), Family(0, Kind.F)) for kind in (Kind.B, Kind.I)))
-    outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits(10))
+    outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(10))
     assert outcome.schedule is None
     assert outcome.lower_bound == 100
 
@@ -85,7 +88,7 @@ def test_high_s_agrees_where_it_is_installed() -> None:
     pipeline = Pipeline(2, 4, memory=Memory(limit=2))
     words = (*words_of(pipeline), *cuts_of(pipeline))
     found = [
-        ilp.solve(pipeline, words, objective="makespan", lower=12, upper=30, horizon=30, limits=Limits(30), engine=engine)
+        ilp.solve(pipeline, words, objective="makespan", lower=12, upper=30, horizon=30, limits=Limits.of(30), engine=engine)
         for engine in ("cbc", "highs")
     ]
     assert found[0].lower_bound == found[1].lower_bound == found[1].schedule.makespan

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ["op", "clock", "pipeline", "text", "constraints", "schedule", "timing", "heuristics", "checker", "named", "bounds",
-         "solvers", "ilp", "periodic", "search", "files", "study", "pictures", "cli"]  # fmt: skip
+ROOMS = ["op", "clock", "interrupt", "pipeline", "text", "constraints", "schedule", "timing", "heuristics", "checker", "named",
+         "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "study", "pictures", "cli"]  # fmt: skip
 PACKAGE = Path(__file__).parents[1] / "ppopt"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
@@ -37,6 +37,14 @@ def test_imports_run_downwards(module: Path) -> None:
 @pytest.mark.parametrize("module", [m for m in MODULES if room(m) == "checker"], ids=str)
 def test_the_checker_shares_nothing_with_the_rest(module: Path) -> None:
     assert imported_rooms(PACKAGE / module) <= {"op", "pipeline", "schedule", "checker"}
+
+
+@pytest.mark.parametrize(
+    ("call", "module"),
+    [("CpSolver(", "cpsat/engine.py"), ("add_no_overlap(", "cpsat/posting.py"), ("add_cumulative(", "cpsat/posting.py")],
+)
+def test_one_place_makes_solvers_and_one_posts_machines_and_reservoirs(call: str, module: str) -> None:
+    assert [path.as_posix() for path in MODULES if call in (PACKAGE / path).read_text()] == [module]
 
 
 def test_every_module_has_a_room() -> None:

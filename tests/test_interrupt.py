@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ppopt.solvers.interrupt import check, noting, uninterrupted
+from ppopt.interrupt import check, noting, uninterrupted
 
 
 def test_a_signal_arrives_at_the_end() -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from random_pipelines import random_pipeline
 
-from ppopt import bounds, ilp
+from ppopt import bounds, cpsat, ilp
 from ppopt import periodic as repetition
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, violations
+from ppopt.clock import Limits
 from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
 from ppopt.files.checked import check_file
 from ppopt.files.chrome_trace import trace_lines
@@ -28,8 +29,7 @@ from ppopt.periodic.periodic import counts_of, schedule_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.search import horizon, solve, span_horizon
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.outcome import Outcome
 from ppopt.timing import left_shifted, time_order
 
 ROOT = Path(__file__).parents[1]
@@ -236,7 +236,7 @@ def solved(of: Any, pipeline: Pipeline, words: tuple[Word, ...], objective: str,
         lower=0,
         upper=upper,
         horizon=horizon(pipeline) if objective == "makespan" else span_horizon(pipeline, upper, free=True),
-        limits=Limits(60, workers=1),
+        limits=Limits.of(60, workers=1),
     )
     return outcome
 
@@ -257,7 +257,7 @@ def agree(seed: int, objective: str) -> None:
         values.add(outcome.lower_bound)
     assert len(values) == 1
     found = [of(pipeline, objective) for of in (bounds.work, bounds.machine, bounds.memory)]  # type: ignore[operator]
-    found += [*bounds.best(pipeline, objective, time_limit=0.5, deterministic=True)]
+    found += [*bounds.best(pipeline, objective, limits=Limits.of(0.5, deterministic=True))]
     if objective == "makespan":
         found.append(throughput(pipeline, most=2000))
     assert all(bound is None or bound.value <= min(values) for bound in found)
@@ -291,7 +291,9 @@ def test_windows_of_any_length_are_valid_with_links(seed: int) -> None:
         for _ in range(3):
             first = rng.randint(1, max(1, makespan - 1))
             last = rng.randint(1, max(1, makespan - first))
-            bound = bounds.window(pipeline, first, last, objective, makespan=makespan, grain=rng.choice([1, 2]), time_limit=1)
+            bound = bounds.window(
+                pipeline, first, last, objective, makespan=makespan, grain=rng.choice([1, 2]), limits=Limits.of(1, workers=1)
+            )
             assert bound is None or bound.value <= best
 
 
@@ -366,7 +368,7 @@ def test_repetition_keeps_links(seed: int) -> None:
     while 0 in pipeline.ticks.duration or pipeline.microbatches < len(pipeline.routes):
         pipeline = contended(rng, 60)
     pipeline = pipeline.changed(microbatches=6 * len(pipeline.routes))
-    limits = Limits(1, deterministic=True)
+    limits = Limits.of(1, deterministic=True)
     few = repetition.solve(pipeline, lower_bound=0, limits=limits)
     assert few.periodic is not None
     assert few.periodic.holds()
@@ -376,7 +378,7 @@ def test_repetition_keeps_links(seed: int) -> None:
         assert violations(larger, schedule) == []
         expected = few.periodic.makespan_for(counts_of(larger))
         assert expected is not None
-        assert max(of.value for of in bounds.best(larger, time_limit=0.2)) <= schedule.makespan <= expected
+        assert max(of.value for of in bounds.best(larger, limits=Limits.of(0.2, workers=1))) <= schedule.makespan <= expected
 
 
 def test_repetition_meets_the_bound_of_a_link() -> None:

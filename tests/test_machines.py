@@ -13,10 +13,11 @@ from pulp import PulpSolverError
 from random_pipelines import random_machine
 from unaided import optimum, solved
 
-from ppopt import bounds, ilp
+from ppopt import bounds, cpsat, ilp
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import (
     Capacity,
     Exclusive,
@@ -32,14 +33,14 @@ from ppopt.constraints import (
     rules_of,
     sends,
 )
+from ppopt.cpsat import question
 from ppopt.heuristics import baselines
 from ppopt.ilp import engine
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Transfers
 from ppopt.search import horizon, solve
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.outcome import Outcome
 from ppopt.timing import exposed_traffic, time_order
 from ppopt.timing.links import begun, in_turn
 
@@ -95,8 +96,8 @@ def hold(pipeline: Pipeline, objective: Objective, best: int, seed: int) -> None
         bounds.work(pipeline, objective, pairs=True),
         bounds.machine(pipeline, objective, pairs=True),
         bounds.memory(pipeline, objective, pairs=True),
-        bounds.window(pipeline, half, half, objective, makespan=floor.value, pairs=True, time_limit=2),
-        throughput(pipeline, pairs=True, seconds=1) if objective == "makespan" else None,
+        bounds.window(pipeline, half, half, objective, makespan=floor.value, pairs=True, limits=Limits.of(2, workers=1)),
+        throughput(pipeline, pairs=True, limits=Limits.of(1)) if objective == "makespan" else None,
     ):
         assert bound is None or bound.value <= best, f"seed {seed}: {bound.argument}"
     for _, schedule in baselines(pipeline)[:2]:
@@ -231,7 +232,7 @@ RULES = (
 
 def outcome(solver: Any, pipeline: Pipeline, seconds: float) -> Outcome:
     until = horizon(pipeline)
-    words, limits = (*rules_of(pipeline), *free_choices(pipeline)), Limits(seconds, workers=1)
+    words, limits = (*rules_of(pipeline), *free_choices(pipeline)), Limits.of(seconds, workers=1)
     found: Outcome = solver.solve(pipeline, words, objective="makespan", lower=0, upper=until, horizon=until, limits=limits)
     return found
 
@@ -253,7 +254,7 @@ def found_out(solver: Any, back_end: str, pipeline: Pipeline, best: int, dropped
     return claimed or (found.schedule is not None and bool(violations(pipeline, found.schedule)))
 
 
-@pytest.mark.parametrize(("solver", "back_end"), [(cpsat, "Model"), (engine, "Program")], ids=["cp-sat", "ilp"])
+@pytest.mark.parametrize(("solver", "back_end"), [(question, "Model"), (engine, "Program")], ids=["cp-sat", "ilp"])
 def test_every_rule_that_a_back_end_is_not_told_is_found_out(solver: Any, back_end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     left, both_ways = set(RULES), [[[0, 1], [1, 0]]]
     for pipeline in (

@@ -13,9 +13,10 @@ import pytest
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
-from ppopt import bounds, ilp
+from ppopt import bounds, cpsat, ilp
 from ppopt.bounds import Objective
 from ppopt.bounds.throughput import throughput
+from ppopt.clock import Limits
 from ppopt.constraints import (
     Family,
     Pairable,
@@ -32,7 +33,6 @@ from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
 from ppopt.search import Result, solve, verify
-from ppopt.solvers import cpsat
 from ppopt.timing import CyclicOrder, time_order
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
@@ -151,7 +151,7 @@ def hold(pipeline: Pipeline, objective: Objective, best: int, count: Counter[str
         "machine": bounds.machine(pipeline, objective, pairs=True),
         "memory": bounds.memory(pipeline, objective, pairs=True),
         "window": bounds.window(pipeline, half, half, objective, makespan=floor.value, pairs=True),
-        "graph": throughput(pipeline, pairs=True, seconds=2) if objective == "makespan" else None,
+        "graph": throughput(pipeline, pairs=True, limits=Limits.of(2)) if objective == "makespan" else None,
     }
     for key, bound in found.items():
         if bound is not None:

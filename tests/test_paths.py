@@ -8,13 +8,13 @@ from ortools.sat.python import cp_model
 from random_pipelines import random_pipeline
 from unaided import solved
 
+from ppopt import cpsat
 from ppopt.checker import violations
 from ppopt.constraints import cuts_of
 from ppopt.heuristics import baselines
 from ppopt.pipeline import Links, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search import solve
-from ppopt.solvers import cpsat
 from ppopt.timing import left_shifted
 from ppopt.timing.paths import Paths, largest_mean, shortest_spans
 

@@ -6,18 +6,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from ppopt import cpsat
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import always_split, cuts_of, graphs_of, rules_of, splitting_is_free
 from ppopt.periodic import Periodic, solve
-from ppopt.periodic.budget import Budget
 from ppopt.periodic.middle import periodic_in, repeated_as
 from ppopt.periodic.modulo import least_period, rotation
 from ppopt.periodic.periodic import counts_of, order_from, retimed, schedule_of
 from ppopt.periodic.polish import polished
 from ppopt.periodic.recurrence import Question, Recurrence, search
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits
 from ppopt.timing import time_order
 
 REAL = Costs(forward=Fraction("18.5"), backward_input=Fraction("18.1"), backward_weight=Fraction("9.3"))
@@ -42,7 +41,7 @@ PIPELINES = {
 
 
 def periodic_of(pipeline: Pipeline, seconds: float = 3) -> Periodic:
-    found = solve(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits(seconds, workers=1, gap=0.03))
+    found = solve(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(seconds, workers=1, gap=0.03))
     assert found.periodic is not None
     assert found.schedule is not None
     assert violations(pipeline, found.schedule) == []
@@ -71,7 +70,7 @@ def direct(pipeline: Pipeline) -> int:
     words = (*rules_of(pipeline), *split, *cuts_of(pipeline))
     horizon = 8 * int(pipeline.work.max()) + 40 * int(pipeline.ticks.latency.max())
     found = cpsat.solve(
-        pipeline, words, objective="makespan", lower=0, upper=horizon, horizon=horizon, limits=Limits(60, workers=1)
+        pipeline, words, objective="makespan", lower=0, upper=horizon, horizon=horizon, limits=Limits.of(60, workers=1)
     )
     assert found.schedule is not None
     assert found.lower_bound == found.schedule.makespan
@@ -95,7 +94,7 @@ SMALL = [
 @pytest.mark.parametrize("pipeline", SMALL, ids=str)
 def test_the_same_optimum_as_a_direct_search(pipeline: Pipeline) -> None:
     optimum = direct(pipeline)
-    found = solve(pipeline, lower_bound=optimum, limits=Limits(20, workers=1))
+    found = solve(pipeline, lower_bound=optimum, limits=Limits.of(20, workers=1))
     assert found.schedule is not None
     assert found.schedule.makespan == optimum
 
@@ -113,7 +112,7 @@ def test_the_same_optimum_as_a_direct_search(pipeline: Pipeline) -> None:
 def test_known_optima_at_a_thousand_microbatches(pipeline: Pipeline, constant: int) -> None:
     """Work of a device + the least idle time, which the window certificates prove for these."""
     optimum = int(pipeline.work.max()) + constant
-    found = solve(pipeline, lower_bound=optimum, limits=Limits(60, workers=1))
+    found = solve(pipeline, lower_bound=optimum, limits=Limits.of(60, workers=1))
     assert found.schedule is not None
     assert found.schedule.makespan == optimum
     assert violations(pipeline, found.schedule) == []
@@ -123,10 +122,10 @@ def test_known_optima_at_a_thousand_microbatches(pipeline: Pipeline, constant: i
 def test_smallest_periods_under_a_memory_limit(limit: int, step: int, period: int) -> None:
     """Unit costs on four devices: 10/3 per microbatch with room for three, 5 with room for two."""
     (graph,) = graphs_of(Pipeline(4, 32, memory=Memory(limit=limit)))
-    budget = Budget(Limits(30, workers=1))
+    limits = Limits.of(30, workers=1)
     assert least_period(graph, step) <= period
-    assert rotation(graph, period - 1, step, budget, 20) == (None, True)
-    found, sure = rotation(graph, period, step, budget, 20)
+    assert rotation(graph, period - 1, step, limits, 20) == (None, True)
+    found, sure = rotation(graph, period, step, limits, 20)
     assert found is not None
     assert sure
     assert found.begun((32,)).holds()
@@ -139,9 +138,9 @@ def test_smallest_periods_of_two_chunks(step: int, period: int) -> None:
         4, 32, placement="wave", chunks=2, costs=REAL, links=Links(latency=Fraction("0.6")), memory=Memory(limit=2)
     )
     (graph,) = graphs_of(pipeline)
-    budget = Budget(Limits(30, workers=1))
-    assert rotation(graph, period - 1, step, budget, 20) == (None, True)
-    found, sure = rotation(graph, period, step, budget, 20)
+    limits = Limits.of(30, workers=1)
+    assert rotation(graph, period - 1, step, limits, 20) == (None, True)
+    found, sure = rotation(graph, period, step, limits, 20)
     assert found is not None
     assert sure
     for microbatches in (20, 33, 64):
@@ -209,11 +208,11 @@ def test_retiming_with_other_costs() -> None:
 def test_polish_keeps_the_rules_and_never_lengthens() -> None:
     pipeline = PIPELINES["wave"]
     (graph,) = graphs_of(pipeline)
-    budget = Budget(Limits(20, workers=1))
-    rough, _ = rotation(graph, max(graph.work_per_microbatch), 1, budget, 10)
+    limits = Limits.of(20, workers=1)
+    rough, _ = rotation(graph, max(graph.work_per_microbatch), 1, limits, 10)
     assert rough is not None
     begun = rough.begun((pipeline.microbatches,))
-    better, _ = polished(begun, budget, reach=3, seconds=3)
+    better, _ = polished(begun, limits, reach=3, seconds=3)
     assert better.holds()
     assert better.makespan <= begun.makespan
     larger = pipeline.changed(microbatches=len(better.start[0]) + 9)
@@ -224,10 +223,10 @@ def test_polish_keeps_the_rules_and_never_lengthens() -> None:
 def test_a_makespan_below_the_optimum_is_refuted() -> None:
     """Four devices with room for four: work 3M and 3 idle, so 2 idle cannot be."""
     (graph,) = graphs_of(Pipeline(4, 32, memory=Memory(limit=4)))
-    budget = Budget(Limits(60, workers=1))
+    limits = Limits.of(60, workers=1)
     for count in (4, 6, 8):
-        assert search(Recurrence(graph, Question((count,), 3 * count + 2, 3)), budget, 20) == (None, True)
-    found, _ = search(Recurrence(graph, Question((6,), 21, 3)), budget, 20)
+        assert search(Recurrence(graph, Question((count,), 3 * count + 2, 3)), limits, 20) == (None, True)
+    found, _ = search(Recurrence(graph, Question((6,), 21, 3)), limits, 20)
     assert found is not None
     assert found.makespan == 21
 
@@ -235,20 +234,20 @@ def test_a_makespan_below_the_optimum_is_refuted() -> None:
 @pytest.mark.parametrize("pipeline", [Pipeline(1, 1), Pipeline(3, 1), Pipeline(4, 2, memory=Memory(limit=1))], ids=str)
 def test_too_few_microbatches_to_repeat(pipeline: Pipeline) -> None:
     """Nothing is promised; what is found is a schedule."""
-    found = solve(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits(2, workers=1))
+    found = solve(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(2, workers=1))
     assert found.schedule is None or violations(pipeline, found.schedule) == []
 
 
 def test_what_takes_no_time_has_no_period() -> None:
     nothing = Pipeline(2, 5, costs=Costs(forward=0, backward_input=0, backward_weight=0), memory=Memory(limit=1))
-    found = solve(nothing, lower_bound=0, limits=Limits(2, workers=1))
+    found = solve(nothing, lower_bound=0, limits=Limits.of(2, workers=1))
     assert found.schedule is None or found.schedule.makespan == 0
 
 
 def test_deterministic_runs_repeat() -> None:
     pipeline = PIPELINES["wave"]
     first, second = (
-        solve(pipeline, lower_bound=int(pipeline.work.max()) + 2, limits=Limits(0.5, deterministic=True)) for _ in range(2)
+        solve(pipeline, lower_bound=int(pipeline.work.max()) + 2, limits=Limits.of(0.5, deterministic=True)) for _ in range(2)
     )
     assert first.schedule is not None
     assert second.schedule is not None
@@ -259,8 +258,8 @@ def test_deterministic_runs_repeat() -> None:
 def test_only_what_beats_the_given_value_is_returned() -> None:
     pipeline = PIPELINES["linear"]
     optimum = int(pipeline.work.max()) + 2
-    assert solve(pipeline, lower_bound=optimum, limits=Limits(5, workers=1), upper=optimum).schedule is None
-    assert np.all([step.seconds >= 0 for step in solve(pipeline, lower_bound=optimum, limits=Limits(5, workers=1)).steps])
+    assert solve(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1), upper=optimum).schedule is None
+    assert np.all([step.seconds >= 0 for step in solve(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1)).steps])
 
 
 def test_what_was_found_before_an_interrupt_is_kept() -> None:
@@ -271,7 +270,7 @@ def test_what_was_found_before_an_interrupt_is_kept() -> None:
         raise KeyboardInterrupt
 
     pipeline = PIPELINES["wave"]
-    found = solve(pipeline, lower_bound=0, limits=Limits(20, workers=1), progress=interrupt)
+    found = solve(pipeline, lower_bound=0, limits=Limits.of(20, workers=1), progress=interrupt)
     assert found.interrupted
     assert found.schedule is not None
     assert [found.schedule.makespan] == shown

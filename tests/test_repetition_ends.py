@@ -8,14 +8,13 @@ from itertools import islice
 import pytest
 
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, graphs_of
 from ppopt.periodic import Periodic, repeated_value, solve, stretched
-from ppopt.periodic.budget import Budget
 from ppopt.periodic.ends import rearranged, reversed_periodic, shortened
 from ppopt.periodic.periodic import order_from, retimed
 from ppopt.periodic.placing import rotations
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, fewer_devices
-from ppopt.solvers.outcome import Limits
 from ppopt.timing import time_order
 
 REAL = Costs(forward=185, backward_input=181, backward_weight=93)
@@ -84,11 +83,11 @@ def test_full_speed_for_many_devices() -> None:
 @pytest.mark.parametrize("name", [name for name in PIPELINES if name != "nothing takes time"])
 def test_ends_get_shorter_and_keep_the_rules(name: str) -> None:
     before = examples(name, 2)[0]
-    budget = Budget(Limits(60, workers=1))
+    limits = Limits.of(60, workers=1)
     after, chance, turned = before, random.Random(7), before.graph.reversed()
     for side in range(2):
         end = reversed_periodic(after, turned) if side else after
-        for shorter in (rearranged(end, trials=12, chance=chance), shortened(end, budget, reach=100, seconds=2)[0]):
+        for shorter in (rearranged(end, trials=12, chance=chance), shortened(end, limits, reach=100, seconds=2)[0]):
             assert shorter.makespan <= end.makespan
             assert shorter.first == end.first
             found = reversed_periodic(shorter, before.graph) if side else shorter
@@ -127,7 +126,7 @@ def test_many_devices_after_few(placement: str) -> None:
     """With three quarters of 1F1B's memory 3 D / 4 - 1 / 2 idle ticks are proved: 4 devices need no more, 12 not much more."""
     pipeline = Pipeline(12, 60, placement=placement, chunks=2, memory=Memory(limit=9))
     small, per_unit = fewer_devices(pipeline, 4), pipeline.ticks.per_unit
-    found = solve(small, lower_bound=int(per_unit * (3 * 60 + 2.5)), limits=Limits(20, workers=1)).periodic
+    found = solve(small, lower_bound=int(per_unit * (3 * 60 + 2.5)), limits=Limits.of(20, workers=1)).periodic
     assert found is not None
     found = found.longer((20 - found.microbatches[0]) // found.step)
     schedules = [schedule for _, schedule in stretched(found, pipeline)]

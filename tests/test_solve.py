@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppopt import bounds
+from ppopt import bounds, cpsat
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import rules_of
 from ppopt.heuristics import baselines, each_baseline
 from ppopt.named import Restriction, find
@@ -18,8 +19,6 @@ from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import Binding, Result, horizon, solve, span_horizon
 from ppopt.search.searches import between
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 GPT_V = Costs(forward=186, backward_input=180, backward_weight=94)  # 93, 90, 47 per chunk
@@ -286,7 +285,7 @@ def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective
         lower=0,
         upper=max(0, value - 1),
         horizon=far if objective == "makespan" else span_horizon(pipeline, far, free=False),
-        limits=Limits(5, workers=1),
+        limits=Limits.of(5, workers=1),
     )
     assert bare.schedule is None or value == 0
 

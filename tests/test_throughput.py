@@ -4,16 +4,17 @@ from fractions import Fraction
 
 import pytest
 
+from ppopt import cpsat
 from ppopt.bounds import Objective, memory
+from ppopt.bounds.least_times import LeastTimes, least_time
 from ppopt.bounds.state_graph import state_graph_of
-from ppopt.bounds.throughput import LeastTimes, least_time, throughput
+from ppopt.bounds.throughput import throughput
 from ppopt.checker import violations
+from ppopt.clock import Clock, Limits
 from ppopt.constraints import always_split, cuts_of, relaxed_graph, rules_of
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
-from ppopt.solvers import cpsat
-from ppopt.solvers.outcome import Limits
 
 REAL = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -82,7 +83,7 @@ def optimum(pipeline: Pipeline, objective: Objective) -> int:
         lower=0,
         upper=horizon,
         horizon=horizon,
-        limits=Limits(60, workers=1),
+        limits=Limits.of(60, workers=1),
     )
     assert found.schedule is not None
     assert found.lower_bound == found.schedule.objective(objective)
@@ -114,13 +115,13 @@ def test_never_above_the_least_span(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("pipeline", RANDOM, ids=str)
 def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipeline: Pipeline) -> None:
-    graph = state_graph_of(relaxed_graph(pipeline), most=10_000, seconds=60)
+    graph = state_graph_of(relaxed_graph(pipeline), most=10_000, clock=Clock(60))
     assert graph is not None
     counted = LeastTimes(graph)
     periods = 0
     for microbatches in range(1, 31):
         counted.add()
-        found = least_time(graph, microbatches, seconds=60)
+        found = least_time(graph, microbatches, Clock(60))
         assert found is not None
         assert found.way is not None
         assert found.time == found.way.time[-1] == counted.rows[-1][0]
@@ -130,7 +131,7 @@ def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipe
 
 def test_fewer_ends_and_arrivals_remain_after_every_event() -> None:
     graph = state_graph_of(
-        relaxed_graph(Pipeline(3, 8, costs=REAL, links=Links(latency=6), memory=Memory(limit=2))), most=10_000, seconds=60
+        relaxed_graph(Pipeline(3, 8, costs=REAL, links=Links(latency=6), memory=Memory(limit=2))), most=10_000, clock=Clock(60)
     )
     assert graph is not None
     waits = ~graph.begun
@@ -153,7 +154,7 @@ def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
 def test_times_of_three_digits() -> None:
     """585 per microbatch and 684 for their number modulo 3 = 1."""
     pipeline = Pipeline(4, 1024, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
-    bound = throughput(pipeline, most=1_000_000, seconds=120, exact=True)
+    bound = throughput(pipeline, most=1_000_000, limits=Limits.of(120), exact=True)
     assert bound is not None
     assert bound.schedule is not None
     assert bound.value == bound.schedule.makespan == 585 * 1024 + 684
@@ -172,7 +173,7 @@ def test_rounding_down_keeps_the_bound_valid() -> None:
 def test_with_the_weight_gradients_of_one_device_alone() -> None:
     """That leaves an eighth of the states, and nothing of the bound: 585 per microbatch and 684 for their number modulo 3 = 1."""
     pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
-    bound = throughput(pipeline, most=100_000, seconds=300)
+    bound = throughput(pipeline, most=100_000, limits=Limits.of(300))
     assert bound is not None
     assert bound.value == 585 * 64 + 684
     assert bound.proof.endswith("weight gradients of device 0 alone")
@@ -192,9 +193,9 @@ def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) ->
     graph = relaxed_graph(pipeline)
     for device in range(pipeline.devices):
         others = {o for o in graph.of_kind(Kind.W) if graph.owner[o] != device}
-        states = [state_graph_of(of, most=10_000, seconds=60) for of in (graph.without(others), graph)]
+        states = [state_graph_of(of, most=10_000, clock=Clock(60)) for of in (graph.without(others), graph)]
         for microbatches in (1, 2, 3, 5, 20):
-            with_one, with_all = (least_time(of, microbatches, seconds=60) for of in states if of is not None)
+            with_one, with_all = (least_time(of, microbatches, Clock(60)) for of in states if of is not None)
             assert with_one is not None
             assert with_all is not None
             assert with_one.time <= with_all.time
@@ -204,11 +205,11 @@ def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) ->
 @pytest.mark.parametrize(("kept", "of"), [(1, 2), (2, 3), (2, 5), (3, 4)])
 def test_with_fewer_microbatches_never_above_the_optimum(pipeline: Pipeline, kept: int, of: int) -> None:
     relaxed = relaxed_graph(pipeline)
-    graph, thin = (state_graph_of(each, most=20_000, seconds=60) for each in (relaxed, relaxed.thinned(kept, of)))
+    graph, thin = (state_graph_of(each, most=20_000, clock=Clock(60)) for each in (relaxed, relaxed.thinned(kept, of)))
     assert graph is not None
     assert thin is not None
     for microbatches in (1, 2, 3, 5, 8, 20):
-        whole, some = (least_time(*each, seconds=60) for each in ((graph, microbatches), (thin, -(-microbatches * kept // of))))
+        whole, some = (least_time(*each, Clock(60)) for each in ((graph, microbatches), (thin, -(-microbatches * kept // of))))
         assert whole is not None
         assert some is not None
         assert some.time <= whole.time
@@ -231,12 +232,12 @@ def test_what_few_microbatches_cost_each_other() -> None:
 @pytest.mark.parametrize("pipeline", RANDOM, ids=str)
 def test_with_one_device_never_above_the_optimum(pipeline: Pipeline) -> None:
     relaxed = relaxed_graph(pipeline)
-    graph = state_graph_of(relaxed, most=20_000, seconds=60)
-    thin = state_graph_of(relaxed.restricted({0}), most=20_000, seconds=60)
+    graph = state_graph_of(relaxed, most=20_000, clock=Clock(60))
+    thin = state_graph_of(relaxed.restricted({0}), most=20_000, clock=Clock(60))
     assert graph is not None
     assert thin is not None
     for microbatches in (1, 2, 3, 5, 20):
-        whole, some = (least_time(of, microbatches, seconds=60) for of in (graph, thin))
+        whole, some = (least_time(of, microbatches, Clock(60)) for of in (graph, thin))
         assert whole is not None
         assert some is not None
         assert some.time <= whole.time

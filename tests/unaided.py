@@ -5,10 +5,11 @@ from typing import Any
 
 from ppopt.bounds import Objective
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import Word, rules_of
 from ppopt.pipeline import Pipeline
 from ppopt.search import horizon
-from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.outcome import Outcome
 
 
 def solved(solver: Any, pipeline: Pipeline, objective: Objective, words: Sequence[Word], seconds: float = 60) -> Outcome:
@@ -21,7 +22,7 @@ def solved(solver: Any, pipeline: Pipeline, objective: Objective, words: Sequenc
         lower=0,
         upper=until,
         horizon=until * (pipeline.devices if objective == "span" else 1),
-        limits=Limits(seconds=seconds, workers=1),
+        limits=Limits.of(seconds=seconds, workers=1),
     )
     if outcome.schedule is not None:
         assert violations(pipeline, outcome.schedule) == []

@@ -6,9 +6,10 @@ save against their halves (:mod:`ppopt.constraints.graphs`).
 :func:`best` runs them all, the cheap ones first.
 """
 
-from ppopt.bounds.bound import Bound, Objective
+from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.ladder import best
 from ppopt.bounds.windows import window
+from ppopt.schedule import Objective
 
 __all__ = ["Bound", "Objective", "best", "machine", "memory", "window", "work"]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from ppopt.schedule import Schedule
-
-Objective: TypeAlias = Literal["makespan", "span"]
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.bounds.bound import Bound, Objective, check_objective
+from ppopt.bounds.bound import Bound, check_objective
 from ppopt.bounds.heads import FAR, heads, tails
 from ppopt.constraints import FamilyGraph, Share, pairs_of, pairs_save_time, relaxed_graph, relaxed_graphs, shared
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
+from ppopt.schedule import Objective
 
 _THRESHOLDS = 256
 """Heads and tails tried per device as thresholds; any choice gives a valid bound."""

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from ppopt.bounds.bound import Bound, Objective
+from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.late import latest_first_starts
-from ppopt.bounds.windows import of_graph, window
+from ppopt.bounds.windows import SECONDS, of_graph, window
+from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, relaxed_graphs
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.schedule import Objective
 
 FINE = 1000
 """With operations of more ticks than this the windows are first tried on a coarser grain."""
 COARSE = 200
 """Units of that grain in the longest operation."""
+_LAST = 1 / 12
+"""Of the time, so much is left where no more is asked."""
+_RISE = 8
+"""Part of what is open that is asked for first, where all of it is not decided."""
+
+
+class Lengths(NamedTuple):
+    """Of the start and of the end window, and the grain, in ticks."""
+
+    first: int
+    last: int
+    grain: int
+
+
+class Trial(NamedTuple):
+    """The seconds that windows had, without end for those that have said all they can; and the target, if there was one."""
+
+    seconds: float
+    target: int | None
 
 
 def best(
@@ -26,25 +47,26 @@ def best(
     *,
     target: int | None = None,
     pairs: bool = False,
-    time_limit: float = 10.0,
-    workers: int = 1,
-    seed: int = 0,
-    deterministic: bool = False,
+    limits: Limits | None = None,
     shortest: int = 0,
-    tried: dict[tuple[int, int, int], tuple[float, int | None]] | None = None,
+    tried: dict[Lengths, Trial] | None = None,
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
-    Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or at the
-    ``time_limit`` (seconds; of deterministic time with ``deterministic``); every search gets half of what is left. The
+    Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or when the time of the
+    ``limits`` is over (by default ``SECONDS``, with one worker); every search gets half of what is left. The
     first three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than
     what is known, then whether it is much more: such questions are often decided where the first one is not.
-    ``shortest``: windows of less than so many eighths of the filling time are left out. ``tried``: of windows (of this
-    pipeline and objective) that were asked before, the seconds that they had, without end for those that have said all they can,
-    and the target; they are left out too unless they get more now, or less is asked. It is brought up to date.
+    ``shortest``: windows of less than so many eighths of the filling time are left out. ``tried``: windows (of this
+    pipeline and objective) that were asked before; they are left out too unless they get more time now, or less is asked. It is
+    brought up to date.
+
+    Raises:
+        ValueError: an unknown objective.
+        KeyboardInterrupt: Ctrl-C ended the search of a window.
     """
     known = -1
-    tried = {} if tried is None else tried
+    limits = limits or Limits.of(SECONDS, workers=1)
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)
         if bound is not None and bound.value > known:
@@ -52,57 +74,91 @@ def best(
             yield bound
         if target is not None and known >= target:
             return
-    if known < 0 or time_limit <= 0:
-        return
-    graph = relaxed_graphs(pipeline, pairs, links=objective == "makespan")[0]
-    makespan = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
-    makespan = of_graph(makespan, graph, pipeline, objective, pairs)
-    begin, spent = time.monotonic(), 0.0
-    for first, last, grain in _windows(graph, objective, shortest):
-        first = min(first, max(makespan // 2, makespan - last))
-        lengths = first, min(last, makespan - first), grain
-        left = time_limit - (spent if deterministic else time.monotonic() - begin)
-        seconds, before = tried.get(lengths, (0.0, None))
-        if seconds >= left / 2 and (seconds == math.inf or target is None or (before is not None and before <= target)):
-            continue
-        tried[lengths] = left / 2, target
-        asked, rise, climbing = target, 0, False
-        while True:
-            left = time_limit - (spent if deterministic else time.monotonic() - begin)
-            if left < time_limit / 12:
+    if known >= 0 and not limits.clock.over:
+        yield from _Ladder(pipeline, objective, target, pairs, limits, {} if tried is None else tried).bounds(known, shortest)
+
+
+class _Ladder:
+    """Windows, the next ones longer than the last, with a proved bound of the makespan that both together do not exceed."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        objective: Objective,
+        target: int | None,
+        pairs: bool,
+        limits: Limits,
+        tried: dict[Lengths, Trial],
+    ) -> None:
+        self.pipeline, self.objective, self.target, self.pairs = pipeline, objective, target, pairs
+        self.limits, self.tried = limits, tried
+        self.least = limits.clock.left * _LAST
+        self.graph = relaxed_graphs(pipeline, pairs, links=objective == "makespan")[0]
+        proved = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
+        self.makespan = of_graph(proved, self.graph, pipeline, objective, pairs)
+        self.known = -1
+
+    def bounds(self, known: int, shortest: int) -> Iterator[Bound]:
+        """Those that are more than what is ``known``."""
+        self.known = known
+        for first, last, grain in _windows(self.graph, self.objective, shortest):
+            first = min(first, max(self.makespan // 2, self.makespan - last))
+            lengths = Lengths(first, min(last, self.makespan - first), grain)
+            if self._asked(lengths):
+                continue
+            self.tried[lengths] = Trial(self.limits.clock.left / 2, self.target)
+            yield from self._climbed(lengths)
+            if self._reached or self._late:
                 return
-            spent += left / 2
+
+    @property
+    def _reached(self) -> bool:
+        return self.target is not None and self.known >= self.target
+
+    @property
+    def _late(self) -> bool:
+        return self.limits.clock.left < self.least
+
+    def _asked(self, lengths: Lengths) -> bool:
+        """Whether windows were asked before, for as long as they may be asked now, and for no more than now."""
+        seconds, before = self.tried.get(lengths, Trial(0.0, None))
+        if seconds < self.limits.clock.left / 2:
+            return False
+        return seconds == math.inf or self.target is None or (before is not None and before <= self.target)
+
+    def _climbed(self, lengths: Lengths) -> Iterator[Bound]:
+        """All that two windows say; where that stays open, whether it is more than what is known, by larger and larger steps."""
+        asked, rise, climbing = self.target, 0, False
+        while not self._late:
             bound = window(
-                pipeline,
-                *lengths[:2],
-                objective,
-                makespan=makespan,
-                known=known,
+                self.pipeline,
+                lengths.first,
+                lengths.last,
+                self.objective,
+                makespan=self.makespan,
+                known=self.known,
                 target=asked,
-                grain=grain,
-                pairs=pairs,
-                time_limit=left / 2,
-                workers=workers,
-                seed=seed,
-                deterministic=deterministic,
+                grain=lengths.grain,
+                pairs=self.pairs,
+                limits=self.limits.slice(self.limits.clock.left / 2),
             )
-            better = bound is not None and bound.value > known
+            better = bound is not None and bound.value > self.known
             if bound is not None and better:
-                known = bound.value
-                makespan = max(makespan, known)
+                self.known = bound.value
+                self.makespan = max(self.makespan, self.known)
                 yield bound
-            if target is not None and known >= target:
+            if self._reached:
                 return
             if bound is not None and bound.exact:
-                tried[lengths] = math.inf, target
-                break
-            if bound is None or target is None or (climbing and not better):
-                break
-            rise = 2 * rise if climbing else max(1, (target - known) // 8)
-            asked, climbing = min(target, known + rise), True
+                self.tried[lengths] = Trial(math.inf, self.target)
+                return
+            if bound is None or self.target is None or (climbing and not better):
+                return
+            rise = 2 * rise if climbing else max(1, (self.target - self.known) // _RISE)
+            asked, climbing = min(self.target, self.known + rise), True
 
 
-def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterator[tuple[int, int, int]]:
+def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterator[Lengths]:
     """Lengths of the start and of the end window, and grain: the time in which a pipeline fills, half of it, then up to twice.
 
     That time is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits them
@@ -123,4 +179,4 @@ def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterato
     for grain in grains:
         for eighths in (eighths for eighths in (8, 10, 4, 12, 14, 16) if eighths >= shortest):
             first, last = (max(grain, time + fill * eighths // 8) for time in late)
-            yield first, last, grain
+            yield Lengths(first, last, grain)

@@ -18,18 +18,20 @@ difference when it arrives: it counts as there.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ppopt.clock import Clock
 from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
 States = npt.NDArray[np.int16]
+STATES = 50_000
+"""States that are found in a second, about; deterministic mode counts so."""
 NEVER = 2**14
 MISSED = -1
 _BYTES = 2**30
@@ -302,7 +304,7 @@ class _Numbered:
         return numbers
 
 
-def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, seconds: float) -> StateGraph | None:
+def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: Clock) -> StateGraph | None:
     """The state graph; ``None`` where it has more than ``most`` states, takes too long or too much memory, or is not defined.
 
     It is also given up where, after a part of them, half as many states as are done are waiting: so fast only those grow that
@@ -320,7 +322,6 @@ def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, seconds
     if not any(wait.after == 0 for wait in graph.implied):
         return None
     events = _Events(graph)
-    begin = time.monotonic()
     last = np.zeros((1, events.width), dtype=np.int16)
     last[0, events.closed] = 1
     known = _Numbered(events.width, min(most, _BYTES // (2 * events.width)))
@@ -334,8 +335,9 @@ def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, seconds
         if span:
             new[events.ended(new, graph.owner[0])] = last
         target = known.add(new)
+        clock.charge((until - done) / STATES)
         hopeless = until > max(_BLOCK, most // _SOME) and 2 * (known.size - until) > until
-        if target is None or hopeless or time.monotonic() - begin > seconds:
+        if target is None or hopeless or clock.over:
             return None
         blocks.append(((source + done).astype(np.int32), target, begun > 0, elapsed.astype(np.int16)))
         done = until

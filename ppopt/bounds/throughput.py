@@ -1,229 +1,39 @@
 """How fast microbatches can follow each other where memory is tight, and what the ends cost: exact, from the state graph.
 
-*Least times.* Let ``w[n]`` be the least times to the end, by state, with ``n`` microbatches that have yet to begin. They follow
-from ``w[n - 1]`` alone; adding the same to all of ``w[n - 1]`` adds it to all of ``w[n]``, and nothing in ``w[n]`` falls where
-something in ``w[n - 1]`` rises. So what ``step`` more microbatches cost at least, from whatever state, they cost again and again:
-
-    w[n] >= w[n - step] + rise  in every state   =>   w[n + j] >= w[n - step + j] + rise   for every j >= 0,
-
-a bound for any number of microbatches. It is the optimum where the way that takes ``w[n]`` comes to a state twice and by the
-second time has lost no more than that: what is between is repeated as often as needed.
+The states are in :mod:`ppopt.bounds.state_graph`, what a way through them takes in :mod:`ppopt.bounds.least_times`; here is which
+graphs are tried, and what is left out of those that are too large.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ppopt.bounds.bound import Bound, Objective, check_objective
-from ppopt.bounds.state_graph import StateGraph, state_graph_of
+from ppopt.bounds.bound import Bound, check_objective
+from ppopt.bounds.least_times import Way, least_time
+from ppopt.bounds.state_graph import state_graph_of
+from ppopt.clock import Clock, Limits
 from ppopt.constraints import FamilyGraph, operations, pairs_save_time, relaxed_graphs, splitting_is_free
 from ppopt.op import Kind
-from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Objective, Order, Schedule
 from ppopt.timing import time_order
 
-Times = npt.NDArray[np.int32]
-
-_FAR = 2**30
+SECONDS = 20.0
+"""Of the search for a bound, where no limits are given."""
 _STEPS = 4
 """Most steps of the coarse grid in one operation."""
 _FINER, _LESS = 64, 4
 """Of a finer one; and by which factor less is lost there."""
-_LONGEST = 24
-"""Most microbatches over which the cost of more of them is compared."""
-_HELD = 2**27
-"""Most least times that are held at once, each row counted as ``_ROW`` of them at least: each takes a time of its own."""
-_ROW = 2**14
 _ALIKE = Fraction(19, 20)
 """Devices that need at least this part of the longest time for what they hold are as slow as the slowest."""
-
-
-class _Edges(NamedTuple):
-    """Edges by source: those of ``heads[k]`` begin at ``at[k]``."""
-
-    heads: npt.NDArray[np.int32]
-    at: IntArray
-    target: npt.NDArray[np.int32]
-    time: npt.NDArray[np.int16]
-
-    @classmethod
-    def of(cls, graph: StateGraph, chosen: npt.NDArray[np.bool_] | IntArray, shift: int = 0) -> _Edges:
-        """Those ``chosen``; targets are counted from the state ``shift``."""
-        source = graph.source[chosen]
-        at = np.flatnonzero(np.diff(source, prepend=-1))
-        return cls(source[at], at, graph.target[chosen] - np.int32(shift), graph.time[chosen])
-
-    def least(self, row: Times) -> Times:
-        """Per head, the least time by one of its edges, if ``row`` has that from their targets on."""
-        return np.asarray(np.minimum.reduceat(row[self.target] + self.time, self.at))
-
-
-class LeastTimes:
-    """Least times to the end: ``rows[n]`` with ``n`` microbatches that have yet to begin, by open state; ``rows[0]`` by closed.
-
-    ``_FAR`` where there is no way: too many activations of some stages can leave no room for what would release them.
-    """
-
-    def __init__(self, graph: StateGraph) -> None:
-        self.graph = graph
-        opens, closes = graph.target < graph.open, graph.target >= graph.open
-        self._last = _Edges.of(graph, graph.begun & closes, graph.open)
-        self._begin = _Edges.of(graph, graph.begun & opens)
-        self._layers = self._by_depth(~graph.begun & opens)
-        closed = np.full(graph.states, _FAR, dtype=np.int32)
-        closed[graph.open] = 0
-        for layer in self._by_depth(~graph.begun & closes):
-            closed[layer.heads] = np.minimum(layer.least(closed), _FAR)
-        self.rows: list[Times] = [closed[graph.open :]]
-
-    def _by_depth(self, chosen: npt.NDArray[np.bool_]) -> list[_Edges]:
-        """Those edges, the depth of whose sources rises."""
-        places = np.flatnonzero(chosen)
-        depth = self.graph.depth[self.graph.source[places]]
-        bounds = np.flatnonzero(np.diff(depth, prepend=-1, append=-1))
-        return [_Edges.of(self.graph, places[a:b]) for a, b in pairwise(bounds)]
-
-    def add(self) -> None:
-        """The row of one more microbatch."""
-        row = np.full(self.graph.open, _FAR, dtype=np.int32)
-        edges = self._begin if len(self.rows) > 1 else self._last
-        row[edges.heads] = np.minimum(edges.least(self.rows[-1]), _FAR)
-        for layer in self._layers:
-            row[layer.heads] = np.minimum(row[layer.heads], layer.least(row))
-        self.rows.append(row)
-
-    def rise(self, step: int, stride: int = 1) -> int:
-        """By how much the last row is above that ``step`` before at least, in every ``stride``-th state."""
-        row, before = self.rows[-1][::stride], self.rows[-1 - step][::stride]
-        return int((row - before).min(where=row < _FAR, initial=_FAR))
-
-    @property
-    def longest(self) -> int:
-        """The largest number of the last row."""
-        row = self.rows[-1]
-        return int(row.max(where=row < _FAR, initial=0))
-
-    def way(self, microbatches: int) -> Way:
-        """A shortest way from the empty state."""
-        graph = self.graph
-        state, left = 0, microbatches
-        states, lefts, begun = [state], [left], []
-        while state != graph.open:
-            first, last = np.searchsorted(graph.source, np.array([state, state + 1], dtype=np.int32)).tolist()
-            options = []
-            for edge in range(first, last):
-                target, begins = int(graph.target[edge]), bool(graph.begun[edge])
-                after = left - begins
-                if (target >= graph.open) == (after == 0):
-                    rest = int(self.rows[after][target - (graph.open if after == 0 else 0)])
-                    options.append((int(graph.time[edge]) + rest, target, begins))
-            _, state, begins = min(options)
-            left -= begins
-            states.append(state)
-            lefts.append(left)
-            begun.append(begins)
-        passed = graph.behind[states]
-        starts = passed[:-1] + np.array(begun, dtype=np.int16)[:, None] - passed[1:]
-        times = [int(self.rows[n][s - (graph.open if n == 0 else 0)]) for s, n in zip(states, lefts, strict=True)]
-        return Way(np.array(states), np.array(lefts), times[0] - np.array(times), starts)
-
-
-class Part(NamedTuple):
-    """A part of a way: time per microbatch, microbatches that begin, and the places of its first and last state."""
-
-    period: Fraction
-    begun: int
-    first: int
-    last: int
-
-
-class Way(NamedTuple):
-    """A way through the graph: its states, microbatches yet to begin there, and when; per event and family what starts then."""
-
-    states: IntArray
-    left: IntArray
-    time: IntArray
-    starts: IntArray
-
-    def parts(self) -> list[Part]:
-        """What could be repeated: the parts that end in the state in which they begin, if not too many microbatches begin."""
-        found: list[Part] = []
-        visits: dict[int, list[int]] = {}
-        for last, state in enumerate(self.states.tolist()):
-            before = visits.setdefault(state, [])
-            for first in reversed(before):
-                begun = int(self.left[first] - self.left[last])
-                if begun > _LONGEST:
-                    break
-                found.append(Part(Fraction(int(self.time[last] - self.time[first]), begun), begun, first, last))
-            before.append(last)
-        return found
-
-    def repeated(self, more: int) -> Way | None:
-        """The shortest one with so many microbatches ``more`` that repeats a part of this; ``None`` where none can be."""
-        period, begun, a, b = min((part for part in self.parts() if more % part.begun == 0), default=(None, 0, 0, 0))
-        if period is None:
-            return None
-        times, later = more // begun, int(period * begun)
-        turns = np.repeat(np.arange(1, times + 1), b - a)
-        return Way(
-            np.concatenate((self.states[:b], np.tile(self.states[a:b], times), self.states[b:])),
-            np.concatenate((self.left[:b] + more, np.tile(self.left[a:b], times) + more - turns * begun, self.left[b:])),
-            np.concatenate((self.time[:b], np.tile(self.time[a:b], times) + turns * later, self.time[b:] + times * later)),
-            np.concatenate((self.starts[:b], np.tile(self.starts[a:b], (times, 1)), self.starts[b:])),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """No way takes less than ``time``, perhaps because of a ``period`` per microbatch. ``way``: a short one, if any."""
-
-    time: int
-    period: Fraction | None
-    way: Way | None
-
-
-def least_time(graph: StateGraph, microbatches: int, *, seconds: float) -> Found | None:
-    """The least time in which so many microbatches are done, or a bound on it; ``None``: not in time."""
-    until = time.monotonic() + seconds
-    times = LeastTimes(graph)
-    bound, period = -1, Fraction(0)
-    way: Way | None = None
-    next_try = 0
-    while time.monotonic() < until and len(times.rows) * max(_ROW, graph.open) < _HELD:
-        times.add()
-        n = len(times.rows) - 1
-        if n == microbatches:
-            return Found(int(times.rows[n][0]), None, times.way(n))
-        if times.longest > _FAR // 2:
-            break
-        for step in range(1, min(_LONGEST, n - 1) + 1):
-            turns = -(-(microbatches - n) // step)
-            known = int(times.rows[microbatches - turns * step][0])
-            if known + turns * times.rise(step, 1 + graph.open // 256) > bound:
-                rise = times.rise(step)
-                if known + turns * rise > bound:
-                    bound, period, next_try = known + turns * rise, Fraction(rise, step), n
-        if n >= next_try and bound >= 0:
-            lengths = {part.begun for part in times.way(n).parts() if part.period == period}
-            for step in sorted(lengths)[:2] or [period.denominator]:
-                few = n - (n - microbatches) % step
-                repeated = times.way(few).repeated(microbatches - few)
-                if repeated is not None and (way is None or repeated.time[-1] < way.time[-1]):
-                    way = repeated
-            next_try = n + 1 + n // 4
-        if way is not None and way.time[-1] == bound:
-            return Found(bound, period, way)
-    return None if bound < 0 else Found(bound, period, way)
+_BUILDING = 0.75
+"""Of the time for a state graph, what building it may take."""
 
 
 def _schedule(pipeline: Pipeline, graph: FamilyGraph, way: Way) -> Schedule | None:
@@ -251,7 +61,7 @@ def throughput(
     *,
     pairs: bool = False,
     most: int = 200_000,
-    seconds: float = 20.0,
+    limits: Limits | None = None,
     exact: bool = False,
     target: int | None = None,
 ) -> Bound | None:
@@ -263,17 +73,21 @@ def throughput(
     (:func:`_one_device`) left out, and the bound stays valid; not with ``exact``. No more is asked for than ``target``, a value
     known to be possible. With exact times the bound comes with a schedule, which mostly attains it (for the device span: on the
     first device) but for what transfers take from each other and traffic is more than the least, and is timed with that.
-    ``None``: it does not apply (:func:`~ppopt.bounds.state_graph.state_graph_of`), or takes more states or seconds than given.
+    ``None``: it does not apply (:func:`~ppopt.bounds.state_graph.state_graph_of`), or takes more states or time than given.
+    ``limits``: by default ``SECONDS``.
+
+    Raises:
+        ValueError: an unknown objective.
     """
     check_objective(objective)
-    begin = time.monotonic()
+    clock = (limits or Limits.of(SECONDS)).clock
     graphs = [
         one for links in ([True, False] if pipeline.lines else [True]) for one in relaxed_graphs(pipeline, pairs, links=links)
     ]
     best: Bound | None = None
     for place, graph in enumerate(graphs if objective == "makespan" else graphs[-1:], 1):
-        left = (begin + seconds - time.monotonic()) / (len(graphs) - place + 1)
-        for bound in _of_graph(pipeline, graph, objective, most, left, exact):
+        slice_ = clock.slice(clock.left / (len(graphs) - place + 1))
+        for bound in _Relaxations(pipeline, objective, most, slice_).bounds(graph, exact):
             if best is None or (bound.value, bound.schedule is not None) > (best.value, best.schedule is not None):
                 best = bound
             if target is not None and best.value >= target:
@@ -291,93 +105,89 @@ class _Relaxed(NamedTuple):
     text: str
 
 
-def _of_graph(
-    pipeline: Pipeline, graph: FamilyGraph, objective: Objective, most: int, seconds: float, exact: bool
-) -> Iterator[Bound]:
-    """The bounds of a relaxed graph, those of small state graphs first.
+@dataclass(frozen=True)
+class _Relaxations:
+    """The relaxations of one graph that are tried, with at most so many states each, until the clock is over."""
 
-    State graphs that can only be larger than one too large are not built.
-    """
-    begun = time.monotonic()
-    whole = _Relaxed(graph, Fraction(1), "")
-    if exact:
-        bound = _of_states(pipeline, whole, objective, most, seconds, Fraction(1))
-        if bound is not None:
-            yield bound
-        return
-    grids = _grids(graph)
-    easy = bool(_slowest(graph))
-    kinds, best = [(grid, easy) for grid in grids], -1
-    for thin in _thinned(graph):
-        values = []
-        for bound in _of_kinds(pipeline, thin, kinds, objective, most, begun + seconds / 3):
-            yield bound
-            values.append(bound.value)
-        if max(values, default=best) <= best:  # too large, or more microbatches cost each other no more
-            break
-        best = max(values)
-    kinds = [(grid, easier) for grid in grids for easier in ((True, False) if easy else (False,))]
-    others = _one_device(graph)
-    yield from _of_kinds(pipeline, whole, kinds, objective, most, begun + seconds, spare=bool(others))
-    for other in [] if kinds else others:
-        yield from _of_kinds(pipeline, other, [(grid, False) for grid in grids], objective, most, begun + seconds)
+    pipeline: Pipeline
+    objective: Objective
+    most: int
+    clock: Clock
 
+    def bounds(self, graph: FamilyGraph, exact: bool) -> Iterator[Bound]:
+        """Those of small state graphs first; graphs that can only be larger than one too large are not built.
 
-def _of_kinds(
-    pipeline: Pipeline,
-    of: _Relaxed,
-    kinds: list[tuple[Fraction, bool]],
-    objective: Objective,
-    most: int,
-    until: float,
-    *,
-    spare: bool = False,
-) -> Iterator[Bound]:
-    """The bounds of the state graphs of a relaxed graph, each on a grid and with most weight gradients left out or not.
-
-    What is too large, or can only be larger than that, is taken out of ``kinds``. With ``spare`` half of the time is left where
-    all are.
-    """
-    relaxed = {True: _easier(of), False: [of]}
-    for grid, easy in kinds[:]:
-        if (grid, easy) not in kinds:
-            continue
-        smaller = [kind for kind in kinds if kind[0] > grid or (kind[1] and not easy)]
-        share = 0.5 if smaller or spare else 1.0
-        best = -1
-        for one in relaxed[easy][:]:
-            bound = _of_states(pipeline, one, objective, most, share * (until - time.monotonic()), grid)
-            if bound is None:
-                kinds[:] = smaller
+        ``exact``: that of the whole graph alone.
+        """
+        whole = _Relaxed(graph, Fraction(1), "")
+        if exact:
+            bound = self._of_states(whole, Fraction(1), self.clock)
+            if bound is not None:
+                yield bound
+            return
+        grids = _grids(graph)
+        easy = bool(_slowest(graph))
+        kinds, best = [(grid, easy) for grid in grids], -1
+        third = self.clock.slice(self.clock.left / 3)
+        for thin in _thinned(graph):
+            values = []
+            for bound in self._of_kinds(thin, kinds, third):
+                yield bound
+                values.append(bound.value)
+            if max(values, default=best) <= best:  # too large, or more microbatches cost each other no more
                 break
-            yield bound
-            if bound.value > best:
-                best, relaxed[easy] = bound.value, [one]
+            best = max(values)
+        kinds = [(grid, easier) for grid in grids for easier in ((True, False) if easy else (False,))]
+        others = _one_device(graph)
+        yield from self._of_kinds(whole, kinds, self.clock, spare=bool(others))
+        for other in [] if kinds else others:
+            yield from self._of_kinds(other, [(grid, False) for grid in grids], self.clock)
 
+    def _of_kinds(
+        self, of: _Relaxed, kinds: list[tuple[Fraction, bool]], clock: Clock, *, spare: bool = False
+    ) -> Iterator[Bound]:
+        """The bounds of the state graphs of a relaxed graph, each on a grid and with most weight gradients left out or not.
 
-def _of_states(
-    pipeline: Pipeline, relaxed: _Relaxed, objective: Objective, most: int, seconds: float, grid: Fraction
-) -> Bound | None:
-    """The bound of one state graph."""
-    until = time.monotonic() + seconds
-    if seconds <= 0:
-        return None
-    graph = relaxed.graph
-    states = state_graph_of(_coarser(graph, grid), span=objective == "span", most=most, seconds=seconds * 0.75)
-    if states is None:
-        return None
-    found = least_time(states, graph.count[0], seconds=until - time.monotonic())
-    if found is None:
-        return None
-    text = f"{states.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
-    if pipeline.lines and graph.owners == graph.devices:
-        text += ", transfers as mere delays"
-    text += relaxed.text
-    if found.period is not None:
-        text = f"{float(found.period * grid * relaxed.share):g} ticks per microbatch; {text}"
-    attained = found.way is not None and grid == 1 and not relaxed.text
-    schedule = _schedule(pipeline, graph, found.way) if found.way is not None and attained else None
-    return Bound(math.ceil(found.time * grid) + _traffic(graph, objective), "state graph", text, schedule)
+        What is too large, or can only be larger than that, is taken out of ``kinds``. With ``spare`` half of the time is left
+        where all are.
+        """
+        relaxed = {True: _easier(of), False: [of]}
+        for grid, easy in kinds[:]:
+            if (grid, easy) not in kinds:
+                continue
+            smaller = [kind for kind in kinds if kind[0] > grid or (kind[1] and not easy)]
+            share = 0.5 if smaller or spare else 1.0
+            best = -1
+            for one in relaxed[easy][:]:
+                bound = self._of_states(one, grid, clock.slice(share * clock.left))
+                if bound is None:
+                    kinds[:] = smaller
+                    break
+                yield bound
+                if bound.value > best:
+                    best, relaxed[easy] = bound.value, [one]
+
+    def _of_states(self, relaxed: _Relaxed, grid: Fraction, clock: Clock) -> Bound | None:
+        """The bound of one state graph."""
+        if clock.over:
+            return None
+        pipeline, graph, objective = self.pipeline, relaxed.graph, self.objective
+        building = clock.slice(clock.left * _BUILDING)
+        states = state_graph_of(_coarser(graph, grid), span=objective == "span", most=self.most, clock=building)
+        if states is None:
+            return None
+        found = least_time(states, graph.count[0], clock)
+        if found is None:
+            return None
+        text = f"{states.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
+        if pipeline.lines and graph.owners == graph.devices:
+            text += ", transfers as mere delays"
+        text += relaxed.text
+        if found.period is not None:
+            text = f"{float(found.period * grid * relaxed.share):g} ticks per microbatch; {text}"
+        attained = found.way is not None and grid == 1 and not relaxed.text
+        schedule = _schedule(pipeline, graph, found.way) if found.way is not None and attained else None
+        return Bound(math.ceil(found.time * grid) + _traffic(graph, objective), "state graph", text, schedule)
 
 
 def _thinned(graph: FamilyGraph) -> Iterator[_Relaxed]:

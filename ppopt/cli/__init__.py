@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import click
 
 from ppopt import __version__
-from ppopt.solvers.interrupt import uninterrupted
+from ppopt.interrupt import uninterrupted
 
 COMMANDS = {
     "solve": "The best schedule, with its proof.",

@@ -18,9 +18,9 @@ from ppopt.cli.options import (
     parameters_option,
 )
 from ppopt.cli.searching import search_options
+from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline.runtimes import RUNTIMES
-from ppopt.solvers.interrupt import uninterrupted
 
 if TYPE_CHECKING:
     from ppopt.search import Settings

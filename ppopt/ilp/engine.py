@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import ortools.sat.python.cp_model  # noqa: F401 - PuLP loads HiGHS where it is installed, which has to come after OR-Tools
 import pulp
 
+from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.heuristics import Stuck
 from ppopt.ilp.program import Program
 from ppopt.ilp.windows import Impossible
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule
-from ppopt.solvers.outcome import Limits, Outcome, timed
+from ppopt.schedule import Objective, Schedule
+from ppopt.solvers.outcome import Outcome, timed
 from ppopt.timing.timed import CyclicOrder
 
 NAME = "ILP"
@@ -27,7 +29,7 @@ def solve(
     pipeline: Pipeline,
     words: Iterable[Word],
     *,
-    objective: str,
+    objective: Objective,
     lower: int,
     upper: int,
     horizon: int,
@@ -38,7 +40,7 @@ def solve(
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``, in ticks.
 
     CBC tells no bound: where it stops early, the bound is ``lower``. HiGHS tells one. Neither knows deterministic time: in
-    deterministic mode there is one thread, but seconds are the clock's.
+    deterministic mode there is one thread, but real seconds are counted.
 
     Raises:
         TypeError: a word that the program does not know.
@@ -47,33 +49,43 @@ def solve(
         NotForIlp: a word that the program has no way to say.
     """
     words = tuple(words)
-    begun = time.monotonic()
     if upper < lower:
-        return Outcome(None, upper + 1, 0.0)
+        return Outcome(None, upper + 1)
     until = upper if objective == "makespan" else horizon
     try:
-        program = Program(pipeline, words, objective=objective, horizon=until, lower=lower, upper=upper)
+        with _charged(limits.clock):
+            program = Program(pipeline, words, objective=objective, horizon=until, lower=lower, upper=upper)
     except Impossible:
-        return Outcome(None, upper + 1, time.monotonic() - begun)
+        return Outcome(None, upper + 1)
     if hint is not None:
         program.hint(hint)
-    solver = _engine(engine, limits, max(1.0, limits.seconds - (time.monotonic() - begun)), hint is not None)
-    program.problem.solve(solver)
-    spent = time.monotonic() - begun
+    solver = _engine(engine, limits, max(1.0, limits.clock.left), hint is not None)
+    with _charged(limits.clock):
+        program.problem.solve(solver)
     solution = program.problem.sol_status  # not `status`, which is "Optimal" at a time limit too; "Infeasible" can be trusted
     if pulp.LpSolutionInfeasible == solution or program.problem.status == pulp.LpStatusInfeasible:
-        return Outcome(None, upper + 1, spent)
+        return Outcome(None, upper + 1)
     if solution not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-        return Outcome(None, lower, spent)
+        return Outcome(None, lower)
     try:
         schedule = timed(pipeline, words, *program.found(), objective)
     except (Stuck, CyclicOrder):  # operations without duration that start at once, in an order that is not known here
-        return Outcome(None, lower, spent)
+        return Outcome(None, lower)
     value = schedule.objective(objective)
     if solution == pulp.LpSolutionOptimal and not limits.gap:
-        return Outcome(schedule, min(value, round(program.objective.value())), spent)
+        return Outcome(schedule, min(value, round(program.objective.value())))
     bound = _dual_bound(program) if engine == "highs" else lower
-    return Outcome(schedule, min(value, max(lower, bound)), spent)
+    return Outcome(schedule, min(value, max(lower, bound)))
+
+
+@contextmanager
+def _charged(clock: Clock) -> Iterator[None]:
+    """Charge the seconds that this takes."""
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        clock.charge(time.monotonic() - begun)
 
 
 def _engine(name: str, limits: Limits, seconds: float, start: bool) -> pulp.LpSolver:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.constraints import Exclusive, Stream, Together, Word, chosen, instances, operations
+from ppopt.constraints.couples import Couple, couples
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import durations, halves, of_stages
-from ppopt.solvers.couples import Couple, couples
 
 
 @dataclass(frozen=True, eq=False)

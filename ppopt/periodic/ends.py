@@ -9,14 +9,16 @@ import heapq
 import random
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
+from ppopt.cpsat import engine
+from ppopt.cpsat.engine import Known
+from ppopt.cpsat.posting import Hold, Row, Start, in_order, machine_of, reservoir, waits
 from ppopt.op import Kind
-from ppopt.periodic.budget import Budget
 from ppopt.periodic.periodic import Periodic, relations
 from ppopt.pipeline import IntArray
 
@@ -73,6 +75,47 @@ class End:
             found[before].append((after, lag))
         return found
 
+    @cached_property
+    def needs(self) -> list[int]:
+        """Per operation, how many of the end it waits for."""
+        found = [0] * self.offset[-1]
+        for after in self.inner[1]:
+            found[after] += 1
+        return found
+
+    @cached_property
+    def held(self) -> list[int]:
+        """Per reservoir, what it holds where the end begins."""
+        return [sum(h.amount * (self.begin[h.first] - self.begin[h.last]) for h in room.held) for room in self.graph.reservoirs]
+
+    @cached_property
+    def claims(self) -> list[list[tuple[int, int]]]:
+        """Per family the reservoirs from which its operations take, and how much."""
+        return self._flows(0)
+
+    @cached_property
+    def gives(self) -> list[list[tuple[int, int]]]:
+        """And those to which they give."""
+        return self._flows(1)
+
+    def _flows(self, side: int) -> list[list[tuple[int, int]]]:
+        found: list[dict[int, int]] = [{} for _ in self.graph.families]
+        for place, room in enumerate(self.graph.reservoirs):
+            for held in room.held:
+                family = held[side]
+                found[family][place] = found[family].get(place, 0) + held.amount
+        return [list(of.items()) for of in found]
+
+    @cached_property
+    def late(self) -> list[bool]:
+        """Per family, whether nothing waits for it: weight gradients."""
+        return [family.kind == Kind.W for family in self.graph.families]
+
+    @cached_property
+    def sharing(self) -> list[set[int]]:
+        """Per machine, the owners of its families: those that one of them keeps from going on."""
+        return [{self.graph.owner[o] for o in families} for _, families in self.graph.machines]
+
     def replaced(self, flat: IntArray) -> Periodic:
         """With other starts of the end's operations."""
         return replace(self.periodic, start=tuple(np.split(flat, self.offset[1:-1])))
@@ -83,87 +126,92 @@ def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
 
     ``patient``: a weight gradient waits where something else arrives in less than so many times its duration.
     """
-    periodic, graph = end.periodic, end.graph
-    start = np.concatenate(periodic.start).tolist()
-    duration, offset = graph.duration, end.offset
-    ready = end.ready.tolist()
-    needs = [0] * len(start)
-    for after in end.inner[1]:
-        needs[after] += 1
-    upcoming = list(end.begin)
-    claims: list[list[tuple[int, int, int]]] = [[] for _ in duration]
-    gives: list[list[tuple[int, int]]] = [[] for _ in duration]
-    held = []
-    for place, room in enumerate(graph.reservoirs):
-        held.append(sum(h.amount * (end.begin[h.first] - end.begin[h.last]) for h in room.held))
-        for h in room.held:
-            claims[h.first].append((place, h.amount, room.limit))
-            gives[h.last].append((place, h.amount))
-    total = [[(place, sum(a for p, a, _ in rows if p == place), limit) for place, _, limit in rows[:1]] for rows in claims]
-    late = [graph.families[o].kind == Kind.W for o in range(len(duration))]
-    free, machines_of = list(end.edge), graph.machines_of
-    family_of = end.family_of
+    return _List(end, key, patient).starts()
 
-    def candidates(device: int) -> list[tuple[int, float, int]]:
-        found = []
-        for o in graph.machines[device].families:
-            n = upcoming[o]
+
+class _List:
+    """The end while it is list-scheduled, event by event; devices and links are owners of their operations."""
+
+    def __init__(self, end: End, key: list[float], patient: float) -> None:
+        self.end, self.graph, self.key, self.patient = end, end.graph, key, patient
+        self.start = np.concatenate(end.periodic.start).tolist()
+        self.ready, self.needs, self.upcoming = end.ready.tolist(), list(end.needs), list(end.begin)
+        self.held, self.free = list(end.held), list(end.edge)
+        """Per reservoir what it holds, per machine when it is free."""
+        self.limit = [room.limit for room in end.graph.reservoirs]
+        self.heap: list[tuple[int, int]] = []
+        self.due: list[int | None] = [None] * end.graph.owners
+        """Per owner when it can go on next; an older note in the heap is void."""
+
+    def starts(self) -> IntArray | None:
+        """Run it all."""
+        left, due, heap = self.end.size, self.due, self.heap
+        for owner in range(self.graph.owners):
+            self.look(owner)
+        while heap:
+            now, owner = heapq.heappop(heap)
+            if due[owner] != now:
+                continue
+            found = self.candidates(owner)
+            family = min((rank, o) for time, rank, o in found if time == now)[1]
+            other = self.worth_waiting(found, family, now)
+            if other is not None:
+                self.free[owner] = other
+                self.look(owner)
+                continue
+            left -= 1
+            for touched in self.run(family, now):
+                self.look(touched)
+        return None if left else np.array(self.start, dtype=np.int64)
+
+    def candidates(self, owner: int) -> list[tuple[int, float, int]]:
+        """What an owner could run next: when, its key, and its family."""
+        end, machines_of, found = self.end, self.graph.machines_of, []
+        for o in self.graph.machines[owner].families:
+            n = self.upcoming[o]
             if n < end.count[o]:
-                op = offset[o] + n
-                if not needs[op] and all(held[place] + amount <= limit for place, amount, limit in total[o]):
-                    time = ready[op]
+                op = end.offset[o] + n
+                if not self.needs[op] and all(self.held[place] + amount <= self.limit[place] for place, amount in end.claims[o]):
+                    time = self.ready[op]
                     for machine in machines_of[o]:
-                        time = max(time, free[machine])
-                    found.append((time, key[op], o))
+                        time = max(time, self.free[machine])
+                    found.append((time, self.key[op], o))
         return found
 
-    heap: list[tuple[int, int]] = []
-    owners = graph.owners
-    due: list[int | None] = [None] * owners
-    left = end.size
-    device_of = graph.owner
-    sharing = [{device_of[o] for o in families} for _, families in graph.machines]
-
-    def look(device: int) -> None:
-        """Note when the device can go on next; an older note is void."""
-        found = candidates(device)
-        due[device] = min(found)[0] if found else None
+    def look(self, owner: int) -> None:
+        """Note when an owner can go on next."""
+        found = self.candidates(owner)
+        self.due[owner] = min(found)[0] if found else None
         if found:
-            heapq.heappush(heap, (min(found)[0], device))
+            heapq.heappush(self.heap, (min(found)[0], owner))
 
-    for device in range(owners):
-        look(device)
-    while heap:
-        now, device = heapq.heappop(heap)
-        if due[device] != now:
-            continue
-        found = candidates(device)
-        _, o = min((rank, o) for time, rank, o in found if time == now)
-        if late[o] and patient:
-            other = min((time for time, _, p in found if not late[p]), default=now)
-            if now < other < now + patient * duration[o]:
-                free[device] = other
-                look(device)
-                continue
-        op = offset[o] + upcoming[o]
-        upcoming[o] += 1
-        start[op] = now
-        left -= 1
-        for place, amount, _ in claims[o]:
-            held[place] += amount
-        for place, amount in gives[o]:
-            held[place] -= amount
+    def worth_waiting(self, found: list[tuple[int, float, int]], family: int, now: int) -> int | None:
+        """When something else arrives for which a weight gradient should wait, if there is such a thing."""
+        late = self.end.late
+        if not late[family] or not self.patient:
+            return None
+        other = min((time for time, _, o in found if not late[o]), default=now)
+        return other if now < other < now + self.patient * self.graph.duration[family] else None
+
+    def run(self, family: int, now: int) -> set[int]:
+        """Start the next operation of a family; the owners that this may matter to."""
+        end, graph = self.end, self.graph
+        op, time = end.offset[family] + self.upcoming[family], graph.duration[family]
+        self.upcoming[family] += 1
+        self.start[op] = now
+        for place, amount in end.claims[family]:
+            self.held[place] += amount
+        for place, amount in end.gives[family]:
+            self.held[place] -= amount
         touched = set[int]()
-        for machine in machines_of[o]:
-            free[machine] = now + duration[o]
-            touched |= sharing[machine]
+        for machine in graph.machines_of[family]:
+            self.free[machine] = now + time
+            touched |= end.sharing[machine]
         for after, lag in end.followers[op]:
-            needs[after] -= 1
-            ready[after] = max(ready[after], now + lag)
-            touched.add(device_of[family_of[after]])
-        for other_device in touched:
-            look(other_device)
-    return None if left else np.array(start, dtype=np.int64)
+            self.needs[after] -= 1
+            self.ready[after] = max(self.ready[after], now + lag)
+            touched.add(graph.owner[end.family_of[after]])
+        return touched
 
 
 def rearranged(periodic: Periodic, *, trials: int, chance: random.Random) -> Periodic:
@@ -205,43 +253,44 @@ def rearranged(periodic: Periodic, *, trials: int, chance: random.Random) -> Per
     return best
 
 
-def shortened(periodic: Periodic, budget: Budget, *, reach: int, seconds: float) -> tuple[Periodic, bool]:
-    """The best end with every start within ``reach`` ticks of where it is, with CP-SAT, and whether that is certain."""
+def shortened(periodic: Periodic, limits: Limits, *, reach: int, seconds: float) -> tuple[Periodic, bool]:
+    """The best end with every start within ``reach`` ticks of where it is, with CP-SAT, and whether that is certain.
+
+    ``seconds``: most for the search.
+    """
     end = End(periodic)
     graph, horizon = periodic.graph, periodic.makespan
     model = cp_model.CpModel()
     known = np.concatenate(periodic.start).tolist()
-    start: list[cp_model.LinearExprT] = list(known)
+    start: list[Start] = list(known)
     makespan = model.new_int_var(0, horizon, "makespan")
-    rows: list[list[cp_model.LinearExprT]] = []
+    rows: list[Row] = []
     for o, time in enumerate(graph.duration):
         begin, until = end.offset[o] + end.begin[o], end.offset[o + 1]
         for op in range(begin, until):
             earliest, latest = max(int(end.ready[op]), known[op] - reach), min(horizon - time, known[op] + reach)
             start[op] = variable = model.new_int_var(earliest, latest, f"{graph.families[o]}({op - end.offset[o]})")
             model.add_hint(variable, known[op])
-        rows.append(start[end.offset[o] : until])
-        for a, b in pairwise(start[begin - 1 : until]):
-            model.add(b >= a + time)
+        rows.append(Row(start[end.offset[o] : until], time))
+        in_order(model, Row(start[begin - 1 : until], time))
         model.add(makespan >= start[until - 1] + time)
     for before, after, lag in zip(*end.inner, strict=True):
-        model.add(start[after] >= start[before] + lag)
+        waits(model, start[before], start[after], lag)
     for machine, (_, families) in enumerate(graph.machines):
-        mine = [(o, x) for o in families for x in rows[o][end.begin[o] :]]
-        model.add_no_overlap([model.new_fixed_size_interval_var(x, graph.duration[o], "") for o, x in mine])
-        for _, x in mine:
+        mine = [Row(rows[o].start[end.begin[o] :], graph.duration[o]) for o in families]
+        machine_of(model, mine)
+        for x in (x for row in mine for x in row.start):
             model.add(x >= end.edge[machine])
     for room in graph.reservoirs:
-        intervals, demands = [], []
-        for first, last, amount in room.held:
-            for n in range(end.begin[last], end.count[last]):
-                size = model.new_int_var(0, horizon, "")
-                intervals.append(model.new_interval_var(rows[first][n], size, rows[last][n] + graph.duration[last], ""))
-                demands.append(amount)
-        if sum(demands) > room.limit:
-            model.add_cumulative(intervals, demands, room.limit)
+        held = (
+            Hold(rows[first].start[n], rows[last].start[n] + graph.duration[last], amount, horizon)
+            for first, last, amount in room.held
+            for n in range(end.begin[last], end.count[last])
+        )
+        reservoir(model, held, room.limit)
     model.minimize(makespan)
-    solver, sure = budget.solve(model, seconds)
-    if solver is None:
+    answer = engine.search(model, limits, engine.SMALL, seconds=seconds)
+    if not answer.found:
         return periodic, False
-    return end.replaced(np.array([x if isinstance(x, int) else solver.value(x) for x in start], dtype=np.int64)), sure
+    flat = np.array([x if isinstance(x, int) else answer.value(x) for x in start], dtype=np.int64)
+    return end.replaced(flat), answer.known is Known.BEST

@@ -63,20 +63,18 @@ class Periods:
         microbatches. No less than the bound leaves room for is looked for.
         """
         steps = range(1, min(_STEPS, *self.of.all.counts) + 1) if any(self.of.graph.work_per_microbatch) else ()
-        best, until = self.of.own, self.of.until
-        self.of.until = self.of.budget.left - _SHARE * self.of.left
-        if best is not None:
-            self.rotations[best.step] = Rotation.of(best)
-        if self.of.all.start[0] is None:
-            placed = self.placed(steps[:1], None, self.of.left / 4)
-            if placed is not None and (best is None or placed.period * best.step <= best.period * placed.step):
-                best = placed
-        for parts, step in product(_PARTS, steps):
-            if not self.of.done and (step == 1 or step * len(self.of.graph.families) <= _MODELLED):
-                best = self.modelled(step, best, parts)
-        best = self.placed(steps, best, self.of.left)
-        self.of.until = until
-        return best
+        best = self.of.own
+        with self.of.within(_SHARE * self.of.left):
+            if best is not None:
+                self.rotations[best.step] = Rotation.of(best)
+            if self.of.all.start[0] is None:
+                placed = self.placed(steps[:1], None, self.of.left / 4)
+                if placed is not None and (best is None or placed.period * best.step <= best.period * placed.step):
+                    best = placed
+            for parts, step in product(_PARTS, steps):
+                if not self.of.done and (step == 1 or step * len(self.of.graph.families) <= _MODELLED):
+                    best = self.modelled(step, best, parts)
+            return self.placed(steps, best, self.of.left)
 
     def modelled(self, step: int, best: Periodic | None, parts: int) -> Periodic | None:
         """A smaller period of ``step`` microbatches than the ``best`` one's, up to that part of it; or the best."""
@@ -122,7 +120,7 @@ class Periods:
         sure = False
         for reach in (None,) if near is None else (_REACH, None):
             patience = self.patience / (1 if reach is None else 2)
-            found, sure = rotation(self.of.graph, period, step, self.of.budget, patience, near, reach)
+            found, sure = rotation(self.of.graph, period, step, self.of.limits, patience, near, reach)
             if found is not None:
                 self.rotations[step] = found = quickened(found, self.of.graph) or found
                 return found, True
@@ -133,40 +131,46 @@ class Periods:
 
         Where there is one, with other seeds.
         """
-        until, self.of.until = self.of.until, self.of.budget.left - seconds
         value = None if best is None else (Fraction(best.period, best.step), 0)
         seeds = range(1) if best is None else range(1, _SEEDS)
-        for seed, step in product(seeds, steps):
-            if self.of.done or (value is not None and value[0] <= Fraction(least_period(self.of.graph, step), step)):
-                continue
-            with self.of.all.step(f"placing {step} microbatches") as answer:
-                for found in rotations(self.of.graph, step, seed=self.of.budget.limits.seed + seed):
-                    self.of.budget.charge(_TRIAL)
-                    if self.of.done:
-                        break
-                    time = None if found is None else Fraction(found.period, step)
-                    if found is None or time is None or (value is not None and time > value[0]):
-                        continue
-                    begun = self.of.trimmed(found.begun(self.of.all.counts), _FEW)
-                    constant = begun.makespan - begun.microbatches[0] // step * begun.period
-                    if value is None or best is None or time < value[0] or (step == best.step and constant < value[1]):
-                        best, value = begun, (time, constant)
-                        self.rotations[step] = found
-                        answer[:] = [f"{self.of.all.pipeline.time(found.period)}", self.of.keep(begun)]
-                if not answer:
-                    answer.append("no better one")
-        self.of.until = until
+        with self.of.within(seconds):
+            for seed, step in product(seeds, steps):
+                if self.of.done or (value is not None and value[0] <= Fraction(least_period(self.of.graph, step), step)):
+                    continue
+                with self.of.all.step(f"placing {step} microbatches") as answer:
+                    best, value = self._placed(step, seed, best, value, answer)
         return best
+
+    def _placed(
+        self, step: int, seed: int, best: Periodic | None, value: tuple[Fraction, int] | None, answer: list[str]
+    ) -> tuple[Periodic | None, tuple[Fraction, int] | None]:
+        """The best with one seed, and its value: the time per microbatch, then what beginning and end take."""
+        for found in rotations(self.of.graph, step, seed=self.of.limits.seed + seed):
+            self.of.limits.clock.charge(_TRIAL)
+            if self.of.done:
+                break
+            time = None if found is None else Fraction(found.period, step)
+            if found is None or time is None or (value is not None and time > value[0]):
+                continue
+            begun = self.of.trimmed(found.begun(self.of.all.counts), _FEW)
+            constant = begun.makespan - begun.microbatches[0] // step * begun.period
+            if value is None or best is None or time < value[0] or (step == best.step and constant < value[1]):
+                best, value = begun, (time, constant)
+                self.rotations[step] = found
+                answer[:] = [f"{self.of.all.pipeline.time(found.period)}", self.of.keep(begun)]
+        if not answer:
+            answer.append("no better one")
+        return best, value
 
     def fewer(self, base: Periodic) -> None:
         """The same time per microbatch with fewer microbatches per period, if that is found."""
         for step in (step for step in range(1, base.step) if base.period * step % base.step == 0):
             with self.of.all.step(f"a period of {step} microbatches, as fast") as answer:
                 period = base.period * step // base.step
-                seeds = range(self.of.budget.limits.seed, self.of.budget.limits.seed + _SEEDS)
+                seeds = range(self.of.limits.seed, self.of.limits.seed + _SEEDS)
                 some = (next(rotations(self.of.graph, step, seed=seed), None) for seed in seeds)
                 placed = next((one for one in some if one is not None and one.period <= period), None)
-                self.of.budget.charge(_SEEDS * _TRIAL)
+                self.of.limits.clock.charge(_SEEDS * _TRIAL)
                 if placed is None:
                     placed, _ = self.rotated(period, step)
                 answer.append("none found" if placed is None else self.of.keep(placed.begun(self.of.all.counts)))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from ppopt.cpsat.neighbourhood import improved
 from ppopt.periodic.ends import LARGEST, SECONDS, End, rearranged, reversed_periodic, shortened
 from ppopt.periodic.middle import repeated_as
 from ppopt.periodic.periodic import Periodic, retimed, schedule_of
 from ppopt.periodic.polish import polished
 from ppopt.periodic.recurrence import Question, Recurrence, search
 from ppopt.periodic.state import OneGraph
-from ppopt.solvers.neighbourhood import improved
 
 _MORE = 5
 """Periods more in a schedule whose neighbourhoods are searched."""
@@ -93,7 +92,7 @@ class Makespans:
             self.refuted.add(question)
             return False
         with self.of.all.step(self._text(seed, counts, value)) as answer:
-            found, sure = search(model, self.of.budget, min(patience, self.of.left))
+            found, sure = search(model, self.of.limits, patience)
             if found is not None:
                 answer.append(self.of.keep(found))
                 return True
@@ -106,7 +105,7 @@ class Makespans:
     def ask_coarsely(self, seed: Periodic, patience: float) -> None:
         """On the coarser grid, with slack for what it leaves out, a makespan near the bound; its order with the true times."""
         period = max(seed.step * max(self.coarse.work_per_microbatch), seed.period // self.of.grid)
-        until = self.of.budget.left - patience
+        clock = self.of.limits.clock.slice(patience)
         for counts in self.sizes(seed):
             if max(counts) < self.pace:
                 continue
@@ -115,7 +114,7 @@ class Makespans:
             copies = (self.of.all.counts[0] - counts[0]) // seed.step
             turns = counts[0] // seed.step
             idle = max(0, self.of.all.lower - (copies + turns) * seed.period)
-            while not self.of.done and self.of.budget.left > until:
+            while not self.of.done and not clock.over:
                 makespan = turns * period + -(-idle // self.of.grid) + self.rise
                 model = Recurrence(self.coarse, Question(counts, makespan, period, seed.step), slack=1)
                 if not model.possible:
@@ -123,7 +122,7 @@ class Makespans:
                 with self.of.all.step(
                     f"coarse: {_text(counts)} microbatches in {makespan} steps of {self.of.grid} ticks"
                 ) as answer:
-                    found, sure = search(model, self.of.budget, patience / 2)
+                    found, sure = search(model, self.of.limits, patience / 2)
                     if found is not None:
                         self.pace = max(counts) + seed.step
                         timed = retimed(found, self.of.graph, seed.period)
@@ -158,14 +157,14 @@ class Makespans:
 
     def ends(self, seed: Periodic, seconds: float) -> None:
         """Shorten the end and the beginning, each by list scheduling, then by CP-SAT, while one of them gets shorter."""
-        until = self.of.budget.left - seconds
+        clock = self.of.limits.clock.slice(seconds)
         turned, turn = self.of.turned, self.turn
         with self.of.all.step(f"ends of {_text(seed.microbatches)} microbatches") as answer:
             unchanged = 0
-            while unchanged < 2 and self.of.budget.left > until and not self.of.done:
+            while unchanged < 2 and not clock.over and not self.of.done:
                 value = seed.makespan
                 found = reversed_periodic(seed, turned) if turn % 2 else seed
-                found = self.end(found, max(0.0, self.of.budget.left - until) / 4)
+                found = self.end(found, clock.left / 4)
                 seed = reversed_periodic(found, self.of.graph) if turn % 2 else found
                 turn += 1
                 unchanged = 0 if seed.makespan < value else unchanged + 1
@@ -177,17 +176,17 @@ class Makespans:
         size = End(seed).size
         trials = max(4, int(seconds / 2 / (SECONDS * max(1, size))))
         found = rearranged(seed, trials=trials, chance=self.of.chance)
-        self.of.budget.charge(trials * size * SECONDS)
+        self.of.limits.clock.charge(trials * size * SECONDS)
         if size <= LARGEST:
             reach = max(1, *self.of.graph.duration) * (2 + self.of.chance.randrange(4))
-            found, _ = shortened(found, self.of.budget, reach=reach, seconds=min(seconds / 2, self.of.left))
+            found, _ = shortened(found, self.of.limits, reach=reach, seconds=seconds / 2)
         return found
 
     def polish(self, seed: Periodic, patience: float) -> None:
         """Move operations around where they are."""
         reach = max(1, *self.of.graph.duration) * (1 + self.stuck % 4)
         with self.of.all.step(f"polish {seed.microbatches} microbatches, {self.of.all.pipeline.time(reach)} around") as answer:
-            found, sure = polished(seed, self.of.budget, reach=reach, seconds=min(patience, self.of.left))
+            found, sure = polished(seed, self.of.limits, reach=reach, seconds=patience)
             self.open |= not sure or found.makespan < seed.makespan
             self.stuck += found.makespan == seed.makespan
             answer.append(self.of.keep(found))
@@ -201,10 +200,7 @@ class Makespans:
         with self.of.all.step(f"neighbourhoods in {few} microbatches") as answer:
             small = schedule_of(self.of.all.pipeline.changed(microbatches=few), seed)
             lower = max(0, self.of.all.lower - copies * seed.period)
-            limits = replace(self.of.budget.limits, seconds=min(patience, self.of.left))
-            outcome = improved(small, objective="makespan", lower=lower, limits=limits)
-            self.of.budget.charge(outcome.spent)
-            self.of.budget.interrupted |= outcome.interrupted
+            outcome = improved(small, objective="makespan", lower=lower, limits=self.of.limits.slice(patience))
             self.open |= outcome.schedule is not None
             ways = (repeated_as(outcome.schedule or small, seed, more) for more in _MIDDLE)
             found = next(filter(None, ways), None)

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, Precedence, Reservoir
-from ppopt.periodic.budget import Budget
+from ppopt.cpsat import engine
+from ppopt.cpsat.engine import Solution
+from ppopt.cpsat.posting import waits
 from ppopt.periodic.periodic import Periodic, retimed
 from ppopt.pipeline import IntArray
 from ppopt.timing.paths import NEVER
 
 _PATH = 1e-9
 """Deterministic seconds for every three operations between which the longest paths are sought; about what it takes."""
-_WAY = 2
-"""Of searching, in :data:`~ppopt.periodic.budget.WAYS`: presolve takes longer than the search, relaxations help."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +107,8 @@ class _Modulo:
         horizon = self.most * period
         self.start = [self.model.new_int_var(0, horizon, f"{family}({k})") for family in graph.families for k in steps]
         self.model.add(self.start[0] == 0)
-        for before, after, wait in relations:
-            self.model.add(self.start[after] >= self.start[before] + wait)
+        for before, after, lag in relations:
+            waits(self.model, self.start[before], self.start[after], lag)
         self.turns: dict[tuple[int, int], Any] = {}
         for x, time in zip(self.start, self.near or (), strict=False):
             self.model.add_hint(x, time)
@@ -167,8 +168,9 @@ class _Modulo:
                     now += held.amount * (begun - self.turns[last, claim])
             self.model.add(now <= room.limit)
 
-    def found(self, solver: cp_model.CpSolver) -> Rotation:
-        flat = np.array([solver.value(x) for x in self.start], dtype=np.int64)
+    def found(self, solution: Solution) -> Rotation:
+        """What a search has found."""
+        flat = np.array([solution.value(x) for x in self.start], dtype=np.int64)
         return Rotation(self.graph, self.period, tuple(flat.reshape(-1, self.step)))
 
 
@@ -189,21 +191,22 @@ def rotation(
     graph: FamilyGraph,
     period: int,
     step: int,
-    budget: Budget,
+    limits: Limits,
     seconds: float,
     near: Rotation | None = None,
     reach: int | None = None,
 ) -> tuple[Rotation | None, bool]:
     """A rotation with this period, and whether the answer is certain (a found one is, and a refuted one).
 
-    ``near``: one of as many microbatches to begin the search with. With ``reach`` only such rotations are meant in which
-    operations that share a machine are at most so many turns more or less apart than there.
+    ``seconds``: most for the search. ``near``: one of as many microbatches to begin it with. With ``reach`` only such rotations
+    are meant in which operations that share a machine are at most so many turns more or less apart than there.
     """
     if period < max(1, step * max(graph.work_per_microbatch)):
         return None, True
     model = _Modulo(graph, period, step, near, reach)
-    budget.charge(_PATH * (step * len(graph.families)) ** 3)
+    limits.clock.charge(_PATH * (step * len(graph.families)) ** 3)
     if not model.possible:
         return None, True
-    solver, sure = budget.solve(model.model, seconds, (_WAY,))
-    return (None, sure) if solver is None else (model.found(solver), True)
+    # presolve takes longer than the search, relaxations help
+    answer = engine.search(model.model, limits, engine.SMALL_RELAXED, seconds=seconds)
+    return (model.found(answer), True) if answer.found else (None, answer.certain)

@@ -2,52 +2,55 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
-from ppopt.periodic.budget import Budget
+from ppopt.cpsat import engine
+from ppopt.cpsat.engine import Known
+from ppopt.cpsat.posting import Row, in_order, interval, machine, precedence, reservoirs, waits
 from ppopt.periodic.periodic import Periodic, relations
-from ppopt.periodic.recurrence import post_memory
 
 
-def polished(periodic: Periodic, budget: Budget, *, reach: int, seconds: float, lower: int = 0) -> tuple[Periodic, bool]:
+def polished(periodic: Periodic, limits: Limits, *, reach: int, seconds: float, lower: int = 0) -> tuple[Periodic, bool]:
     """The best schedule with every start within ``reach`` ticks of where it is, and whether that is certain.
 
     The blocks keep their operations; within each of a device's blocks the order is free. Valid for every number of copies,
-    as :class:`Periodic` says. ``lower`` is a bound of the makespan below which nothing is to be found.
+    as :class:`Periodic` says. ``lower`` is a bound of the makespan below which nothing is to be found, ``seconds`` the most for
+    the search.
     """
     graph, step, period = periodic.graph, periodic.step, periodic.period
     model = cp_model.CpModel()
     horizon = periodic.makespan
     start: list[list[cp_model.IntVar]] = []
-    for family, row, time in zip(graph.families, periodic.start, graph.duration, strict=True):
-        low, high = np.maximum(row - reach, 0).tolist(), np.minimum(row + reach, horizon - time).tolist()
+    for family, times, time in zip(graph.families, periodic.start, graph.duration, strict=True):
+        low, high = np.maximum(times - reach, 0).tolist(), np.minimum(times + reach, horizon - time).tolist()
         start.append([model.new_int_var(a, b, f"{family}({n})") for n, (a, b) in enumerate(zip(low, high, strict=True))])
     for _, families in graph.machines:
         _blocks(model, graph, periodic, families, start, horizon)
     flat = [x for row in start for x in row]
     relation = relations(graph, tuple(map(len, start)), periodic.first, step)
     for before, after, turns, lag in zip(*(column.tolist() for column in relation), strict=True):
-        model.add(flat[after] + turns * period >= flat[before] + lag)
-    for variables, time in zip(start, graph.duration, strict=True):
-        for a, b in pairwise(variables):
-            model.add(b >= a + time)
-    post_memory(model, graph, start, horizon)
+        waits(model, flat[before], flat[after], lag - turns * period)
+    rows = [Row(variables, time) for variables, time in zip(start, graph.duration, strict=True)]
+    for row in rows:
+        in_order(model, row)
+    for before, after, shift, lag in graph.implied:
+        precedence(model, rows[before], rows[after], shift, lag)
+    reservoirs(model, graph, rows, horizon)
     makespan = model.new_int_var(lower, horizon, "makespan")
     for variables, time in zip(start, graph.duration, strict=True):
         model.add(makespan >= variables[-1] + time)
     model.minimize(makespan)
-    for variables, times in zip(start, periodic.start, strict=True):
-        for x, when in zip(variables, times.tolist(), strict=True):
+    for variables, known in zip(start, periodic.start, strict=True):
+        for x, when in zip(variables, known.tolist(), strict=True):
             model.add_hint(x, when)
-    solver, sure = budget.solve(model, seconds)
-    if solver is None:
+    answer = engine.search(model, limits, engine.SMALL, seconds=seconds)
+    if not answer.found:
         return periodic, False
-    rows = tuple(np.array([solver.value(x) for x in row], dtype=np.int64) for row in start)
-    return Periodic(graph, rows, periodic.first, period, step), sure
+    found = tuple(np.array([answer.value(x) for x in row], dtype=np.int64) for row in start)
+    return Periodic(graph, found, periodic.first, period, step), answer.known is Known.BEST
 
 
 def _blocks(
@@ -67,9 +70,9 @@ def _blocks(
             time, first = graph.duration[o], periodic.first[o]
             last = first + periodic.step
             for x in (start[o][:first], start[o][first:last], start[o][last:])[block]:
-                intervals.append(model.new_fixed_size_interval_var(x, time, ""))
+                intervals.append(interval(model, x, time))
                 if block:
                     model.add(x >= (begin, over)[block - 1])
                 if block < 2:
                     model.add(x + time <= (begin, over)[block])
-        model.add_no_overlap(intervals)
+        machine(model, intervals)

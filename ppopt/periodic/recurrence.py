@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
-from ppopt.periodic.budget import Budget
+from ppopt.cpsat import engine
+from ppopt.cpsat.engine import Solution
+from ppopt.cpsat.posting import Row, families, machine_of, reservoirs
 from ppopt.periodic.periodic import Periodic
 from ppopt.pipeline import IntArray
 
-_WAYS = (0, 2, 1)
-"""Of searching, in :data:`~ppopt.periodic.budget.WAYS`: the ones that find most first."""
+_WAYS = (engine.SMALL, engine.SMALL_RELAXED, engine.SMALL_PRESOLVED)
+"""Of searching: the ones that find most first."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,11 @@ class Recurrence:
                     for n, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True))
                 ]
             )
-        self._order()
-        post_memory(self.model, graph, self.start, question.makespan)
+        rows = [Row(variables, time) for variables, time in zip(self.start, graph.duration, strict=True)]
+        families(self.model, graph, rows)
+        for _, own in graph.machines:
+            machine_of(self.model, [rows[o] for o in own])
+        reservoirs(self.model, graph, rows, question.makespan)
         self._state()
         if slack:
             self._slack(slack)
@@ -80,20 +85,6 @@ class Recurrence:
             for row, time in zip(self.start, graph.duration, strict=True):
                 self.model.add(self.objective >= row[-1] + time)
             self.model.minimize(self.objective)
-
-    def _order(self) -> None:
-        """Families in order, data, and one operation at a time on every device and link."""
-        add, start, duration = self.model.add, self.start, self.graph.duration
-        for row, time in zip(start, duration, strict=True):
-            for a, b in pairwise(row):
-                add(b >= a + time)
-        for before, after, shift, lag in self.graph.precedences:
-            for a, b in zip(start[before], start[after][shift:], strict=False):
-                add(b >= a + (duration[before] + lag))
-        for _, families in self.graph.machines:
-            self.model.add_no_overlap(
-                [self.model.new_fixed_size_interval_var(x, duration[o], "") for o in families for x in start[o]]
-            )
 
     def _state(self) -> None:
         """The state after the period is the state before it, ``step`` microbatches further."""
@@ -169,27 +160,11 @@ class Recurrence:
             for x, time in zip(row, times.tolist(), strict=True):
                 self.model.add_hint(x, time)
 
-    def found(self, solver: cp_model.CpSolver) -> Periodic:
+    def found(self, solution: Solution) -> Periodic:
         """What the search has found."""
-        rows = tuple(np.array([solver.value(x) for x in row], dtype=np.int64) for row in self.start)
+        rows = tuple(np.array([solution.value(x) for x in row], dtype=np.int64) for row in self.start)
         first = tuple(int(np.searchsorted(row, self.cut)) for row in rows)
         return Periodic(self.graph, rows, first, self.question.period, self.question.step)
-
-
-def post_memory(model: cp_model.CpModel, graph: FamilyGraph, start: list[list[cp_model.IntVar]], horizon: int) -> None:
-    """What every device holds stays within its limit; what follows from that for families in order."""
-    for before, after, shift, lag in graph.implied:
-        for a, b in zip(start[before], start[after][shift:], strict=False):
-            model.add(b >= a + (graph.duration[before] + lag))
-    for room in graph.reservoirs:
-        intervals, demands = [], []
-        for first, last, amount in () if room.simple else room.held:
-            for a, b in zip(start[first], start[last], strict=True):
-                size = model.new_int_var(0, horizon, "")
-                intervals.append(model.new_interval_var(a, size, b + graph.duration[last], ""))
-                demands.append(amount)
-        if sum(demands) > room.limit:
-            model.add_cumulative(intervals, demands, room.limit)
 
 
 def ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> list[tuple[IntArray, IntArray]]:
@@ -222,12 +197,12 @@ def ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> list[tupl
     return [(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)) for a, b in zip(low, high, strict=True)]
 
 
-def search(model: Recurrence, budget: Budget, seconds: float) -> tuple[Periodic | None, bool]:
-    """What a search has found in that time, and whether it shows that there is nothing to be found."""
+def search(model: Recurrence, limits: Limits, seconds: float) -> tuple[Periodic | None, bool]:
+    """What a search of so many ``seconds`` has found, and whether it shows that there is nothing to be found."""
     if not model.possible:
         return None, True
-    solver, sure = budget.solve(model.model, seconds, _WAYS)
-    return (None, sure) if solver is None else (model.found(solver), True)
+    answer = engine.in_every_way(model.model, limits, _WAYS, seconds)
+    return (model.found(answer), True) if answer.found else (None, answer.certain)
 
 
 def _not(literal: Any) -> Any:

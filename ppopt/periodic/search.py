@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ppopt.clock import Limits
 from ppopt.constraints import graphs_of
 from ppopt.periodic.fastest import Periods
 from ppopt.periodic.makespans import Makespans
 from ppopt.periodic.modulo import Rotation
 from ppopt.periodic.periodic import Periodic, schedule_of
-from ppopt.periodic.state import OneGraph, Progress, State, Step
+from ppopt.periodic.state import OneGraph, State, Step
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.outcome import Limits, Outcome
+from ppopt.solvers.outcome import Outcome, Progress
 
 _LONGEST = 12
 """Most microbatches per period, once no better time per microbatch is found."""
@@ -50,15 +51,14 @@ def solve(
     try:
         _run(state)
     except KeyboardInterrupt:  # what was found is kept
-        state.budget.interrupted = True
+        limits.clock.interrupt()
     best = state.best
     schedule = None if best is None else schedule_of(pipeline, best)
     # operations that take no time may tie with each other in another order
     if schedule is not None and not schedule.within_memory:
         schedule = state.known = state.base = None
-    budget = state.budget
     known = state.known, state.base
-    return Repeated(schedule, lower_bound, budget.spent, budget.interrupted, *known, tuple(state.steps))
+    return Repeated(schedule, lower_bound, *known, tuple(state.steps), interrupted=limits.clock.interrupted)
 
 
 def _run(state: State) -> None:
@@ -69,7 +69,7 @@ def _run(state: State) -> None:
     for place, graph in enumerate(graphs):
         if state.done:
             return
-        _run_graph(OneGraph(state, graph, state.budget.left / (len(graphs) - place)))
+        _run_graph(OneGraph(state, graph, state.limits.slice(state.limits.clock.left / (len(graphs) - place))))
 
 
 def _run_graph(of: OneGraph) -> None:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
-from ppopt.periodic.budget import Budget
 from ppopt.periodic.ends import SECONDS, rearranged, reversed_periodic
 from ppopt.periodic.periodic import Periodic, counts_of
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.outcome import Limits
+from ppopt.solvers.outcome import Progress
 
 _FINE = 8
 """With shortest operations of more ticks than this, orders are sought on a coarser grid too."""
-
-Progress = Callable[[int | None, int], None]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Step:
 
 
 class State:
-    """The best of all graphs, the time that is left, and what was asked."""
+    """The best of all graphs, and what was asked."""
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class State:
     ) -> None:
         self.pipeline, self.lower, self.start, self.like, self.progress = pipeline, lower, start, like, progress
         self.counts = counts_of(pipeline)
-        self.budget = Budget(limits)
+        self.limits = limits
         self.best: Periodic | None = None
         self.known: Periodic | None = None
         self.base: Periodic | None = None
@@ -58,8 +56,8 @@ class State:
     def done(self) -> bool:
         """Whether there is nothing left to do, or no time."""
         met = self.value is not None and self.value <= self.lower
-        gap = self.value is not None and self.value - self.lower <= self.budget.limits.gap * self.value
-        return met or gap or self.budget.left <= 0
+        gap = self.value is not None and self.value - self.lower <= self.limits.gap * self.value
+        return met or gap or self.limits.clock.over
 
     def know(self, periodic: Periodic, base: Periodic | None, shown: dict[int, int]) -> None:
         """Note a graph's best, if it is better than that of another one, and what is shown of the graph's periods."""
@@ -87,28 +85,36 @@ class State:
 
 
 class OneGraph:
-    """The best of one graph, in so many ``seconds``."""
+    """The best of one graph, and the time for it."""
 
-    def __init__(self, all_: State, graph: FamilyGraph, seconds: float) -> None:
-        self.all, self.graph, self.budget = all_, graph, all_.budget
-        self.until = self.budget.left - seconds
+    def __init__(self, all_: State, graph: FamilyGraph, limits: Limits) -> None:
+        self.all, self.graph, self.limits = all_, graph, limits
         self.own, self.base = (one if one is not None and one.graph == graph else None for one in all_.start)
         """The best, and of the shortest period that with the fewest microbatches: questions about it are the easiest."""
         shortest = min((time for time in graph.duration if time), default=1)
         self.grid = shortest if shortest > _FINE else 1
         """Ticks of the grid on which orders are sought too."""
-        self.chance = random.Random(self.budget.limits.seed)
+        self.chance = random.Random(limits.seed)
         self.turned = graph.reversed()
 
     @property
     def left(self) -> float:
         """Seconds."""
-        return max(0.0, self.budget.left - self.until)
+        return self.limits.clock.left
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """While this lasts, no more than so many ``seconds`` are left."""
+        limits, self.limits = self.limits, self.limits.slice(seconds)
+        try:
+            yield
+        finally:
+            self.limits = limits
 
     @property
     def done(self) -> bool:
         """Whether there is nothing left to do, or no time."""
-        return self.all.done or self.left <= 0
+        return self.all.done or self.limits.clock.over
 
     def keep(self, periodic: Periodic) -> str:
         """Take it as this graph's best if it is, and as the best of all if it is that; and what to say of it."""
@@ -124,5 +130,5 @@ class OneGraph:
         """End and beginning by list scheduling alone."""
         end = rearranged(seed, trials=trials, chance=self.chance)
         begin = rearranged(reversed_periodic(end, self.turned), trials=trials, chance=self.chance)
-        self.budget.charge(2 * trials * sum(map(len, seed.start)) * SECONDS)
+        self.limits.clock.charge(2 * trials * sum(map(len, seed.start)) * SECONDS)
         return reversed_periodic(begin, self.graph)

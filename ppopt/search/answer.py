@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 from ppopt.bounds import Objective
 from ppopt.bounds.bound import check_objective
 from ppopt.constraints import Capacity, Precede, Word, own_words
+from ppopt.interrupt import uninterrupted
 from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
 from ppopt.named.registry import shown_chunks
@@ -21,7 +22,6 @@ from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, branch_of, combined, solve_branches
 from ppopt.search.result import Progress, Result
 from ppopt.search.settings import Settings, SettingsFields
-from ppopt.solvers.interrupt import uninterrupted
 from ppopt.solvers.outcome import check_for_ilp
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ppopt.constraints import Word
+from ppopt.constraints.binding import binding
 from ppopt.named import Definition, Restriction, find
 from ppopt.named.model import Model
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
-from ppopt.solvers.binding import binding
 from ppopt.timing import time_order
 
 
@@ -20,7 +20,7 @@ from ppopt.timing import time_order
 class Binding:
     """A named ``schedule`` whose constraints bind, with the parameters that fix them.
 
-    Operations of the kinds in ``free`` are set free again (:func:`ppopt.solvers.binding.binding`).
+    Operations of the kinds in ``free`` are set free again (:func:`ppopt.constraints.binding.binding`).
     """
 
     schedule: str

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ppopt.bounds import Objective
+from ppopt.interrupt import noting
 from ppopt.named import Row
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -13,7 +14,6 @@ from ppopt.search.result import Result
 from ppopt.search.settings import Settings
 from ppopt.search.state import Search
 from ppopt.search.strategy import run
-from ppopt.solvers.interrupt import noting
 from ppopt.timing import time_order
 
 if TYPE_CHECKING:
@@ -51,11 +51,7 @@ def solve_closed(
         pipeline,
         objective,
         words,
-        settings.seconds,
-        settings.gap,
-        workers=settings.workers,
-        seed=settings.seed,
-        deterministic=settings.deterministic,
+        settings.limits(),
         progress=progress,
         enough=enough,
         periodic=periodic,

@@ -33,7 +33,7 @@ def model_text(
 
 
 def _cpsat_text(pipeline: Pipeline, words: tuple[Word, ...], comment: str, **limits: int | str) -> str:
-    from ppopt.solvers.cpsat_model import Model
+    from ppopt.cpsat.model import Model
 
     return f"# {comment}\n{Model(pipeline, words, **limits).model.proto}"  # type: ignore[arg-type]
 

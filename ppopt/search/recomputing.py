@@ -20,6 +20,7 @@ from fractions import Fraction
 from ppopt.bounds import Objective
 from ppopt.constraints import Word
 from ppopt.heuristics import baselines
+from ppopt.interrupt import noting
 from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline, PipelineError
@@ -28,7 +29,6 @@ from ppopt.search.closed import solve_closed
 from ppopt.search.result import Limit, Reason, Result, Step, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.state import check_found
-from ppopt.solvers.interrupt import noting
 from ppopt.timing import CyclicOrder, broken, time_order
 
 Stages = frozenset[int]

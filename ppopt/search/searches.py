@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ppopt import cpsat
 from ppopt.bounds.late import start_by
+from ppopt.interrupt import uninterrupted
 from ppopt.schedule import Schedule
 from ppopt.search.horizons import horizon
 from ppopt.search.result import Step
 from ppopt.search.state import Search
-from ppopt.solvers.interrupt import uninterrupted
 from ppopt.solvers.outcome import Outcome
 
 
@@ -20,7 +21,6 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
     """
     with uninterrupted():
         from ppopt import periodic as repetition
-        from ppopt.solvers import cpsat
 
     search.versions["ortools"] = cpsat.VERSION
     ticks = search.pipeline.ticks
@@ -40,7 +40,6 @@ def repeat(search: Search, seconds: float, like: Schedule | None = None) -> None
             like=like or search.best,
             progress=report,
         )
-        search.spent += outcome.spent
         search.periodic, search.base = outcome.periodic or search.periodic, outcome.base or search.base
         if outcome.schedule is not None:
             search.found(outcome.schedule, "repetition")
@@ -54,20 +53,15 @@ def improve(search: Search, seconds: float) -> bool:
     """Search around the best schedule; whether a better one was found."""
     if search.best is None or not search.goes_on or search.extra or search.pipeline.ticks.traffic:
         return False
-    with uninterrupted():
-        from ppopt.solvers import cpsat
-        from ppopt.solvers.neighbourhood import improved
-
     search.versions["ortools"] = cpsat.VERSION
     with search.step("neighbourhoods") as done:
-        outcome = improved(
+        outcome = cpsat.improved(
             search.best,
             objective=search.objective,
             lower=search.lower,
             limits=search.limits(seconds),
             progress=search.report,
         )
-        search.spent += outcome.spent
         if outcome.schedule is not None:
             search.found(outcome.schedule, "neighbourhoods")
         done(search.best_text())
@@ -156,9 +150,6 @@ def minimise(search: Search, seconds: float, grid: int) -> None:
 
 def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) -> bool | None:
     """Whether a schedule in ``lower..upper`` was found, the best there is if possible; ``None`` if that stayed open."""
-    with uninterrupted():
-        from ppopt.solvers import cpsat
-
     outcome = cpsat.solve(
         search.pipeline,
         search.words,
@@ -179,9 +170,6 @@ def cp_sat(search: Search, lower: int, upper: int, seconds: float, grid: int) ->
 
 def _at_once(search: Search, targets: Sequence[int], seconds: float, grid: int) -> list[bool | None]:
     """The same for makespans of at most each of ``targets``, until the first answer."""
-    with uninterrupted():
-        from ppopt.solvers import cpsat
-
     outcomes = cpsat.decide(search.pipeline, search.words, targets=targets, limits=search.limits(seconds), grid=grid)
     found = [_learned(search, outcome, target, target) for outcome, target in zip(outcomes, targets, strict=True)]
     _raise_interrupt(outcomes)
@@ -190,11 +178,8 @@ def _at_once(search: Search, targets: Sequence[int], seconds: float, grid: int) 
 
 def _learned(search: Search, outcome: Outcome, lower: int, upper: int) -> bool | None:
     """Keep what CP-SAT has shown; as :func:`cp_sat`."""
-    from ppopt.solvers import cpsat
-
     search.versions["ortools"] = cpsat.VERSION
     argument = f"{cpsat.NAME} {cpsat.VERSION}"
-    search.spent += outcome.spent
     if outcome.schedule is not None:
         search.found(outcome.schedule, "CP-SAT")
     if outcome.lower_bound > upper:

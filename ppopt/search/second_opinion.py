@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ppopt import bounds
+from ppopt import bounds, cpsat
 from ppopt.bounds import Objective
 from ppopt.checker import violations
+from ppopt.clock import Limits
 from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, pairs_of, rules_of, select
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
-from ppopt.solvers.outcome import Limits, NotForIlp, Outcome, TooLarge
+from ppopt.solvers.outcome import NotForIlp, Outcome, TooLarge
 from ppopt.timing.obeys import broken
 
 ARGUMENTS = ("work", "one-machine", "memory", "window certificate")
@@ -93,10 +94,9 @@ def second_opinion(
     if first.startswith("CP-SAT"):
         routes.append(("CP-SAT without cuts", _by_plain_cpsat))
     trials: list[Trial] = []
-    deadline = time.monotonic() + limits.seconds
     for left, (name, route) in zip(range(len(routes), 0, -1), routes, strict=True):
         begun = time.monotonic()
-        found, text = route(claim, replace(limits, gap=0.0, seconds=max(0.1, (deadline - begun) / left)))
+        found, text = route(claim, replace(limits.slice(limits.clock.left / left), gap=0.0))
         trials.append(Trial(name, text, time.monotonic() - begun))
         if isinstance(found, Schedule):
             _check(claim, found)
@@ -113,10 +113,7 @@ def _by_bounds(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
         claim.objective,
         target=claim.bound,
         pairs=not claim.extra or bool(select(claim.extra, Together, Pairable)),
-        time_limit=limits.seconds,
-        workers=limits.workers or 1,
-        seed=limits.seed,
-        deterministic=limits.deterministic,
+        limits=limits,
     ):
         if best.value >= claim.bound:
             return True, f"{best.argument}: {best.proof}"
@@ -125,14 +122,10 @@ def _by_bounds(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
 
 
 def _by_cpsat(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
-    from ppopt.solvers import cpsat
-
     return _decided(claim, cpsat.solve, limits, cuts=True)
 
 
 def _by_plain_cpsat(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
-    from ppopt.solvers import cpsat
-
     return _decided(claim, cpsat.solve, limits, cuts=False)
 
 

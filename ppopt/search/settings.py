@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypedDict, get_args
 
+from ppopt.clock import Limits
+
 Solver = Literal["auto", "cp-sat", "ilp"]
 SOLVERS: tuple[str, ...] = get_args(Solver)
 MOST_WORKERS = 1024
@@ -44,6 +46,10 @@ class Settings:
     workers: int | None = None
     seed: int = 0
     deterministic: bool = False
+
+    def limits(self) -> Limits:
+        """With a clock that runs from now on."""
+        return Limits.of(self.seconds, self.gap, self.workers, self.seed, self.deterministic)
 
     def __post_init__(self) -> None:
         if not (0 < self.seconds < math.inf):

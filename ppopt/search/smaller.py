@@ -8,13 +8,13 @@ from itertools import chain
 
 from ppopt.constraints import graphs_of
 from ppopt.heuristics import each_baseline, each_paced
+from ppopt.interrupt import uninterrupted
 from ppopt.pipeline import Pipeline, PipelineError, fewer_devices
 from ppopt.schedule import Schedule
 from ppopt.search.result import Step
 from ppopt.search.searches import repeat
 from ppopt.search.state import LARGE, Search
 from ppopt.search.steps import LISTED, closed_forms
-from ppopt.solvers.interrupt import uninterrupted
 
 ROUNDS = 4
 """Microbatches per device that the beginning and the end of a list schedule take, more or less."""
@@ -31,7 +31,7 @@ MANY_DEVICES = 12
 def from_few(search: Search, seconds: float) -> None:
     """List schedules of few microbatches; repetition from the one whose middle, repeated, gives the best schedule."""
     small = _with(search.pipeline, ROUNDS * search.pipeline.devices + TURNS * PERIODS)
-    schedules = chain(each_baseline(small), each_paced(small, search.objective, search.seed))
+    schedules = chain(each_baseline(small), each_paced(small, search.objective, search.whole.seed))
     like = _best(search, f"the middle of schedules of {small.microbatches} microbatches", small, schedules, seconds / 3)
     if search.goes_on:
         repeat(search, 2 * seconds / 3, like)
@@ -58,18 +58,13 @@ def from_fewer_devices(search: Search, seconds: float) -> None:
         like,
         "makespan",
         (),
-        seconds / 4,
-        search.gap,
-        workers=search.workers,
-        seed=search.seed,
-        deterministic=search.deterministic,
+        search.limits(seconds / 4),
         progress=None,
     )
     try:
         closed_forms(inner)
         repeat(inner, inner.left)
     finally:
-        search.spent += inner.spent
         search.versions |= inner.versions
         search.steps += [Step(f"{DEVICES} devices: {step.name}", step.seconds, step.outcome) for step in inner.steps]
     found = inner.periodic
@@ -108,7 +103,7 @@ def _best(
             if value is not None and (best is None or value < best[0]):
                 best = value, name, schedule
                 done(f"about {pipeline.time(round(value))} ({name})")
-            search.spent += LISTED * small.index.size
+            search.clock.charge(LISTED * small.index.size)
             if search.left <= until:
                 break
         if best is None:

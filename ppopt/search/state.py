@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ppopt.bounds import Objective
+from ppopt.bounds.ladder import Lengths, Trial
 from ppopt.checker import violations
+from ppopt.clock import Clock, Limits
 from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, rules_of, select
+from ppopt.interrupt import check
 from ppopt.named import Row, Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.horizons import ended_by
 from ppopt.search.result import Limit, Reason, Result, Step, Ticks
-from ppopt.solvers.interrupt import check
-from ppopt.solvers.outcome import Limits
 from ppopt.timing import CyclicOrder, broken, time_order
 
 if TYPE_CHECKING:
@@ -54,11 +55,8 @@ class Search:
     pipeline: Pipeline
     objective: Objective
     extra: tuple[Word, ...]
-    time_limit: float
-    gap: float
-    workers: int | None
-    seed: int
-    deterministic: bool
+    whole: Limits
+    """Of all steps together."""
     progress: Callable[[int | None, int], None] | None
     """Called with the best value and the bound, in ticks, whenever one improves."""
     enough: int | None = None
@@ -76,13 +74,11 @@ class Search:
     """List schedules by one rule after the other, to go on with."""
     paced: Iterator[tuple[str, Schedule]] | None = None
     """List schedules at one pace after the other, to go on with."""
-    windows: dict[tuple[int, int, int], tuple[float, int | None]] = field(default_factory=dict)
+    windows: dict[Lengths, Trial] = field(default_factory=dict)
     """Seconds that were spent on windows, without end where they have proved all they can, and below which value."""
     steps: list[Step] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)
-    spent: float = 0.0
-    """Seconds that the solver has counted (deterministic ones in deterministic mode)."""
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -140,7 +136,7 @@ class Search:
     @property
     def apart(self) -> bool:
         """Whether the gap is larger than asked for, and something can be done about it."""
-        return not self.infeasible and (self.best is None or self.value - self.lower > self.gap * self.value)
+        return not self.infeasible and (self.best is None or self.value - self.lower > self.whole.gap * self.value)
 
     @property
     def goes_on(self) -> bool:
@@ -148,13 +144,23 @@ class Search:
         return self.open and self.left > 0
 
     @property
+    def clock(self) -> Clock:
+        """Of all steps."""
+        return self.whole.clock
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds that there were."""
+        return self.clock.seconds
+
+    @property
     def left(self) -> float:
         """Seconds left."""
-        return self.time_limit - (self.spent if self.deterministic else time.monotonic() - self.begun)
+        return self.clock.left
 
     def limits(self, seconds: float) -> Limits:
         """Those of a step of at most so many seconds."""
-        return Limits(min(seconds, self.left), self.gap, self.workers, self.seed, self.deterministic)
+        return self.whole.slice(seconds)
 
     def found(self, schedule: Schedule, name: str) -> bool:
         """Keep a schedule if it is the best so far; whether it is."""
@@ -226,7 +232,7 @@ class Search:
             ticks=Ticks.of(self.pipeline, self.objective, self.best, self.lower),
             proved_by=self.proved_by,
             seconds=time.monotonic() - self.begun,
-            seed=self.seed,
+            seed=self.whole.seed,
             versions=self.versions,
             named=Table(self.named, self.pipeline),
             steps=tuple(self.steps),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from ppopt import bounds
 from ppopt.bounds import Bound
 from ppopt.bounds.throughput import throughput
+from ppopt.clock import Clock
 from ppopt.constraints import rules_of, spread
 from ppopt.heuristics import PRIORITIES, Jobs, Stuck, covers, each_baseline, each_paced, listable, order_of, run_jobs
 from ppopt.named import Row, adapted
@@ -21,8 +20,6 @@ from ppopt.timing.paths import shortest_spans
 
 SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000
 """States up to which the state graph is built, before any search and after a first one."""
-STATES = 50_000
-"""States of the state graph that are built in a second, about; a deterministic limit of so many takes its place."""
 LISTED = 2e-5
 """Deterministic seconds for an operation of a list schedule; about what it takes."""
 PATIENCE = 150
@@ -111,14 +108,13 @@ def list_schedules(search: Search, seconds: float = 1.0) -> None:
         if search.extra:
             _by_priority(search)
         else:
-            begun, spare = time.monotonic(), search.left - seconds
+            least, spare = Clock(seconds, deterministic=search.clock.deterministic), search.left - seconds
             search.listed = search.listed or each_baseline(search.pipeline)
             for name, schedule in search.listed:
                 search.found(schedule, name)
                 if search.large:
-                    search.spent += LISTED * search.operations
-                late = time.monotonic() - begun > seconds and not search.deterministic
-                if (late and search.left <= 0) or (search.large and search.left <= spare) or not search.apart:
+                    search.clock.charge(LISTED * search.operations)
+                if (least.over and search.left <= 0) or (search.large and search.left <= spare) or not search.apart:
                     break
         done(search.text_since(before))
 
@@ -130,7 +126,7 @@ def adapted_schedules(search: Search, seconds: float) -> None:
 
 def paced_schedules(search: Search, seconds: float) -> None:
     """List schedules whose microbatches enter at a pace, for so many ``seconds`` or until they have not got better for long."""
-    search.paced = search.paced or each_paced(search.pipeline, search.objective, search.seed)
+    search.paced = search.paced or each_paced(search.pipeline, search.objective, search.whole.seed)
     _one_after_the_other(search, "list scheduling at a pace", search.paced, seconds)
 
 
@@ -142,7 +138,7 @@ def _one_after_the_other(search: Search, step: str, schedules: Iterator[tuple[st
         before, until, tries = search.best, search.left - seconds, 0
         for name, schedule in schedules:
             tries = 0 if schedule.within_memory and search.found(schedule, name) else tries + 1
-            search.spent += LISTED * search.operations
+            search.clock.charge(LISTED * search.operations)
             if search.left <= until or tries == PATIENCE or not search.open:
                 break
         done(search.text_since(before))
@@ -158,7 +154,7 @@ def _by_priority(search: Search) -> None:
         for patient, reserve in ((False, False), (True, False), (False, True)):
             if search.best is not None and search.left <= 0:
                 return
-            search.spent += LISTED * search.operations
+            search.clock.charge(LISTED * search.operations)
             try:
                 order = run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve)
                 schedule = time_order(search.pipeline, order, words=search.extra)
@@ -177,14 +173,12 @@ def few_states(search: Search) -> None:
 def state_graph(search: Search, most: int, seconds: float, *, exact: bool) -> None:
     """The optimum where memory is so tight that there are few states, and a bound where there are some more."""
     with search.step("bound: state graph") as done:
-        if search.deterministic:
-            most, seconds = min(most, math.ceil(seconds * STATES)), math.inf
         bound = throughput(
             search.pipeline,
             search.objective,
             pairs=search.pairs,
             most=most,
-            seconds=seconds,
+            limits=search.limits(seconds),
             exact=exact,
             target=None if search.best is None else search.value,
         )
@@ -199,10 +193,7 @@ def windows(search: Search, seconds: float, shortest: int = 0) -> None:
             search.objective,
             target=None if search.best is None else search.value,
             pairs=search.pairs,
-            time_limit=seconds,
-            workers=search.limits(seconds).threads,
-            seed=search.seed,
-            deterministic=search.deterministic,
+            limits=search.limits(seconds),
             shortest=shortest,
             tried=search.windows,
         )

@@ -168,11 +168,7 @@ def makespan_first(search: Search, seconds: float) -> None:
         search.pipeline,
         "makespan",
         (),
-        seconds,
-        search.gap,
-        workers=search.workers,
-        seed=search.seed,
-        deterministic=search.deterministic,
+        search.limits(seconds),
         progress=None,
         best=search.best,
         source=search.source,
@@ -184,7 +180,6 @@ def makespan_first(search: Search, seconds: float) -> None:
         if inner.open:
             search_on(inner)
     finally:
-        search.spent += inner.spent
         search.versions |= inner.versions
         search.infeasible = inner.infeasible
         search.steps += [Step(f"makespan: {step.name}", step.seconds, step.outcome) for step in inner.steps]

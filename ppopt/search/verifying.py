@@ -14,7 +14,6 @@ from ppopt.search.horizons import ended_by, horizon
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.search.state import words_of
-from ppopt.solvers.outcome import Limits
 from ppopt.text import place
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def _opinion(result: Result, bound: int, settings: Settings) -> Opinion:
         bound=bound,
         proved_by=result.proved_by,
         horizon=ended_by(pipeline, objective, bound - 1, result.binding),
-        limits=Limits(settings.seconds, workers=settings.workers, seed=settings.seed, deterministic=settings.deterministic),
+        limits=settings.limits(),
     )
 
 

@@ -1,1 +1,1 @@
-"""Solvers, one module each: they compile the words of :mod:`ppopt.constraints`. Imported only when used."""
+"""What every solver takes and gives, and the ILP. CP-SAT has a room of its own, :mod:`ppopt.cpsat`."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from ppopt.constraints import Capacity, Word, select, spread
 from ppopt.heuristics import Jobs, listable, run_jobs
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, Transfers, durations, halves, in_sequence
+from ppopt.schedule import Objective, Order, Schedule, Transfers, durations, halves, in_sequence
 from ppopt.timing.demands import demands_of, settled
 from ppopt.timing.links import left_shifted, sent
 from ppopt.timing.timed import CyclicOrder, time_order
+
+Progress: TypeAlias = Callable[[int | None, int], None]
+"""Called with the best value and the lower bound, in ticks, whenever one improves, from any thread."""
 
 
 class TooLarge(ValueError):
@@ -37,37 +40,16 @@ def check_for_ilp(pipeline: Pipeline, words: Iterable[Word]) -> None:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """When to stop, and how to search.
-
-    ``seconds`` is deterministic time (about seconds, but repeatable) in deterministic mode, which has one worker.
-    """
-
-    seconds: float
-    gap: float = 0.0
-    workers: int | None = None
-    seed: int = 0
-    deterministic: bool = False
-
-    @property
-    def threads(self) -> int:
-        """How many search at a time: as many as there are processors, where ``workers`` does not say it."""
-        return 1 if self.deterministic else self.workers or os.cpu_count() or 1
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What a search has shown.
 
     ``schedule``: the best found, timed with the true durations. ``lower_bound``: ticks; no schedule within the horizon
-    is better, and where there is none at all it is above the upper end.
-    ``spent``: seconds, deterministic ones in deterministic mode.
+    is better, and where there is none at all it is above the upper end. ``interrupted``: Ctrl-C ended it.
     """
 
     schedule: Schedule | None
     lower_bound: int
-    spent: float
-    interrupted: bool = False
+    interrupted: bool = field(default=False, kw_only=True)
 
 
 def timed(
@@ -75,7 +57,7 @@ def timed(
     words: Iterable[Word],
     numbers: IntArray,
     starts: IntArray,
-    objective: str,
+    objective: Objective,
     grid: int = 1,
     parts: int = 1,
 ) -> Schedule:

@@ -7,8 +7,8 @@ from itertools import product
 from typing import NamedTuple
 
 from ppopt.constraints import Family, OneOf, Pairable, Word, operations, select
+from ppopt.constraints.shifts import Shifts
 from ppopt.pipeline import Pipeline
-from ppopt.solvers.shifts import Shifts
 
 
 class Couple(NamedTuple):

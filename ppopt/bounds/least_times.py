@@ -1,0 +1,220 @@
+"""Least times through a state graph, for any number of microbatches, and the ways that take them.
+
+*Least times.* Let ``w[n]`` be the least times to the end, by state, with ``n`` microbatches that have yet to begin. They follow
+from ``w[n - 1]`` alone; adding the same to all of ``w[n - 1]`` adds it to all of ``w[n]``, and nothing in ``w[n]`` falls where
+something in ``w[n - 1]`` rises. So what ``step`` more microbatches cost at least, from whatever state, they cost again and again:
+
+    w[n] >= w[n - step] + rise  in every state   =>   w[n + j] >= w[n - step + j] + rise   for every j >= 0,
+
+a bound for any number of microbatches. It is the optimum where the way that takes ``w[n]`` comes to a state twice and by the
+second time has lost no more than that: what is between is repeated as often as needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ppopt.bounds.state_graph import StateGraph
+from ppopt.clock import Clock
+from ppopt.pipeline import IntArray
+
+Times = npt.NDArray[np.int32]
+
+_FAR = 2**30
+_LONGEST = 24
+"""Most microbatches over which the cost of more of them is compared."""
+_HELD = 2**27
+"""Most least times that are held at once, each row counted as ``_ROW`` of them at least: each takes a time of its own."""
+_ROW = 2**14
+_EDGE, _LAYER = 1e-8, 1e-5
+"""Deterministic seconds of a row for every edge, and for all edges from one depth; about what they take."""
+
+
+class _Edges(NamedTuple):
+    """Edges by source: those of ``heads[k]`` begin at ``at[k]``."""
+
+    heads: npt.NDArray[np.int32]
+    at: IntArray
+    target: npt.NDArray[np.int32]
+    time: npt.NDArray[np.int16]
+
+    @classmethod
+    def of(cls, graph: StateGraph, chosen: npt.NDArray[np.bool_] | IntArray, shift: int = 0) -> _Edges:
+        """Those ``chosen``; targets are counted from the state ``shift``."""
+        source = graph.source[chosen]
+        at = np.flatnonzero(np.diff(source, prepend=-1))
+        return cls(source[at], at, graph.target[chosen] - np.int32(shift), graph.time[chosen])
+
+    def least(self, row: Times) -> Times:
+        """Per head, the least time by one of its edges, if ``row`` has that from their targets on."""
+        return np.asarray(np.minimum.reduceat(row[self.target] + self.time, self.at))
+
+
+class LeastTimes:
+    """Least times to the end: ``rows[n]`` with ``n`` microbatches that have yet to begin, by open state; ``rows[0]`` by closed.
+
+    ``_FAR`` where there is no way: too many activations of some stages can leave no room for what would release them.
+    """
+
+    def __init__(self, graph: StateGraph) -> None:
+        self.graph = graph
+        opens, closes = graph.target < graph.open, graph.target >= graph.open
+        self._last = _Edges.of(graph, graph.begun & closes, graph.open)
+        self._begin = _Edges.of(graph, graph.begun & opens)
+        self._layers = self._by_depth(~graph.begun & opens)
+        closed = np.full(graph.states, _FAR, dtype=np.int32)
+        closed[graph.open] = 0
+        for layer in self._by_depth(~graph.begun & closes):
+            closed[layer.heads] = np.minimum(layer.least(closed), _FAR)
+        self.rows: list[Times] = [closed[graph.open :]]
+
+    def _by_depth(self, chosen: npt.NDArray[np.bool_]) -> list[_Edges]:
+        """Those edges, the depth of whose sources rises."""
+        places = np.flatnonzero(chosen)
+        depth = self.graph.depth[self.graph.source[places]]
+        bounds = np.flatnonzero(np.diff(depth, prepend=-1, append=-1))
+        return [_Edges.of(self.graph, places[a:b]) for a, b in pairwise(bounds)]
+
+    def add(self) -> None:
+        """The row of one more microbatch."""
+        row = np.full(self.graph.open, _FAR, dtype=np.int32)
+        edges = self._begin if len(self.rows) > 1 else self._last
+        row[edges.heads] = np.minimum(edges.least(self.rows[-1]), _FAR)
+        for layer in self._layers:
+            row[layer.heads] = np.minimum(row[layer.heads], layer.least(row))
+        self.rows.append(row)
+
+    @property
+    def seconds(self) -> float:
+        """Of deterministic time for a row."""
+        return _EDGE * len(self.graph.source) + _LAYER * len(self._layers)
+
+    def rise(self, step: int, stride: int = 1) -> int:
+        """By how much the last row is above that ``step`` before at least, in every ``stride``-th state."""
+        row, before = self.rows[-1][::stride], self.rows[-1 - step][::stride]
+        return int((row - before).min(where=row < _FAR, initial=_FAR))
+
+    @property
+    def longest(self) -> int:
+        """The largest number of the last row."""
+        row = self.rows[-1]
+        return int(row.max(where=row < _FAR, initial=0))
+
+    def way(self, microbatches: int) -> Way:
+        """A shortest way from the empty state."""
+        graph = self.graph
+        state, left = 0, microbatches
+        states, lefts, begun = [state], [left], []
+        while state != graph.open:
+            first, last = np.searchsorted(graph.source, np.array([state, state + 1], dtype=np.int32)).tolist()
+            options = []
+            for edge in range(first, last):
+                target, begins = int(graph.target[edge]), bool(graph.begun[edge])
+                after = left - begins
+                if (target >= graph.open) == (after == 0):
+                    rest = int(self.rows[after][target - (graph.open if after == 0 else 0)])
+                    options.append((int(graph.time[edge]) + rest, target, begins))
+            _, state, begins = min(options)
+            left -= begins
+            states.append(state)
+            lefts.append(left)
+            begun.append(begins)
+        passed = graph.behind[states]
+        starts = passed[:-1] + np.array(begun, dtype=np.int16)[:, None] - passed[1:]
+        times = [int(self.rows[n][s - (graph.open if n == 0 else 0)]) for s, n in zip(states, lefts, strict=True)]
+        return Way(np.array(states), np.array(lefts), times[0] - np.array(times), starts)
+
+
+class Part(NamedTuple):
+    """A part of a way: time per microbatch, microbatches that begin, and the places of its first and last state."""
+
+    period: Fraction
+    begun: int
+    first: int
+    last: int
+
+
+class Way(NamedTuple):
+    """A way through the graph: its states, microbatches yet to begin there, and when; per event and family what starts then."""
+
+    states: IntArray
+    left: IntArray
+    time: IntArray
+    starts: IntArray
+
+    def parts(self) -> list[Part]:
+        """What could be repeated: the parts that end in the state in which they begin, if not too many microbatches begin."""
+        found: list[Part] = []
+        visits: dict[int, list[int]] = {}
+        for last, state in enumerate(self.states.tolist()):
+            before = visits.setdefault(state, [])
+            for first in reversed(before):
+                begun = int(self.left[first] - self.left[last])
+                if begun > _LONGEST:
+                    break
+                found.append(Part(Fraction(int(self.time[last] - self.time[first]), begun), begun, first, last))
+            before.append(last)
+        return found
+
+    def repeated(self, more: int) -> Way | None:
+        """The shortest one with so many microbatches ``more`` that repeats a part of this; ``None`` where none can be."""
+        period, begun, a, b = min((part for part in self.parts() if more % part.begun == 0), default=(None, 0, 0, 0))
+        if period is None:
+            return None
+        times, later = more // begun, int(period * begun)
+        turns = np.repeat(np.arange(1, times + 1), b - a)
+        return Way(
+            np.concatenate((self.states[:b], np.tile(self.states[a:b], times), self.states[b:])),
+            np.concatenate((self.left[:b] + more, np.tile(self.left[a:b], times) + more - turns * begun, self.left[b:])),
+            np.concatenate((self.time[:b], np.tile(self.time[a:b], times) + turns * later, self.time[b:] + times * later)),
+            np.concatenate((self.starts[:b], np.tile(self.starts[a:b], (times, 1)), self.starts[b:])),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """No way takes less than ``time``, perhaps because of a ``period`` per microbatch. ``way``: a short one, if any."""
+
+    time: int
+    period: Fraction | None
+    way: Way | None
+
+
+def least_time(graph: StateGraph, microbatches: int, clock: Clock) -> Found | None:
+    """The least time in which so many microbatches are done, or a bound on it; ``None``: not in time."""
+    times = LeastTimes(graph)
+    bound, period = -1, Fraction(0)
+    way: Way | None = None
+    next_try = 0
+    while not clock.over and len(times.rows) * max(_ROW, graph.open) < _HELD:
+        times.add()
+        clock.charge(times.seconds)
+        n = len(times.rows) - 1
+        if n == microbatches:
+            return Found(int(times.rows[n][0]), None, times.way(n))
+        if times.longest > _FAR // 2:
+            break
+        for step in range(1, min(_LONGEST, n - 1) + 1):
+            turns = -(-(microbatches - n) // step)
+            known = int(times.rows[microbatches - turns * step][0])
+            if known + turns * times.rise(step, 1 + graph.open // 256) > bound:
+                rise = times.rise(step)
+                if known + turns * rise > bound:
+                    bound, period, next_try = known + turns * rise, Fraction(rise, step), n
+        if n >= next_try and bound >= 0:
+            lengths = {part.begun for part in times.way(n).parts() if part.period == period}
+            for step in sorted(lengths)[:2] or [period.denominator]:
+                few = n - (n - microbatches) % step
+                repeated = times.way(few).repeated(microbatches - few)
+                if repeated is not None and (way is None or repeated.time[-1] < way.time[-1]):
+                    way = repeated
+            next_try = n + 1 + n // 4
+        if way is not None and way.time[-1] == bound:
+            return Found(bound, period, way)
+    return None if bound < 0 else Found(bound, period, way)

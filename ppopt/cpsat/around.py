@@ -1,0 +1,82 @@
+"""What of a schedule counts for a window of it: the longest paths to each operation and from it, and what is held."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppopt.op import Kind
+from ppopt.schedule import Objective, Schedule, halves
+from ppopt.timing.paths import Paths
+
+
+class Held(NamedTuple):
+    """Memory of a device, held from the start of one node to the end of another."""
+
+    device: int
+    first: int
+    last: int
+    amount: int
+
+
+class Around:
+    """A schedule, and the longest paths to and from each of its nodes (:class:`~ppopt.timing.paths.Paths`).
+
+    For the makespan paths begin and end at the schedule's own begin and end; for the device span at each device's first and
+    last operation: a column each.
+    """
+
+    def __init__(self, schedule: Schedule, objective: Objective) -> None:
+        self.given, self.objective = schedule, objective
+        self.paths = paths = Paths(schedule)
+        self.duration = paths.duration
+        nodes = len(self.duration)
+        if objective == "makespan":
+            self.head = paths.heads(np.zeros((nodes, 1), dtype=np.int64))
+            self.tail = paths.tails(np.zeros((nodes, 1), dtype=np.int64))
+            self.start = self.head[:, 0].tolist()
+        else:
+            self.head, self.tail = paths.heads(paths.firsts()), paths.tails(paths.lasts())
+            self.start = np.concatenate((*schedule.start, *schedule.transfers.start)).tolist()
+        self.times = sorted(self.start)
+        self.value = schedule.objective(objective)
+        network = paths.network
+        self.edges = tuple(np.array(column, dtype=np.int64) for column in (network.before, network.after, network.lag))
+        """What the data demands: before, after, lag."""
+        self.data = network.following()
+        self.chain = self._chain()
+        self.holds = self._holds()
+
+    def _chain(self) -> list[int]:
+        """Per node, what comes next of its kind and stage (-1: nothing)."""
+        network = self.paths.network
+        family = halves(network.pipeline.index, np.array(network.number))[0] // network.pipeline.microbatches
+        latest: dict[int, int] = {}
+        chain = [-1] * len(self.start)
+        for node in self.paths.sequence:
+            before = latest.get(int(family[node]))
+            if before is not None and self.start[before] + self.duration[before] <= self.start[node]:
+                chain[before] = node
+            latest[int(family[node])] = node
+        return chain
+
+    def _holds(self) -> list[Held]:
+        pipeline = self.paths.network.pipeline
+        index, amounts = pipeline.index, pipeline.amounts
+        if amounts.limit is None:
+            return []
+        place = self.paths.network.node.tolist()
+        slots = index.stages * index.microbatches
+        holds = []
+        for slot in range(slots):
+            stage, microbatch = divmod(slot, index.microbatches)
+            route = pipeline.route_of_microbatch[microbatch]
+            whole, rest = int(amounts.activation[route, stage]), int(amounts.retained[route, stage])
+            device, forward = pipeline.routes[route][stage], place[slot]
+            if place[Kind.B * slots + slot] >= 0:
+                holds.append(Held(device, forward, place[Kind.B * slots + slot], whole))
+            else:
+                holds.append(Held(device, forward, place[Kind.I * slots + slot], whole - rest))
+                holds.append(Held(device, forward, place[Kind.W * slots + slot], rest))
+        return [hold for hold in holds if hold.amount]

@@ -1,0 +1,103 @@
+"""Large neighbourhood search: what runs within a window of time is arranged anew by CP-SAT, then within another.
+
+Shaw, "Using constraint programming and local search methods to solve vehicle routing problems" (CP 1998). What comes before the
+window and behind it keeps its order, so all that counts of it are the longest paths through it: the model has the operations
+of the window alone, whatever the size of the pipeline is.
+"""
+
+from __future__ import annotations
+
+import random
+
+from ppopt.clock import Limits
+from ppopt.cpsat import engine
+from ppopt.cpsat.around import Around
+from ppopt.cpsat.engine import Known
+from ppopt.cpsat.window import Window
+from ppopt.interrupt import check
+from ppopt.schedule import Objective, Schedule
+from ppopt.solvers.outcome import Outcome, Progress
+
+_FIRST, _LEAST = 120, 12
+"""Operations in a window at first, and at least."""
+_LARGER, _SMALLER = 1.2, 0.85
+"""How that changes: after a window was searched through, and after it was not."""
+_LOOSE, _LOOSELY = 0.15, 30
+"""Share of the rounds for spans in which begins may move, and operations in a window there at first."""
+_PATIENCE: dict[Objective, float] = {"makespan": 0.25, "span": 1.0}
+_MOST_PATIENCE = 2.0
+"""Seconds for one window at first, and at most."""
+_LONGER = 1.3
+"""How they grow where no window of a round was any good; and shrink where one was."""
+
+
+def improved(
+    schedule: Schedule, *, objective: Objective, lower: int, limits: Limits, progress: Progress | None = None
+) -> Outcome:
+    """The best schedule found from this one on, with its pairs and its ways to run each backward; none where none is better.
+
+    ``lower``: a proved bound in ticks, where the search is over. As many windows are searched at a time as there are workers.
+    Ctrl-C stops it and is noted in the outcome. For pipelines without traffic of the devices' own.
+    """
+    search = _Search(schedule, objective, lower, limits)
+    try:
+        search.run(progress)
+    except KeyboardInterrupt:
+        limits.clock.interrupt()
+    best = search.best if search.value < schedule.objective(objective) else None
+    return Outcome(best, lower, interrupted=limits.clock.interrupted)
+
+
+class _Search:
+    def __init__(self, schedule: Schedule, objective: Objective, lower: int, limits: Limits) -> None:
+        self.best, self.objective, self.lower, self.limits = schedule, objective, lower, limits
+        self.value = schedule.objective(objective)
+        self.chance = random.Random(limits.seed)
+        self.patience = _PATIENCE[objective]
+        self.size = {False: float(_FIRST), True: float(_LOOSELY)}
+        """Operations in a window, and in a loose one."""
+        self.loose = False
+
+    def run(self, progress: Progress | None) -> None:
+        """Until the bound is met, everything was in a window, or the time is over."""
+        around = None
+        while self.value > self.lower and not self.limits.clock.over:
+            check()
+            around = around or Around(self.best, self.objective)
+            if self.round(around):
+                around = None
+                if progress is not None:
+                    progress(self.value, self.lower)
+            elif self.size[self.objective == "span"] >= 2 * len(around.start):
+                return
+
+    def round(self, around: Around) -> bool:
+        """Search one window per worker; whether the best got better."""
+        if self.objective == "span":
+            self.loose = self.size[False] >= 2 * len(around.start) or self.chance.random() < _LOOSE
+        windows = [Window(around, *self.span(around), loose=self.loose) for _ in range(self.limits.threads)]
+        preset = engine.SPANS if self.objective == "span" else engine.DECIDING
+        seeds = [self.chance.randrange(2**31) for _ in windows]
+        answers = engine.at_once([w.model for w in windows], self.limits, preset, seconds=self.patience, seeds=seeds)
+        value = self.value
+        for window, answer in zip(windows, answers, strict=True):
+            factor = _LARGER if answer.known is Known.BEST else _SMALLER
+            self.size[self.loose] = max(_LEAST, self.size[self.loose] * factor)
+            if answer.found and answer.objective < value:
+                self.keep(window.schedule(answer))
+        better = self.value < value
+        longer = self.patience / _LONGER if better else self.patience * _LONGER
+        self.patience = min(max(longer, _PATIENCE[self.objective]), _MOST_PATIENCE)
+        return better
+
+    def keep(self, schedule: Schedule | None) -> None:
+        """Keep it if it is the best."""
+        if schedule is not None and schedule.within_memory and schedule.objective(self.objective) < self.value:
+            self.best, self.value = schedule, schedule.objective(self.objective)
+
+    def span(self, around: Around) -> tuple[int, int]:
+        """Since when and until when operations start that are in a window of about the current size."""
+        times, size = around.times, round(self.size[self.loose])
+        at = self.chance.randrange(-size // 2, max(1, len(times) - size // 2))
+        since = times[at] if at > 0 else times[0]
+        return since, times[at + size] if at + size < len(times) else times[-1] + 1

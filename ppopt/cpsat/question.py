@@ -1,0 +1,162 @@
+"""CP-SAT searches for a schedule of a whole pipeline, or proves that there is none, within limits and interruptible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+from ppopt.clock import Limits
+from ppopt.constraints import Word
+from ppopt.cpsat import engine
+from ppopt.cpsat.engine import Answer, Known, Watch
+from ppopt.cpsat.model import Model, OutOfTime
+from ppopt.cpsat.operations import NoRoom
+from ppopt.heuristics import Stuck
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Objective, Schedule
+from ppopt.solvers.outcome import Outcome, Progress, timed
+from ppopt.timing.timed import CyclicOrder
+
+NAME = "CP-SAT"
+VERSION = version("ortools")
+
+
+def solve(
+    pipeline: Pipeline,
+    words: Iterable[Word],
+    *,
+    objective: Objective,
+    lower: int,
+    upper: int,
+    horizon: int,
+    limits: Limits,
+    hint: Schedule | None = None,
+    grid: int = 1,
+    progress: Progress | None = None,
+    strict: bool = False,
+    start_by: Sequence[int | None] = (),
+) -> Outcome:
+    """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``.
+
+    All in ticks. With ``lower == upper`` this asks for any schedule of that makespan. With a ``grid`` of several ticks,
+    durations and lags are rounded down to it: what is refuted stays refuted, and the found order is timed with the true ones,
+    so its value may exceed ``upper``. Where operations without duration passed each other in what was found, the search is made
+    again with a ``strict`` model (:class:`~ppopt.cpsat.model.Model`). ``start_by``: for spans, ticks by which each device
+    has started, ``None`` where that is open (:func:`ppopt.bounds.late.start_by`). Ctrl-C stops it and is noted in the outcome.
+
+    On a grid a span is rounded up: begins and ends may both lie between two steps. Within a whole number of steps all times can
+    be rounded down to steps.
+
+    Raises:
+        TypeError: a word that the model does not know.
+        ValueError: words that contradict each other.
+        KeyboardInterrupt: a signal came before the search.
+    """
+    question = _Question(
+        pipeline, tuple(words), objective, lower, upper, horizon, limits, grid=grid, strict=strict, start_by=start_by
+    )
+    return question.answered(hint, progress)
+
+
+def decide(pipeline: Pipeline, words: Iterable[Word], *, targets: Sequence[int], limits: Limits, grid: int = 1) -> list[Outcome]:
+    """Whether there are schedules with a makespan of at most so many ticks; all are asked at once, and the first answer ends it.
+
+    Otherwise as :func:`solve` with ``lower == upper``; a thread for each of the ``targets``.
+    """
+    words = tuple(words)
+    questions = [_Question(pipeline, words, "makespan", target, target, target, limits, grid=grid) for target in targets]
+    models = [question.model() for question in questions]
+    made = [model for model in models if isinstance(model, Model)]
+    if len(made) < len(models):
+        return [of if isinstance(of, Outcome) else Outcome(None, target) for of, target in zip(models, targets, strict=True)]
+    answers = engine.until_one_ends([model.model for model in made], limits, engine.DECIDING)
+    return [question.outcome(model, answer) for question, model, answer in zip(questions, made, answers, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The arguments of :func:`solve`."""
+
+    pipeline: Pipeline
+    words: tuple[Word, ...]
+    objective: Objective
+    lower: int
+    upper: int
+    horizon: int
+    limits: Limits
+    grid: int = 1
+    strict: bool = False
+    start_by: Sequence[int | None] = ()
+
+    def answered(self, hint: Schedule | None, progress: Progress | None) -> Outcome:
+        """What a search shows."""
+        model, limits = self.model(), self.limits
+        if isinstance(model, Outcome):
+            return model
+        if hint is not None:
+            model.hint(hint)
+        if not model.decision:
+            watch = None if progress is None else self.watch(progress)
+            answer = engine.search(model.model, limits, engine.MINIMISING, gap=limits.gap, watch=watch)
+        elif self.objective == "span":
+            answer = engine.race(model.model, limits, (engine.BEGINS_FIRST, engine.DECIDING))
+        else:
+            answer = engine.search(model.model, limits, engine.DECIDING, workers=1)
+        return self.outcome(model, answer, progress)
+
+    def model(self) -> Model | Outcome:
+        """The model, if one is needed and there is time to make it."""
+        grid, span = self.grid, self.objective == "span"
+        lowest, highest = self.lower // grid, -(-self.upper // grid) if span else self.upper // grid
+        none = Outcome(None, self.upper + 1)
+        if highest < lowest:
+            return none
+        try:
+            return Model(
+                self.pipeline,
+                self.words,
+                objective=self.objective,
+                horizon=self.horizon // grid if span else highest,
+                lower=highest if self.lower == self.upper else lowest,
+                upper=highest,
+                grid=grid,
+                strict=self.strict,
+                start_by=[None if time is None else time // grid for time in self.start_by],
+                clock=self.limits.clock,
+            )
+        except NoRoom:
+            return none
+        except OutOfTime:
+            return Outcome(None, self.lower)
+
+    def outcome(self, model: Model, answer: Answer, progress: Progress | None = None) -> Outcome:
+        """What a search has shown."""
+        grid = self.grid
+        if answer.known is Known.NONE:
+            return Outcome(None, self.upper + 1, interrupted=answer.interrupted)
+        bound = self.lower if model.decision else max(self.lower, _ticks(answer.bound, grid, self.objective))
+        if answer.known is Known.OPEN:
+            return Outcome(None, bound, interrupted=answer.interrupted)
+        schedule = None
+        with suppress(Stuck, CyclicOrder):  # operations without duration that pass each other; no schedule, but the bound holds
+            schedule = timed(self.pipeline, self.words, *model.found(answer), self.objective, grid, model.parts)
+        outcome = Outcome(schedule, bound if schedule is not None else min(bound, self.upper), interrupted=answer.interrupted)
+        missed = grid == 1 and (schedule is None or schedule.objective(self.objective) > model.value(answer))
+        if not missed or self.strict or answer.interrupted or self.limits.clock.over:
+            return outcome
+        strictly = replace(self, lower=self.lower if model.decision else outcome.lower_bound, strict=True)
+        again = strictly.answered(None, progress)
+        found = [one for one in (again.schedule, schedule) if one is not None]
+        best = min(found, key=lambda one: one.objective(self.objective), default=None)
+        return Outcome(best, again.lower_bound, interrupted=again.interrupted)
+
+    def watch(self, progress: Progress) -> Watch:
+        """Passes on what the search reports, in ticks; found values only where a step is a tick, so that they are exact."""
+        return lambda best, bound: progress(best if self.grid == 1 else None, _ticks(bound, self.grid, self.objective))
+
+
+def _ticks(steps: int, grid: int, objective: Objective) -> int:
+    """The least objective in ticks, if that in steps of ``grid`` ticks is at least so many."""
+    return grid * steps if objective == "makespan" else max(0, grid * (steps - 1) + 1)

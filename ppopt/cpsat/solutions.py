@@ -1,0 +1,102 @@
+"""Schedules into a model of words, as hints, and out of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from ppopt.cpsat.engine import Solution
+from ppopt.cpsat.memory import Memory
+from ppopt.cpsat.objective import Spans
+from ppopt.cpsat.operations import Operations
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray
+from ppopt.schedule import Schedule, durations, halves
+
+
+def hint(ops: Operations, memory: Memory, spans: Spans | None, objective: cp_model.IntVar | None, schedule: Schedule) -> None:
+    """Suggest ``schedule``: a value for every variable. A ``B`` that the words split is taken as ``I``, then ``W``."""
+    times = _Times(ops, schedule)
+    add, begin, end = ops.model.add_hint, times.begin, times.end
+    _hint_operations(ops, times)
+    for size, claim, releases in memory.lasting:
+        add(size, max(end[op] for op in releases if op in end) - begin[claim])
+    for until, releases in memory.untils:
+        add(until, max(end[op] for op in releases if op in end))
+    for (some, now), literal in memory.befores.items():
+        add(literal, max(end[op] for op in some if op in end) <= begin[now])
+    over = {op: time + ops.traffic(op)[1] for op, time in end.items()}
+    largest = max(over.values()) if spans is None or not spans.bounds else 0
+    for first_start, last_end, of_device in [] if spans is None else spans.bounds:
+        since = min(begin[op] - ops.traffic(op)[0] for op in of_device.tolist() if op in begin)
+        latest = max(over[op] for op in of_device.tolist() if op in over)
+        add(first_start, since)
+        add(last_end, latest)
+        largest = max(largest, latest - since)
+    if objective is not None:
+        add(objective, largest)
+
+
+class _Times:
+    """The operations of a schedule in the steps of a model: begins, ends, and which run in pairs that are free."""
+
+    def __init__(self, ops: Operations, schedule: Schedule) -> None:
+        index, grid = ops.pipeline.index, ops.grid
+        begin: dict[int, int] = {}
+        self.pairs: set[tuple[int, int]] = set()
+        transfers = schedule.transfers
+        for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
+            first, second = halves(index, row)
+            self.pairs |= ops.couple.keys() & set(zip(first.tolist(), second.tolist(), strict=True))
+            for half in (first, second):
+                chosen = half >= 0
+                begin |= zip(half[chosen].tolist(), (starts[chosen] // grid).tolist(), strict=True)
+        earliest = schedule.begin // grid
+        self.begin = {op: time - earliest for op, time in begin.items()}
+        self.together = {op for pair in self.pairs for op in pair}
+        self._split(ops)
+        self.size = {op: modes[0].size for op, modes in ops.modes.items()}
+        for forward, backward in self.pairs:
+            overlap = int(durations(ops.pipeline, np.array([index.pair(forward, backward)]))[0])
+            self.size[forward] = self.size[backward] = ops.size(overlap // grid)
+        self.end = {op: time + self.size[op] for op, time in self.begin.items()}
+
+    def _split(self, ops: Operations) -> None:
+        """What the model does not run as a whole is run in two."""
+        begin, slots = self.begin, ops.pipeline.index.stages * ops.pipeline.index.microbatches
+        for op in [op for op in begin if op not in ops.present or (op in ops.never_alone and op not in self.together)]:
+            input_, weight = op + (Kind.I - Kind.B) * slots, op + (Kind.W - Kind.B) * slots
+            begin[input_] = begin.pop(op)
+            begin[weight] = begin[input_] + ops.modes[input_][0].size
+
+
+def _hint_operations(ops: Operations, times: _Times) -> None:
+    """Starts, what is run, and how."""
+    add, begin = ops.model.add_hint, times.begin
+    for couple, literal in ops.couple.items():
+        add(literal, couple in times.pairs)
+    for op, literal in ops.alone.items():
+        add(literal, op in begin and op not in times.together)
+    for (op, way), literal in ops.one_of_pairs.items():
+        add(literal, op in times.together and times.size[op] == way)
+    seconds = set(ops.partner.values())
+    for op, variable in ops.start.items():
+        if op not in seconds:
+            add(variable, min(begin.get(op, 0), ops.horizon))
+        if (present := ops.present[op]) is not None:
+            add(present, op in begin)
+
+
+def found_in(ops: Operations, solution: Solution) -> tuple[IntArray, IntArray]:
+    """A found schedule: the numbers of the operations that are run (pairs as one), and their starts in parts of steps."""
+    index, partner = ops.pipeline.index, dict(ops.partner)
+    partner |= dict(couple for couple, literal in ops.couple.items() if solution.boolean_value(literal))
+    seconds = set(partner.values())
+    numbers, starts = [], []
+    for op, variable in ops.start.items():
+        literal = ops.present[op]
+        if op in seconds or (literal is not None and not solution.boolean_value(literal)):
+            continue
+        numbers.append(index.pair(op, partner[op]) if op in partner else op)
+        starts.append(solution.value(variable))
+    return np.array(numbers, dtype=np.int64), np.array(starts, dtype=np.int64)
