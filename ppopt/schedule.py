@@ -144,30 +144,39 @@ class Schedule:
 
     @cached_property
     def makespan(self) -> int:
-        """Ticks from the first start to the last end, over all devices, with their traffic before and after."""
-        return max(span[1] for span in self._spans if span) - self.begin
+        """Ticks from the begin of the first device to the end of the last one."""
+        return max(span[1] for span in self.spans if span) - self.begin
 
     @cached_property
     def begin(self) -> int:
-        """The tick of the first start, or of the begin of an all-gather that ends when it has to."""
-        return min(span[0] for span in self._spans if span)
+        """The tick at which the first device begins."""
+        return min(span[0] for span in self.spans if span)
 
     @cached_property
-    def _spans(self) -> list[tuple[int, int] | None]:
-        """Per device when it, or its own traffic, begins and ends, in ticks; ``None``: it runs nothing."""
+    def spans(self) -> list[tuple[int, int] | None]:
+        """Per device when it begins and ends, in ticks, with all that it has to do; ``None``: it is idle throughout."""
         starts, ends, ticks = self.start, self.end, self.pipeline.ticks
-        if ticks.traffic:
+        if ticks.margins:
             before, after = (
-                [of_stages(self.pipeline, row, table) for row in self.order.rows] for table in (ticks.gather, ticks.scatter)
+                [of_stages(self.pipeline, row, table) for row in self.order.rows] for table in (ticks.lead, ticks.tail)
             )
             starts = tuple(s - b for s, b in zip(starts, before, strict=True))
             ends = tuple(e + a for e, a in zip(ends, after, strict=True))
         return [(int(s.min()), int(e.max())) if len(s) else None for s, e in zip(starts, ends, strict=True)]
 
     @cached_property
+    def margins(self) -> list[tuple[int, int, int]]:
+        """``(device, from, until)`` in ticks: what devices do before their first operation and after their last one."""
+        found = []
+        for device, (span, starts, ends) in enumerate(zip(self.spans, self.start, self.end, strict=True)):
+            if span is not None:
+                found += [(device, span[0], int(starts.min())), (device, int(ends.max()), span[1])]
+        return [(device, since, until) for device, since, until in found if since < until]
+
+    @cached_property
     def device_spans(self) -> tuple[int, ...]:
-        """Per device, ticks from its first start to its last end, and its own traffic before and after."""
-        return tuple(span[1] - span[0] if span else 0 for span in self._spans)
+        """Per device, ticks from its begin to its end."""
+        return tuple(span[1] - span[0] if span else 0 for span in self.spans)
 
     @property
     def device_span(self) -> int:

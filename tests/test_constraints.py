@@ -604,14 +604,16 @@ def starts_of(schedule: Schedule) -> dict[Op, tuple[int, int]]:
 
 def test_an_answer_that_breaks_a_word_is_never_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the times of list schedules to forget the words, and nobody to look at them there, the result would be refused."""
-    import ppopt.search.steps as steps
     import ppopt.timing.timed as timed
+    from ppopt.search import problem
+    from ppopt.search.steps import list_schedules
     from ppopt.timing.demands import NO_DEMANDS
 
     words = [Precede(Family(2, F), Family(0, F), shift=1, lag=2)]
     assert solve(Pipeline(3, 3), constraints=words, seconds=20, workers=1).reason == "optimal"
     monkeypatch.setattr(timed, "demands_of", lambda pipeline, words: NO_DEMANDS)
-    monkeypatch.setattr(steps, "broken", lambda schedule, words: [])
+    for module in (list_schedules, problem):
+        monkeypatch.setattr(module, "broken", lambda schedule, words: [])
     with pytest.raises(AssertionError, match="breaks a constraint: 2F"):
         solve(Pipeline(3, 3), constraints=words, seconds=20, workers=1)
 

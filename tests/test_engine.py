@@ -16,7 +16,7 @@ from ppopt.search import solve
 
 
 def jobs(until: int, count: int = 3, time: int = 2) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
-    """So many jobs of that time one after the other on a machine, all over by ``until``; the end is minimised."""
+    """Jobs one after the other on a machine, all over by ``until``; the end is minimised."""
     model = cp_model.CpModel()
     starts = [model.new_int_var(0, until - time, f"{n}") for n in range(count)]
     machine_of(model, [Row(starts, time)])

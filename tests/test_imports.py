@@ -61,3 +61,8 @@ def test_help_needs_no_solver_and_no_plotting() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_rooms_that_use_cp_sat_are_imported_without_it() -> None:
+    code = "import sys, ppopt.bounds, ppopt.cpsat, ppopt.search\nsys.exit('ortools' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

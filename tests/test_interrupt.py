@@ -60,7 +60,7 @@ def test_a_solve_interrupted_where_it_is_swallowed_ends(monkeypatch: pytest.Monk
     """The signal comes in the list scheduling and nobody there lets it through."""
     from ppopt.pipeline import Costs, Memory, Pipeline
     from ppopt.search import solve
-    from ppopt.search import steps as module
+    from ppopt.search.steps import list_schedules as module
 
     each_baseline = module.each_baseline
 

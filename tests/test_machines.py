@@ -56,8 +56,8 @@ FEATURES = {
     "stages": lambda p: p.costs.per == "stage",
     "speeds": lambda p: p.costs.per == "device" and isinstance(p.costs.forward, tuple),
     "limits": lambda p: isinstance(p.memory.limit, tuple),
-    "traffic": lambda p: p.ticks.traffic and not p.data_parallel.overlap,
-    "overlapping traffic": lambda p: p.ticks.traffic and p.data_parallel.overlap and p.stages > p.devices,
+    "traffic": lambda p: p.ticks.margins and not p.data_parallel.overlap,
+    "overlapping traffic": lambda p: p.ticks.margins and p.data_parallel.overlap and p.stages > p.devices,
 }
 
 
@@ -122,9 +122,9 @@ def thrice(pipeline: Pipeline) -> Pipeline:
 def test_scaling_all_times_scales_all_results(seed: int) -> None:
     pipeline = random_machine(random.Random(seed), 40)
     larger = thrice(pipeline)
-    assert (larger.ticks.duration.max(), larger.ticks.gather.max()) == (
+    assert (larger.ticks.duration.max(), larger.ticks.lead.max()) == (
         3 * pipeline.ticks.duration.max(),
-        3 * pipeline.ticks.gather.max(),
+        3 * pipeline.ticks.lead.max(),
     )
     for (_, once), (_, scaled) in zip(baselines(pipeline), baselines(larger), strict=True):
         assert once.order == scaled.order

@@ -118,7 +118,7 @@ def test_fewer_devices_are_like_those_in_their_place() -> None:
     assert few.costs == Costs(per="stage", forward=(2, 4, 6, 8, 10, 12), backward=3)
     assert few.memory == Memory(activation=(2, 4, 6, 8, 10, 12), static=(2, 4, 6), limit=(31.5, 32.5, 33.5))
     assert few.links == Links(latency=[[0, 5, 7], [5, 0, 9], [7, 9, 0]])
-    assert not few.ticks.traffic
+    assert not few.ticks.margins
     assert few.microbatches == 10
     assert fewer_devices(Pipeline(6, 10, memory=Memory(limit=4)), 3) == Pipeline(3, 10, memory=Memory(limit=(2, 2, 2)))
     with pytest.raises(PipelineError, match="limit"):

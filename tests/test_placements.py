@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 from ppopt import search
 from ppopt.checker import violations
 from ppopt.cli import main
+from ppopt.clock import Clock
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.search import Scope, Settings, choices, solve, solve_closed, verify
+from ppopt.search import Scope, Settings, solve, verify
+from ppopt.search.closed import ClosedSearch
 
 QUICK = ("--workers", "1", "--time-limit", "20")
 
@@ -72,23 +74,26 @@ def test_times_of_other_ticks_are_compared_in_the_users_unit() -> None:
 
 
 def test_what_stays_open_goes_on_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[dict[str, Any]] = []
+    """Each placement has its beginning first; its search is then still there, with what it knows."""
+    calls: list[tuple[ClosedSearch, int, int | None]] = []
+    go_on = ClosedSearch.go_on
 
-    def slow(pipeline: Pipeline, *args: Any, **search: Any) -> Any:
-        calls.append({"pipeline": pipeline, **search})
-        result = solve_closed(pipeline, settings=Settings(seconds=5, workers=1))
-        first = sum(call["pipeline"] == pipeline for call in calls) == 1
-        below = result.ticks._replace(lower_bound=1)
-        return replace(result, reason="feasible", limit="time", ticks=below, proved_by="work") if first else result
+    def slow(self: ClosedSearch, clock: Clock, enough: int | None = None) -> Result:
+        calls.append((self, self.run.incumbent.lower, enough))
+        if sum(one is self for one, _, _ in calls) == 1:
+            clock = Clock(0)
+        return go_on(self, clock, enough)
 
-    monkeypatch.setattr(choices, "solve_closed", slow)
-    assert solve(Pipeline(2, 3, "any")).reason == "optimal"
-    again = [call for call in calls if call["start"] is not None]
+    monkeypatch.setattr(ClosedSearch, "go_on", slow)
+    costs = Costs(forward=(3, 5, 4), backward_input=(4, 5, 3), backward_weight=(2, 3, 4))
+    found = solve(Pipeline(3, 5, "any", costs=costs, memory=Memory(limit=2)), seconds=20)
+    assert found.reason == "optimal"
+    again = [call for i, call in enumerate(calls) if call[0] in [one for one, _, _ in calls[:i]]]
     assert again
-    for call in again:
-        assert call["lower_bound"] == 1
-        assert call["start"].pipeline == call["pipeline"]
-        assert call["enough"] is not None
+    for one, lower, enough in again:
+        assert lower > 0
+        assert enough is not None
+        assert [taken.name for taken in one.run.taken].count("named schedules") == 1
 
 
 def test_deterministic_placements_repeat() -> None:

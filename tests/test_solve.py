@@ -18,7 +18,7 @@ from ppopt.named import Restriction, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import Binding, Result, horizon, solve, span_horizon
-from ppopt.search.searches import between
+from ppopt.search.steps.decisions import between
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 GPT_V = Costs(forward=186, backward_input=180, backward_weight=94)  # 93, 90, 47 per chunk

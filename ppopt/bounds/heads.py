@@ -35,7 +35,7 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
             start = np.full((graph.devices, len(index)), -FAR)
             start[device] = 0
         else:
-            start = np.full((1, len(index)), graph.opening[family], dtype=np.int64)
+            start = np.full((1, len(index)), graph.lead[family], dtype=np.int64)
         for before, _, _, lag in graph.into[family]:
             start = np.maximum(start, result[before] + (graph.duration[before] + lag))
         for place in graph.machines_of[family] if work else ():

@@ -57,7 +57,7 @@ def best(
     ``limits`` is over (by default ``SECONDS``, with one worker); every search gets half of what is left. The
     first three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than
     what is known, then whether it is much more: such questions are often decided where the first one is not.
-    ``shortest``: windows of less than so many eighths of the filling time are left out. ``tried``: windows (of this
+    ``shortest``: eighths of the filling time; shorter windows are left out. ``tried``: windows (of this
     pipeline and objective) that were asked before; they are left out too unless they get more time now, or less is asked. It is
     brought up to date.
 

@@ -83,7 +83,7 @@ def _same(pipeline: Pipeline) -> FamilyGraph | None:
     or follows a device's operations.
     """
     whole = not pipeline.costs.split or splitting_is_free(pipeline)
-    if not whole or pipeline.lines or pipeline.ticks.traffic or pairs_save_time(pipeline):
+    if not whole or pipeline.lines or pipeline.ticks.margins or pairs_save_time(pipeline):
         return None
     return relaxed_graph(pipeline)
 

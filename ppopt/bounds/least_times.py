@@ -163,7 +163,7 @@ class Way(NamedTuple):
         return found
 
     def repeated(self, more: int) -> Way | None:
-        """The shortest one with so many microbatches ``more`` that repeats a part of this; ``None`` where none can be."""
+        """The shortest one with ``more`` microbatches that repeats a part of this; ``None`` where none can be."""
         period, begun, a, b = min((part for part in self.parts() if more % part.begun == 0), default=(None, 0, 0, 0))
         if period is None:
             return None
@@ -187,7 +187,7 @@ class Found:
 
 
 def least_time(graph: StateGraph, microbatches: int, clock: Clock) -> Found | None:
-    """The least time in which so many microbatches are done, or a bound on it; ``None``: not in time."""
+    """The least time in which the microbatches are done, or a bound on it; ``None``: not in time."""
     times = LeastTimes(graph)
     bound, period = -1, Fraction(0)
     way: Way | None = None

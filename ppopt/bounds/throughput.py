@@ -107,7 +107,7 @@ class _Relaxed(NamedTuple):
 
 @dataclass(frozen=True)
 class _Relaxations:
-    """The relaxations of one graph that are tried, with at most so many states each, until the clock is over."""
+    """The relaxations of one graph that are tried, with at most ``most`` states each, until the clock is over."""
 
     pipeline: Pipeline
     objective: Objective
@@ -255,12 +255,12 @@ def _traffic(graph: FamilyGraph, objective: Objective) -> int:
         return min(
             around for around, machine in zip(graph.around, graph.machines[: graph.devices], strict=False) if machine.families
         )
-    first = (opening for opening, into in zip(graph.opening, graph.into, strict=True) if not into)
-    return min(first) + min(graph.closing[family] for family in graph.of_kind(*Kind))
+    first = (opening for opening, into in zip(graph.lead, graph.into, strict=True) if not into)
+    return min(first) + min(graph.tail[family] for family in graph.of_kind(*Kind))
 
 
 def _grids(graph: FamilyGraph) -> list[Fraction]:
-    """A coarse grid, of which the operations are one to four steps and little is lost by rounding down; the coarsest on which
+    """A coarse grid, where operations are one to four steps long and little is lost by rounding down; the coarsest on which
     far less is lost; and the exact one."""
     grids = [Fraction(1)]
     if max(graph.duration) > 4 * _STEPS:

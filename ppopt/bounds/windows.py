@@ -89,7 +89,10 @@ def window(
     proved = target if answer.known is Known.NONE else max(known, base + answer.bound)
     proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
     if own:
-        proof += ", transfers as mere delays" * bool(pipeline.lines) + ", without traffic" * pipeline.ticks.traffic
+        proof += (
+            ", transfers as mere delays" * bool(pipeline.lines)
+            + ", without what a device does before and after" * pipeline.ticks.margins
+        )
     return Bound(proved, "window certificate", proof, exact=answer.known is Known.BEST)
 
 
@@ -98,6 +101,6 @@ def of_graph(makespan: int, graph: FamilyGraph, pipeline: Pipeline, objective: O
 
     Where these are the graph's own (device span), and other graphs or links gave the bound, it may be too much for them.
     """
-    if objective == "span" and (pipeline.lines or pipeline.ticks.traffic or (pairs and pairs_save_time(pipeline))):
+    if objective == "span" and (pipeline.lines or pipeline.ticks.margins or (pairs and pairs_save_time(pipeline))):
         return min(makespan, makespan_of(graph.computing()))
     return makespan

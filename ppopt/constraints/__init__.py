@@ -9,23 +9,35 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 
 from ppopt.constraints.checked import check_words, streams_of
 from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
-from ppopt.constraints.expansion import chosen, expand, instances, operations, shifted
+from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
 from ppopt.constraints.own import own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
-from ppopt.constraints.rules import Hop, backward_kinds, data_of, links_of, memory_of, rules_of, transfers_of, without_links
+from ppopt.constraints.rules import (
+    Hop,
+    backward_kinds,
+    data_of,
+    links_of,
+    margins_of,
+    memory_of,
+    rules_of,
+    transfers_of,
+    without_links,
+)
 from ppopt.constraints.words import (
     Capacity,
     Dealt,
     Exclusive,
     Family,
     Hold,
+    Lead,
     Listed,
     OneOf,
     Pairable,
     Precede,
     Stream,
+    Tail,
     Together,
     Word,
     chain,
@@ -43,6 +55,7 @@ __all__ = [
     "Held",
     "Hold",
     "Hop",
+    "Lead",
     "Listed",
     "Machine",
     "OneOf",
@@ -52,6 +65,7 @@ __all__ = [
     "Reservoir",
     "Share",
     "Stream",
+    "Tail",
     "Together",
     "Word",
     "alike",
@@ -69,6 +83,8 @@ __all__ = [
     "in_order",
     "instances",
     "links_of",
+    "margins",
+    "margins_of",
     "memory_of",
     "operations",
     "own_words",

@@ -10,11 +10,13 @@ from ppopt.constraints.words import (
     Dealt,
     Exclusive,
     Family,
+    Lead,
     Listed,
     OneOf,
     Pairable,
     Precede,
     Stream,
+    Tail,
     Together,
     Word,
     select,
@@ -61,6 +63,8 @@ def streams_of(word: Word) -> Iterator[Stream]:
         yield from (stream for streams in word.alternatives for stream in streams)
     elif isinstance(word, Capacity):
         yield from (stream for hold in word.holds for stream in (hold.claim, *hold.release))
+    elif isinstance(word, Lead | Tail):
+        yield word.family
     else:
         raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ppopt.constraints.words import Dealt, Family, Listed, OneOf, Precede, Stream, Together, Word, select
+from ppopt.constraints.words import Dealt, Family, Lead, Listed, OneOf, Precede, Stream, Tail, Together, Word, select
 from ppopt.pipeline import IntArray, Pipeline, halves
 
 
@@ -82,6 +82,20 @@ def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArra
         return empty, empty, empty
     before_, after_, lag = (np.concatenate(column) for column in zip(*columns, strict=True))
     return before_, after_, lag
+
+
+def margins(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray) -> tuple[IntArray, IntArray]:
+    """Ticks by which the device of each of these operations begins before it, and ends after it; of a pair the larger halves'."""
+    words = tuple(words)
+    first, second = halves(pipeline.index, numbers)
+
+    def of(margins: Iterable[Lead | Tail]) -> IntArray:
+        ticks = np.zeros(pipeline.index.size, dtype=np.int64)
+        for word in margins:
+            ticks[operations(pipeline, word.family)] = word.ticks
+        return np.maximum(ticks[first], np.where(second >= 0, ticks[second], 0))
+
+    return of(select(words, Lead)), of(select(words, Tail))
 
 
 def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArray]:

@@ -79,10 +79,10 @@ class FamilyGraph:
     """One per device; none where memory is unlimited."""
     implied: tuple[Precedence, ...]
     """What follows from the reservoirs (:func:`implied_by_memory`)."""
-    opening: tuple[int, ...]
-    """Per family, what its device has to do before it can be the first there: an all-gather."""
-    closing: tuple[int, ...]
-    """Per family, what its device has to do after it where it is the last there: a reduce-scatter."""
+    lead: tuple[int, ...]
+    """Per family, how long before its operations its device begins at least."""
+    tail: tuple[int, ...]
+    """Per family, how long after its operations its device ends at least."""
 
     # --- what is where ---
 
@@ -139,7 +139,7 @@ class FamilyGraph:
     @cached_property
     def around(self) -> tuple[int, ...]:
         """Per machine, the least there is before its first operation and after its last one."""
-        both = (self.opening, self.closing)
+        both = (self.lead, self.tail)
         return tuple(sum(min((of[o] for o in machine.families), default=0) for of in both) for machine in self.machines)
 
     # --- paths ---
@@ -199,8 +199,8 @@ class FamilyGraph:
                 for limit, held in self.reservoirs
             ),
             implied=turned(self.implied),
-            opening=self.closing[::-1],
-            closing=self.opening[::-1],
+            lead=self.tail[::-1],
+            tail=self.lead[::-1],
         )
 
     def rounded_down(self, grid: Fraction | int) -> FamilyGraph:
@@ -284,8 +284,8 @@ class FamilyGraph:
                 for limit, held in self.reservoirs
             ),
             implied=among(self.implied),
-            opening=some(self.opening),
-            closing=some(self.closing),
+            lead=some(self.lead),
+            tail=some(self.tail),
         )
 
     def restricted(self, devices: Collection[int]) -> FamilyGraph:
@@ -342,7 +342,7 @@ class FamilyGraph:
     def computing(self) -> FamilyGraph:
         """The same without what precedes and follows the operations of a device: a relaxation."""
         none = (0,) * len(self.families)
-        return replace(self, opening=none, closing=none)
+        return replace(self, lead=none, tail=none)
 
     def endless(self) -> FamilyGraph:
         """The same for any number of microbatches: ``count`` is empty."""

@@ -27,7 +27,7 @@ import numpy as np
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir, implied_by_memory, merged
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import rules_of, transfers_of
-from ppopt.constraints.words import Capacity, Exclusive, Family, OneOf, Precede, Word, sends
+from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Word, sends
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 
@@ -128,6 +128,8 @@ class _Compiled:
         self.links: list[Machine] = []
         self.stopping: list[Machine] = []
         self.reservoirs: list[Reservoir] = []
+        self.lead: list[int] = []
+        self.tail: list[int] = []
         self.pair = {hop.send: hop.pair for hop in transfers_of(pipeline)}
         """From which device to which a transfer goes."""
 
@@ -146,6 +148,7 @@ class _Compiled:
 
         self.families = sorted(run, key=place)
         self.number = {family: o for o, family in enumerate(self.families)}
+        self.lead, self.tail = ([0] * len(run) for _ in range(2))
 
     def take(self, word: Word) -> None:
         """Keep what ``word`` says about the families that are run.
@@ -167,6 +170,10 @@ class _Compiled:
                 if family in self.number
             )
             self.reservoirs.append(Reservoir(word.limit, merged(held)))
+        elif isinstance(word, Lead | Tail):
+            margins = self.lead if isinstance(word, Lead) else self.tail
+            if word.family in self.number:
+                margins[self.number[word.family]] = word.ticks
         elif not isinstance(word, OneOf):
             raise TypeError(f"a graph of families cannot say the word {word!r}")
 
@@ -190,9 +197,6 @@ class _Compiled:
         ticks = self.pipeline.ticks
         counts = [len(microbatches) for microbatches in self.pipeline.microbatches_of]
 
-        def traffic(table: IntArray) -> tuple[int, ...]:
-            return tuple(int(table[f.route, f.stage]) if isinstance(f.kind, Kind) else 0 for f in self.families)
-
         def time(family: Family) -> int:
             if isinstance(family.kind, Send):
                 return int(ticks.sending[family.route, family.kind - Send.SEND_F, family.stage])
@@ -208,6 +212,6 @@ class _Compiled:
             owners=len(self.computing) + len(self.links),
             reservoirs=tuple(self.reservoirs),
             implied=(),
-            opening=traffic(ticks.gather),
-            closing=traffic(ticks.scatter),
+            lead=tuple(self.lead),
+            tail=tuple(self.tail),
         )

@@ -18,11 +18,13 @@ from ppopt.constraints.words import (
     Exclusive,
     Family,
     Hold,
+    Lead,
     Listed,
     OneOf,
     Pairable,
     Precede,
     Stream,
+    Tail,
     Together,
     Word,
     select,
@@ -102,6 +104,8 @@ def _singles(stream: Listed) -> list[Op]:
 
 def _check(pipeline: Pipeline, word: Word) -> None:
     """Nothing, where users may say this word of this pipeline."""
+    if isinstance(word, Lead | Tail):
+        raise TypeError(f"{type(word).__name__} is not taken as a constraint: it is a cost of a device, which the pipeline has")
     if isinstance(word, Pairable):
         raise TypeError(
             "Pairable is not taken as a constraint: pairs that save time may be run anyway, and Together asks for one"

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from ppopt.constraints.checked import streams_of
-from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, OneOf, Precede, Stream, Word, sends
+from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, Lead, OneOf, Precede, Stream, Tail, Word, sends
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -23,6 +25,7 @@ def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     rules += [Exclusive(streams) for streams in _streams_of_devices(pipeline)]
     rules += links_of(pipeline) if links else ()
     rules += memory_of(pipeline)
+    rules += margins_of(pipeline)
     return tuple(rules)
 
 
@@ -147,6 +150,18 @@ def _streams_of_devices(pipeline: Pipeline) -> list[tuple[Stream, ...]]:
         for stage, device in enumerate(devices):
             streams[device] += [Family(stage, kind, route) for kind in kinds]
     return [tuple(of_device) for of_device in streams]
+
+
+def margins_of(pipeline: Pipeline) -> tuple[Lead | Tail, ...]:
+    """What a device has to do before its first operation and after its last one; it counts in makespan and span."""
+    ticks = pipeline.ticks
+    kinds = tuple(Kind) if pipeline.costs.split else (Kind.F, Kind.B)
+    return tuple(
+        word(Family(stage, kind, route), int(table[route, stage]))
+        for word, table in ((Lead, ticks.lead), (Tail, ticks.tail))
+        for route, stage in np.argwhere(table > 0).tolist()
+        for kind in kinds
+    )
 
 
 def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:

@@ -164,7 +164,29 @@ class OneOf:
         return f"run {' or '.join(' and '.join(map(str, streams)) for streams in self.alternatives)}"
 
 
-Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf
+@dataclass(frozen=True)
+class Lead:
+    """For every k the device of ``family`` begins at least ``ticks`` before ``family(k)`` starts: with an all-gather, say."""
+
+    family: Family
+    ticks: int
+
+    def __str__(self) -> str:
+        return f"its device begins {self.ticks} before {self.family}"
+
+
+@dataclass(frozen=True)
+class Tail:
+    """For every k the device of ``family`` ends at least ``ticks`` after ``family(k)`` ends: with a reduce-scatter, say."""
+
+    family: Family
+    ticks: int
+
+    def __str__(self) -> str:
+        return f"its device ends {self.ticks} after {self.family}"
+
+
+Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail
 
 Some = TypeVar("Some", bound=Word)
 Other = TypeVar("Other", bound=Word)

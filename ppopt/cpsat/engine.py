@@ -69,7 +69,7 @@ DECIDING = Preset(
 """For decisions, and for windows of a schedule. Measured: propagation decides, not presolve, relaxations or probing; often ten
 times faster. A makespan that is given says so much of all starts that known precedences add nothing."""
 SPANS = replace(DECIDING, precedences=True)
-"""The same where device spans are minimised, and starts are not known that well."""
+"""``DECIDING`` where device spans are minimised: starts are not known that well, and known precedences help."""
 BEGINS_FIRST = replace(DECIDING, model_first=True)
 """For decisions on spans: it settles first when the devices begin, since all starts are known well then. Beside it a search that
 does not is now and then faster."""
@@ -77,13 +77,13 @@ WINDOW = Preset(presolve=False, probing=False, relaxations=0, new_conflicts=True
 """For bounds from the first and last ticks. The relaxations of intervals cost far more than they bring there; probing takes
 longer than the rest of presolve, and seldom helps."""
 WINDOW_PRESOLVED = replace(WINDOW, presolve=True)
-"""The same with presolve: now the one, now the other is by far the faster."""
+"""``WINDOW`` after presolve: now the one, now the other is by far the faster."""
 SMALL = Preset(presolve=False, probing=False, relaxations=0)
 """For small models with tight ranges: presolve, probing above all, often takes ten times as long as the search itself."""
 SMALL_RELAXED = replace(SMALL, relaxations=1)
-"""The same with linear relaxations: what one way does not find another may."""
+"""``SMALL`` and linear relaxations: what one way does not find another may."""
 SMALL_PRESOLVED = replace(SMALL_RELAXED, presolve=True)
-"""The same with presolve too, which pays now and then where starts are fine-grained."""
+"""``SMALL_RELAXED`` after presolve, which pays now and then where starts are fine-grained."""
 
 
 class Known(Enum):
@@ -173,7 +173,7 @@ def search(
     gap: float = 0.0,
     watch: Watch | None = None,
 ) -> Answer:
-    """Search with one solver of so many ``workers`` that share what they find; by default as many as the ``limits`` say.
+    """Search with one solver, whose ``workers`` share what they find; by default as many as the ``limits`` have threads.
 
     ``seconds``: most for the search, after the model is built. With a ``gap`` a solution is the best where it is within that part
     of the bound.
@@ -220,10 +220,21 @@ def in_every_way(model: cp_model.CpModel, limits: Limits, presets: Sequence[Pres
 
 
 def until_one_ends(models: Sequence[cp_model.CpModel], limits: Limits, preset: Preset) -> list[Answer]:
-    """Search several models at once, with one worker each; the first answer ends all. Otherwise as :func:`search`."""
-    _charge_building(models, limits.clock)
+    """Search several models at once, with one worker each; the first answer ends all. Otherwise as :func:`search`.
+
+    In deterministic mode, which has one thread, they come one after the other, each for an equal share of the time.
+    """
+    clock = limits.clock
+    _charge_building(models, clock)
     runs = [_Run(model, preset.solver(), limits.seed) for model in models]
-    return _answers(runs, limits.clock, math.inf, first_ends=True)
+    if not clock.deterministic:
+        return _answers(runs, clock, math.inf, first_ends=True)
+    answers = [Answer(Known.OPEN)] * len(runs)
+    for place, run in enumerate(runs):
+        (answers[place],) = _answers([run], clock, clock.left / (len(runs) - place))
+        if answers[place].certain:
+            break
+    return answers
 
 
 def at_once(

@@ -8,7 +8,7 @@ from functools import singledispatchmethod
 from ortools.sat.python import cp_model
 
 from ppopt.clock import Clock
-from ppopt.constraints import Capacity, Exclusive, OneOf, Pairable, Precede, Together, Word, instances, operations
+from ppopt.constraints import Capacity, Exclusive, Lead, OneOf, Pairable, Precede, Tail, Together, Word, instances, operations
 from ppopt.cpsat.engine import Solution, no_time_to_build
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans, post_makespan
@@ -99,7 +99,7 @@ class Model:
                 continue
             literal = ops.present[b]
             ops.ends_before(a, b, lag, [] if literal is None else [literal])
-            if literal is None and ops.traffic(a)[1] <= ops.traffic(b)[1]:
+            if literal is None and ops.margins(a)[1] <= ops.margins(b)[1]:
                 self._followed.add(a)
             for couple in ((a, b), (b, a)):
                 if couple in ops.couple:
@@ -112,6 +112,10 @@ class Model:
     @post.register
     def _(self, word: Capacity) -> None:
         self.memory.post(word)
+
+    @post.register
+    def _(self, word: Lead | Tail) -> None:
+        """What a device does before and after its operations is part of the objective."""
 
     @post.register
     def _(self, word: Together) -> None:

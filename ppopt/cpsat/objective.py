@@ -30,7 +30,7 @@ def post_makespan(ops: Operations, lower: int, upper: int, followed: set[int]) -
     for op, start in ops.start.items():
         if op not in followed:
             for way, literal in ops.modes[op]:
-                end_by = model.add(makespan * ops.parts + ops.slack >= start + (way + ops.traffic(op)[1]))
+                end_by = model.add(makespan * ops.parts + ops.slack >= start + (way + ops.margins(op)[1]))
                 if literal is not None:
                     end_by.only_enforce_if(literal)
     model.minimize(makespan)
@@ -63,7 +63,7 @@ class Spans:
     def _device(self, own: IntArray, start_by: Sequence[int | None]) -> Bounds:
         """The begin and the end of the device with these operations."""
         ops, model = self.ops, self.model
-        traffic = {op: ops.traffic(op) for op in own.tolist()}
+        traffic = {op: ops.margins(op) for op in own.tolist()}
         by = start_by[int(of_stages(ops.pipeline, own[:1], ops.pipeline.device_of)[0])] if start_by else None
         first = model.new_int_var(0, ops.horizon if by is None else min(ops.horizon, by * ops.parts + ops.slack), "begin")
         longest = max((after for _, after in traffic.values()), default=0)

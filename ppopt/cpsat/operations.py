@@ -1,4 +1,4 @@
-"""The variables of single operations: when each starts, whether it is run, how, and as which half of which pair."""
+"""The variables of single operations: when each starts, whether it is run, how, and as half of what pair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from ortools.sat.python import cp_model
 
-from ppopt.constraints import Pairable, Stream, Together, Word, chosen, instances, operations
+from ppopt.constraints import Pairable, Stream, Together, Word, chosen, instances, margins, operations
 from ppopt.constraints.couples import Couple, couples
 from ppopt.cpsat.posting import Literal, interval, waits
 from ppopt.pipeline import Pipeline
@@ -75,6 +75,8 @@ class Operations:
         """Of a step."""
         self.horizon = horizon * self.parts + self.slack
         self._to_the_end = to_the_end
+        lead, tail = ((of // grid * self.parts).tolist() for of in margins(pipeline, self.words, numbers))
+        self._margins: dict[int, tuple[int, int]] = dict(zip(numbers.tolist(), zip(lead, tail, strict=True), strict=True))
         self.couple: dict[tuple[int, int], Literal] = {}
         """By forward and backward that may run as a pair, the literal that they do."""
         self.couple_size: dict[tuple[int, int], int] = {}
@@ -101,14 +103,9 @@ class Operations:
         """In parts of a step."""
         return steps * self.parts if steps or self.parts == 1 else 1
 
-    def traffic(self, op: int) -> tuple[int, int]:
-        """What the stage of an operation has to wait for before its first one, and what follows its last one, in parts."""
-        index, ticks = self.pipeline.index, self.pipeline.ticks
-        if op >= index.computations:
-            return 0, 0
-        family, microbatch = divmod(op, index.microbatches)
-        at = self.pipeline.route_of_microbatch[microbatch], family % index.stages
-        return tuple(int(of[at]) // self.grid * self.parts for of in (ticks.gather, ticks.scatter))  # type: ignore[return-value]
+    def margins(self, op: int) -> tuple[int, int]:
+        """How long before an operation its device begins at least, and how long after it that ends, in parts."""
+        return self._margins.get(op, (0, 0))
 
     def ends_before(self, a: int, b: int, lag: int, given: Sequence[cp_model.LiteralT]) -> None:
         """Operation b starts ``lag`` or more after the end of a, where all literals ``given`` hold and a is run."""
@@ -141,7 +138,7 @@ class Operations:
                 modes.insert(0, Mode(size, self.alone[op]))
             ways = [literal for _, literal in modes if literal is not None]
             self.model.add_exactly_one(ways if present is None else [*ways, ~present])
-        before, after = map(max, *(self.traffic(half) for half in (op, self.partner.get(op, op))))
+        before, after = map(max, *(self.margins(half) for half in (op, self.partner.get(op, op))))
         room = self.horizon - before - after * self._to_the_end
         for way, literal in modes:
             if way > room and literal is None:

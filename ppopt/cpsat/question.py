@@ -61,9 +61,9 @@ def solve(
 
 
 def decide(pipeline: Pipeline, words: Iterable[Word], *, targets: Sequence[int], limits: Limits, grid: int = 1) -> list[Outcome]:
-    """Whether there are schedules with a makespan of at most so many ticks; all are asked at once, and the first answer ends it.
+    """Whether there are schedules with a makespan of at most each of ``targets``, in ticks; all are asked at once.
 
-    Otherwise as :func:`solve` with ``lower == upper``; a thread for each of the ``targets``.
+    The first answer ends it; the others stay open. Otherwise as :func:`solve` with ``lower == upper``; a thread for each target.
     """
     words = tuple(words)
     questions = [_Question(pipeline, words, "makespan", target, target, target, limits, grid=grid) for target in targets]
@@ -158,5 +158,5 @@ class _Question:
 
 
 def _ticks(steps: int, grid: int, objective: Objective) -> int:
-    """The least objective in ticks, if that in steps of ``grid`` ticks is at least so many."""
+    """The least objective in ticks, where it is ``steps`` of ``grid`` ticks at least."""
     return grid * steps if objective == "makespan" else max(0, grid * (steps - 1) + 1)

@@ -25,10 +25,10 @@ def hint(ops: Operations, memory: Memory, spans: Spans | None, objective: cp_mod
         add(until, max(end[op] for op in releases if op in end))
     for (some, now), literal in memory.befores.items():
         add(literal, max(end[op] for op in some if op in end) <= begin[now])
-    over = {op: time + ops.traffic(op)[1] for op, time in end.items()}
+    over = {op: time + ops.margins(op)[1] for op, time in end.items()}
     largest = max(over.values()) if spans is None or not spans.bounds else 0
     for first_start, last_end, of_device in [] if spans is None else spans.bounds:
-        since = min(begin[op] - ops.traffic(op)[0] for op in of_device.tolist() if op in begin)
+        since = min(begin[op] - ops.margins(op)[0] for op in of_device.tolist() if op in begin)
         latest = max(over[op] for op in of_device.tolist() if op in over)
         add(first_start, since)
         add(last_end, latest)

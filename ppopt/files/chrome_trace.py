@@ -80,6 +80,7 @@ def _events(schedule: Schedule, clock: _Clock) -> Iterator[dict[str, Any]]:
         yield _name("thread_name", DEVICES, device, f"device {device}")
     for device in range(pipeline.devices):
         yield from _computing(schedule, device, clock)
+        yield from _margins(schedule, device, clock)
         yield from _memory(schedule, device, clock)
     if len(transfers.sent):
         yield from _links(schedule, transfers, clock)
@@ -102,6 +103,16 @@ def _computing(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[
             "dur": clock.at(duration),
             "args": _args(action),
         }
+
+
+def _margins(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[str, Any]]:
+    """What the device does before its first operation and after its last one."""
+    for of, since, until in schedule.margins:
+        if of == device:
+            where = "before" if until <= int(schedule.start[device].min()) else "after"
+            name = f"{where} the {'first' if where == 'before' else 'last'} operation"
+            times = {"ts": clock.at(since), "dur": clock.at(until - since)}
+            yield {"ph": "X", "name": name, "cat": "margin", "pid": DEVICES, "tid": device, **times, "args": {}}
 
 
 def _args(action: Op | Pair) -> dict[str, Any]:

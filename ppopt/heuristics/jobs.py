@@ -11,9 +11,11 @@ import numpy as np
 from ppopt.constraints import (
     Capacity,
     Exclusive,
+    Lead,
     OneOf,
     Pairable,
     Precede,
+    Tail,
     Together,
     Word,
     chosen,
@@ -62,7 +64,7 @@ class Jobs:
         if run is None:
             run = _cheapest(pipeline, words)
         for word in words:
-            if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf):
+            if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
                 raise TypeError(f"the list scheduler does not know the word {word!r}")
         machine = _machines(pipeline, _those(words, Exclusive))
         if pairs is None:

@@ -31,7 +31,7 @@ class Ranked:
         self.numbers = jobs.numbers[job]
         """The operations and pairs (:class:`~ppopt.op.OpIndex`)."""
         if release is None:
-            release = of_stages(pipeline, jobs.numbers, pipeline.ticks.gather)
+            release = of_stages(pipeline, jobs.numbers, pipeline.ticks.lead)
         self.release: list[int] = release[job].tolist()
         self.duration: list[int] = jobs.duration[job].tolist()
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pulp
 
-from ppopt.constraints import Capacity, Exclusive, Hold, OneOf, Pairable, Precede, Together, instances
+from ppopt.constraints import Capacity, Exclusive, Hold, Lead, OneOf, Pairable, Precede, Tail, Together, instances
 from ppopt.ilp.variables import Expression, Variables
 from ppopt.ilp.windows import Impossible
 
@@ -141,6 +141,10 @@ class Constraints:
                 if job >= 0:
                     binaries = [binary for _, binary in self.variables.pairs_of.get(job, ())]
                     self.problem += pulp.lpSum(binaries) >= self.variables.runs(job)
+
+    @post.register
+    def _(self, word: Lead | Tail) -> None:
+        """What a device does before and after its operations is part of the objective."""
 
     @post.register
     def _(self, word: OneOf) -> None:

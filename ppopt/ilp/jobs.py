@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.constraints import Exclusive, Stream, Together, Word, chosen, instances, operations
+from ppopt.constraints import Exclusive, Stream, Together, Word, chosen, instances, margins, operations
 from ppopt.constraints.couples import Couple, couples
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import durations, halves, of_stages
+from ppopt.schedule import durations, halves
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +32,9 @@ class Jobs:
     """``[job]``: its duration alone."""
     least: IntArray
     """``[job]``: its duration where that is smallest: alone or in a pair."""
-    gather: IntArray
+    lead: IntArray
     """``[job]``: the time that its device needs before it, if it is the first."""
-    scatter: IntArray
+    tail: IntArray
     """``[job]``: the time that its device needs after it, if it is the last."""
 
     @property
@@ -83,8 +83,8 @@ def jobs_of(pipeline: Pipeline, words: Sequence[Word]) -> Jobs:
     least = size.copy()
     for forward, backward, overlap in possible:
         least[[forward, backward]] = np.minimum(least[[forward, backward]], overlap)
-    gather, scatter = (of_stages(pipeline, numbers, table) for table in (pipeline.ticks.gather, pipeline.ticks.scatter))
-    return Jobs(pipeline, numbers, job, tuple(optional.tolist()), possible, size, least, gather, scatter)
+    lead, tail = margins(pipeline, words, numbers)
+    return Jobs(pipeline, numbers, job, tuple(optional.tolist()), possible, size, least, lead, tail)
 
 
 def _partners(pipeline: Pipeline, words: Sequence[Word], run: IntArray) -> dict[int, int]:

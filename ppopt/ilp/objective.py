@@ -27,7 +27,7 @@ class Objective:
         if not jobs:
             return
         run, start, end_of, before = self.variables.run, self.variables.start, self.variables.end, self.variables.before
-        gather, scatter = self.jobs.gather, self.jobs.scatter
+        own_lead, own_tail = self.jobs.lead, self.jobs.tail
         begin, end, heads, tails = self._ends(machine)
         head, tail = int(heads[jobs].min()), int(tails[jobs].min())
         always = [job for job in jobs if job not in run]
@@ -38,17 +38,17 @@ class Objective:
             less_before, less_after = self._saved(j, always)
             self.problem += start[j] + absent >= begin + head + earlier - less_before
             self.problem += end >= end_of(j) + later + tail - absent - less_after
-            if gather[j] > head:
-                self.problem += start[j] + absent >= begin + int(gather[j])
-            if scatter[j] > tail:
-                self.problem += end >= end_of(j) + int(scatter[j]) - absent
+            if own_lead[j] > head:
+                self.problem += start[j] + absent >= begin + int(own_lead[j])
+            if own_tail[j] > tail:
+                self.problem += end >= end_of(j) + int(own_tail[j]) - absent
 
     def _ends(self, machine: int) -> tuple[Any, Any, IntArray, IntArray]:
         """When a machine begins and ends; by job, the least time from that begin to its start, and from its end to that end."""
         windows = self.variables.windows
         if self.measure == "span":
             begin = self.problem.add_variable(f"first_start_{machine}", 0, windows.horizon)
-            return begin, self.value + begin, self.jobs.gather, self.jobs.scatter
+            return begin, self.value + begin, self.jobs.lead, self.jobs.tail
         return 0, self.value, windows.earliest, windows.tail
 
     def _saved(self, job: int, counted: Collection[int]) -> tuple[pulp.LpAffineExpression, pulp.LpAffineExpression]:

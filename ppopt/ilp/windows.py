@@ -55,8 +55,8 @@ def windows_of(jobs: Jobs, words: Sequence[Word], *, objective: str, horizon: in
     edges = _edges(jobs, words)
     length = jobs.least
     chains = list(zip(*(column.tolist() for column in edges), strict=True))
-    earliest = _longest(jobs.gather, [(a, b, int(length[a]) + lag) for a, b, lag in chains])
-    end = jobs.scatter if objective == "makespan" else np.zeros_like(jobs.scatter)
+    earliest = _longest(jobs.lead, [(a, b, int(length[a]) + lag) for a, b, lag in chains])
+    end = jobs.tail if objective == "makespan" else np.zeros_like(jobs.tail)
     tail = _longest(end, [(b, a, int(length[b]) + lag) for a, b, lag in chains])
     latest = horizon - length - tail
     too_long = latest < earliest

@@ -124,7 +124,7 @@ class End:
 def greedy(end: End, key: list[float], patient: float) -> IntArray | None:
     """Starts of all operations, those of the end as soon as can be, the smallest ``key`` first; ``None``: memory blocks it.
 
-    ``patient``: a weight gradient waits where something else arrives in less than so many times its duration.
+    ``patient``: a weight gradient waits where something else arrives in less than that many times its duration.
     """
     return _List(end, key, patient).starts()
 

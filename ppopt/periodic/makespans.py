@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ppopt.cpsat.engine import Known
 from ppopt.cpsat.neighbourhood import improved
 from ppopt.periodic.ends import LARGEST, SECONDS, End, rearranged, reversed_periodic, shortened
 from ppopt.periodic.middle import repeated_as
@@ -63,44 +64,40 @@ class Makespans:
         for copies in range(most, least - 1, -1):
             yield tuple(count - copies * step for count in counts)
 
-    def ask_all(self, seed: Periodic, value: int, patience: float) -> bool | None:
-        """Ask for a makespan at all sizes up to one where it is found, or the second where it stays open.
-
-        Whether it is found; ``None``: open.
-        """
+    def ask_all(self, seed: Periodic, value: int, patience: float) -> Known:
+        """Ask for a makespan at all sizes up to one where it is found, or the second where it stays open."""
         tried = 0
         for counts in self.sizes(seed):
             answer = self.ask(seed, counts, value, patience)
-            if answer is None:
+            if answer is Known.OPEN:
                 tried += 1
                 self.open = True
                 if value == self.of.all.lower:
                     self.pace = max(self.pace, max(counts))
-            if answer or tried == 2 or self.of.done:
-                return True if answer else None
-        return None if tried else False
+            if answer is Known.FOUND or tried == 2 or self.of.done:
+                return answer if answer is Known.FOUND else Known.OPEN
+        return Known.OPEN if tried else Known.NONE
 
-    def ask(self, seed: Periodic, counts: tuple[int, ...], value: int, patience: float) -> bool | None:
-        """Whether there is a schedule with a makespan of ``value`` of all microbatches, at this size; ``None``: it stays open."""
+    def ask(self, seed: Periodic, counts: tuple[int, ...], value: int, patience: float) -> Known:
+        """Whether there is a schedule with a makespan of ``value`` of all microbatches, at this size."""
         if not self.fits(counts):
             self.open = True
-            return None
+            return Known.OPEN
         copies = (self.of.all.counts[0] - counts[0]) // seed.step
         question = Question(counts, value - copies * seed.period, seed.period, seed.step)
         model = None if question in self.refuted else Recurrence(self.of.graph, question)
         if model is None or not model.possible:
             self.refuted.add(question)
-            return False
+            return Known.NONE
         with self.of.all.step(self._text(seed, counts, value)) as answer:
             found, sure = search(model, self.of.limits, patience)
             if found is not None:
                 answer.append(self.of.keep(found))
-                return True
+                return Known.FOUND
             answer.append("there is none" if sure else "open")
             if sure:
                 self.refuted.add(question)
-                return False
-        return None
+        return Known.NONE if sure else Known.OPEN
 
     def ask_coarsely(self, seed: Periodic, patience: float) -> None:
         """On the coarser grid, with slack for what it leaves out, a makespan near the bound; its order with the true times."""
@@ -142,17 +139,17 @@ class Makespans:
             if middle == left:
                 break
             found = self.ask_all(seed, middle, patience / 2)
-            if found is None:
+            if found is Known.OPEN:
                 left = middle
                 aside *= 4
-            elif found:
+            elif found is Known.FOUND:
                 best = min(best, self.of.all.value or best)
             else:
                 low = middle + 1
                 self.low = max(self.low, low)
 
     def fits(self, counts: Sequence[int]) -> bool:
-        """Whether a schedule of so many microbatches is small enough to be modelled as a whole."""
+        """Whether a schedule of ``counts`` microbatches is small enough to be modelled as a whole."""
         return sum(counts[family.route] for family in self.of.graph.families) <= _LARGE
 
     def ends(self, seed: Periodic, seconds: float) -> None:

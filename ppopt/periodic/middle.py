@@ -52,7 +52,7 @@ def periodic_in(schedule: Schedule, graph: FamilyGraph) -> Periodic | None:
 
 
 def repeated_value(schedule: Schedule, graphs: Sequence[FamilyGraph], microbatches: int) -> Fraction | None:
-    """Ticks that it takes about, its middle repeated up to so many microbatches; ``None`` where that does not repeat.
+    """Ticks that it takes about, its middle repeated up to ``microbatches``; ``None`` where that does not repeat.
 
     About, since the numbers of microbatches may differ by a part of a period.
     """
@@ -62,7 +62,7 @@ def repeated_value(schedule: Schedule, graphs: Sequence[FamilyGraph], microbatch
 
 
 def repeated(schedule: Schedule, graphs: Sequence[FamilyGraph], pipeline: Pipeline) -> Schedule | None:
-    """Its middle repeated up to the microbatches of ``pipeline``, the same with more of them.
+    """Its middle repeated up to the microbatches of ``pipeline``, which has more of them.
 
     ``None``: it does not repeat, or no whole number of its periods leads there.
     """
@@ -72,7 +72,7 @@ def repeated(schedule: Schedule, graphs: Sequence[FamilyGraph], pipeline: Pipeli
 
 
 def repeated_as(schedule: Schedule, seed: Periodic, more: int) -> Periodic | None:
-    """The schedule with the period of ``seed``, which comes behind so many more of them than there.
+    """The schedule with the period of ``seed``, which comes behind ``more`` more of them than there.
 
     ``None``: it cannot be repeated there without another order.
     """

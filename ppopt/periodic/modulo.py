@@ -54,7 +54,7 @@ class Rotation:
     def begun(self, counts: Sequence[int]) -> Periodic:
         """The rotation with a beginning and an end, for as few microbatches as that takes; every operation as early as can be.
 
-        So many that ``counts`` per route differ from them by a whole number of periods.
+        ``counts`` per route differ from their number by a whole number of periods.
         """
         cut = max(int(row[0]) for row in self.start)  # by then every family has begun
         first = tuple(int((-(-(cut - row) // self.period)).clip(0).sum()) for row in self.start)
@@ -199,7 +199,7 @@ def rotation(
     """A rotation with this period, and whether the answer is certain (a found one is, and a refuted one).
 
     ``seconds``: most for the search. ``near``: one of as many microbatches to begin it with. With ``reach`` only such rotations
-    are meant in which operations that share a machine are at most so many turns more or less apart than there.
+    are meant in which operations that share a machine are at most ``reach`` turns more or less apart than there.
     """
     if period < max(1, step * max(graph.work_per_microbatch)):
         return None, True

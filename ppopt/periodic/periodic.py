@@ -40,7 +40,7 @@ class Periodic:
     period: int
     step: int
     shown: tuple[tuple[int, int], ...] = ()
-    """Of its graph: numbers of microbatches, and what the period of so many is at least, in ticks."""
+    """Of its graph: numbers of microbatches, and what their period is at least, in ticks."""
 
     @cached_property
     def makespan(self) -> int:
@@ -98,7 +98,7 @@ class Periodic:
         return Periodic(self.graph, self.expanded(copies), self.first, 2 * self.period, 2 * self.step)
 
     def copies_for(self, counts: Sequence[int]) -> int | None:
-        """How many more periods give so many microbatches per route; ``None`` where no number does."""
+        """How many more periods give ``counts`` microbatches per route; ``None`` where no number does."""
         more = {divmod(count - own, self.step) for count, own in zip(counts, self.microbatches, strict=True)}
         if len(more) > 1:
             return None
@@ -106,7 +106,7 @@ class Periodic:
         return None if rest or copies < 0 else copies
 
     def makespan_for(self, counts: Sequence[int]) -> int | None:
-        """Ticks, of the expansion to so many microbatches per route; ``None`` where there is none."""
+        """Ticks, of the expansion to ``counts`` microbatches per route; ``None`` where there is none."""
         copies = self.copies_for(counts)
         return None if copies is None else self.makespan + copies * self.period
 

@@ -24,7 +24,7 @@ _PLACES = 3
 _STEPS = (1, 2, 3, 4)
 """Steps of the coarse grids in the longest operation."""
 _LONGER = 1.7
-"""Periods on a grid are tried up to so many times the shortest."""
+"""Periods on a grid are tried up to this many times the shortest."""
 _FINEST = 40
 """Part of the shortest period that is the first step to a longer one."""
 
@@ -42,7 +42,7 @@ class _Places:
         self.sequence = [(o, k) for group in (early, last) for k in range(step) for o in group]
 
     def placed(self, passed: dict[tuple[int, int], int]) -> list[list[int]] | None:
-        """Starts by family and copy, where every operation passes over so many free places; ``None``: one finds no place."""
+        """Starts by family and copy, where operations pass over free places; ``None``: one finds no place."""
         period, step, duration = self.period, self.step, self.graph.duration
         whole = (1 << period) - 1
         taken = [0] * len(self.graph.machines)

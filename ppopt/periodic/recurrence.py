@@ -198,7 +198,7 @@ def ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> list[tupl
 
 
 def search(model: Recurrence, limits: Limits, seconds: float) -> tuple[Periodic | None, bool]:
-    """What a search of so many ``seconds`` has found, and whether it shows that there is nothing to be found."""
+    """What a search of ``seconds`` has found, and whether it shows that there is nothing to be found."""
     if not model.possible:
         return None, True
     answer = engine.in_every_way(model.model, limits, _WAYS, seconds)

@@ -104,7 +104,7 @@ class OneGraph:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """While this lasts, no more than so many ``seconds`` are left."""
+        """While this lasts, no more than ``seconds`` are left."""
         limits, self.limits = self.limits, self.limits.slice(seconds)
         try:
             yield

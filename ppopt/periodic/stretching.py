@@ -24,7 +24,7 @@ from ppopt.timing import time_order
 Times: TypeAlias = npt.NDArray[np.float64]
 
 _EARLY = (8, 16, 4, 0, 32)
-"""An operation starts no earlier than so many of the longest operations before it is due."""
+"""An operation starts no earlier than this many of the longest operations before it is due."""
 _FINE = 16
 """Parts of a tick by which due times are told apart."""
 _LIKE = {Kind.F: (Kind.F,), Kind.B: (Kind.B, Kind.I), Kind.I: (Kind.I, Kind.B), Kind.W: (Kind.W, Kind.B)}
@@ -70,7 +70,7 @@ def _due(periodic: Periodic, pipeline: Pipeline, jobs: Jobs) -> Times:
 
 
 def _even(row: IntArray, step: int) -> Times:
-    """The times without what differs within a period of so many microbatches; less so at either end."""
+    """The times without what differs within a period of ``step`` microbatches; less so at either end."""
     even = row.astype(np.float64)
     for n in range(len(row)):
         reach = min(step // 2, n, len(row) - 1 - n)

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from ppopt.op import Kind, Send
 from ppopt.pictures.links import names_of
-from ppopt.pictures.palette import CARRIED, IDLE, MEANING, RGB, SENDS, ink, rgb, shades
+from ppopt.pictures.palette import CARRIED, IDLE, MARGIN, MEANING, RGB, SENDS, ink, rgb, shades
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations, halves
@@ -66,6 +66,7 @@ def gantt(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
     rows(ax, pipeline.devices, links)
     for (a, b), offset in zip(axis.parts, axis.offsets, strict=True):
         ax.axvspan(a + offset, b + offset, color=IDLE, linewidth=0, zorder=0)
+    _margins(ax, schedule, axis)
     bars = bars_of(schedule)
     seen, left, right = axis.clipped(bars.start, bars.end)
     if len(seen) > MOST_BARS:
@@ -78,6 +79,16 @@ def gantt(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
     _boxes(ax, bars, middle, seen, left, right, width / axis.length)
     _numbers(ax, bars, middle, seen, left, right, (width / axis.length, height / height_of(pipeline)))
     return ax
+
+
+def _margins(ax: Axes, schedule: Schedule, axis: TimeAxis) -> None:
+    """What devices do before their first operation and after their last one, hatched."""
+    if not schedule.margins:
+        return
+    device, since, until = np.array(schedule.margins, dtype=np.int64).T
+    per_unit = schedule.pipeline.ticks.per_unit
+    seen, left, right = axis.clipped(since / per_unit, until / per_unit)
+    ax.barh(device[seen], right - left, BAR, left, color="white", edgecolor=MARGIN, hatch="////", linewidth=0.6, zorder=2)
 
 
 def height_of(pipeline: Pipeline) -> float:
@@ -114,6 +125,7 @@ def bars_of(schedule: Schedule) -> Bars:
 
 def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...]], list[str]]:
     """Handles and labels of a legend: for each kind that is run its shades, what is on links, and the idle grey."""
+    schedules = tuple(schedules)
     kinds, sends, count = set(), set(), 1
     for schedule in schedules:
         index = schedule.pipeline.index
@@ -128,6 +140,9 @@ def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...
     labels = [MEANING[Kind(kind)] for kind in sorted(kinds)]
     handles += [(Patch(facecolor=SENDS[Send(send)]),) for send in sorted(sends)]
     labels += [CARRIED[Send(send)] for send in sorted(sends)]
+    if any(schedule.margins for schedule in schedules):
+        handles.append((Patch(facecolor="white", edgecolor=MARGIN, hatch="////"),))
+        labels.append("before the first and after the last operation")
     handles.append((Patch(facecolor=IDLE, edgecolor="#bbbbbb"),))
     labels.append("idle")
     if count > 1:

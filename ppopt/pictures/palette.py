@@ -25,6 +25,8 @@ SENDS: dict[Send, str] = {Send.SEND_F: "#bcc3cd", Send.SEND_B: "#596273"}
 """Transfers that hold a link: greys, on rows of their own."""
 CARRIED: dict[Send, str] = {Send.SEND_F: "activation on a link", Send.SEND_B: "gradient on a link"}
 IDLE = "#f2f2f2"
+MARGIN = "#9aa3ad"
+"""What a device does before its first operation and after its last one: grey, hatched."""
 LIMIT = "#b3261e"
 STATIC = "#555555"
 LIGHTEST = 0.4

@@ -92,5 +92,5 @@ def time_axis(schedules: Sequence[Schedule]) -> TimeAxis:
 
 
 def end_time(schedule: Schedule) -> float:
-    """When the last operation ends, in the user's unit."""
-    return float(schedule.pipeline.time(max(int(row.max()) for row in schedule.end if len(row))))
+    """When the last device ends, in the user's unit."""
+    return float(schedule.pipeline.time(max(span[1] for span in schedule.spans if span)))

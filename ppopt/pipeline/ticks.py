@@ -36,10 +36,10 @@ class Ticks(NamedTuple):
     sending: IntArray
     """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
     0: there is no transfer that holds a link."""
-    gather: IntArray
-    """``[route, stage]``: how long after the begin of its device's all-gather the stage's first operation may start."""
-    scatter: IntArray
-    """``[route, stage]``: how long after the stage's last operation its device's reduce-scatter ends at least."""
+    lead: IntArray
+    """``[route, stage]``: how long before an operation of the stage its device begins at least, with an all-gather."""
+    tail: IntArray
+    """``[route, stage]``: how long after an operation of the stage its device ends at least, with a reduce-scatter."""
 
     @property
     def lag(self) -> IntArray:
@@ -47,9 +47,9 @@ class Ticks(NamedTuple):
         return self.latency + self.occupancy
 
     @property
-    def traffic(self) -> bool:
-        """Whether some device has an all-gather or a reduce-scatter."""
-        return bool(self.gather.any() or self.scatter.any())
+    def margins(self) -> bool:
+        """Whether some device has something to do before its first operation or after its last one."""
+        return bool(self.lead.any() or self.tail.any())
 
 
 def ticks_of(pipeline: Pipeline) -> Ticks:
@@ -61,8 +61,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     kinds = _by_kind(pipeline)
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
-    gather, scatter = (from_stage_down(pipeline, value) for value in both(pipeline))
-    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *gather, *scatter]
+    lead, tail = (from_stage_down(pipeline, value) for value in both(pipeline))
+    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *lead, *tail]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
         raise PipelineError("costs", TOO_FINE)
@@ -74,8 +74,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         latency=scaled(latency, per_unit),
         occupancy=holds,
         sending=_sending(pipeline.device_of, holds),
-        gather=scaled(gather, per_unit),
-        scatter=scaled(scatter, per_unit),
+        lead=scaled(lead, per_unit),
+        tail=scaled(tail, per_unit),
     )
 
 
@@ -133,9 +133,9 @@ def horizon_of(pipeline: Pipeline) -> int:
     """A number of ticks by which every schedule that wastes no time has ended."""
     ticks = pipeline.ticks
     per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
-    traffic = int(ticks.gather.max() + ticks.scatter.max())
+    margins = int(ticks.lead.max() + ticks.tail.max())
     transfers = 2 * pipeline.stages * int(ticks.lag.max())
-    return pipeline.microbatches * (per_microbatch + transfers) + traffic + 1
+    return pipeline.microbatches * (per_microbatch + transfers) + margins + 1
 
 
 def check_horizon(pipeline: Pipeline) -> None:

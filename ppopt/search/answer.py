@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
 
-from ppopt.bounds import Objective
 from ppopt.bounds.bound import check_objective
 from ppopt.constraints import Capacity, Precede, Word, own_words
 from ppopt.interrupt import uninterrupted
@@ -18,6 +17,7 @@ from ppopt.named.registry import shown_chunks
 from ppopt.named.verified import verified_rows
 from ppopt.pipeline import CHOOSE, Pipeline, plain
 from ppopt.pipeline.runtimes import RUNTIMES, as_run
+from ppopt.schedule import Objective
 from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, branch_of, combined, solve_branches
 from ppopt.search.result import Progress, Result

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ppopt import bounds
-from ppopt.bounds import Objective
+from ppopt.clock import Clock
 from ppopt.constraints import Word
 from ppopt.named import Row
 from ppopt.pipeline import CHOOSE, Pipeline
-from ppopt.schedule import Schedule
-from ppopt.search.closed import solve_closed
+from ppopt.schedule import Objective, Schedule
+from ppopt.search import tuning
+from ppopt.search.closed import ClosedSearch
+from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
-from ppopt.search.result import Limit, Reason, Result, Scope, Step, Ticks
+from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
+from ppopt.search.step import Taken
 from ppopt.text import place
 
 if TYPE_CHECKING:
@@ -44,58 +45,45 @@ class Branch(Protocol):
     def relaxation(self) -> Pipeline | None:
         """A pipeline on which nothing takes longer; ``None`` where there is no schedule at all."""
 
-    def go_on(self, seconds: float, enough: Time, progress: Report | None) -> Result:
-        """Search for so many seconds more; only values below ``enough`` matter."""
+    def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
+        """Search until the clock is over; only values below ``enough`` matter."""
 
 
-@dataclass
 class ClosedBranch:
-    """The search for the best schedule of a pipeline that leaves nothing open (:func:`~ppopt.search.closed.solve_closed`)."""
+    """The search for the best schedule of a pipeline that leaves nothing open (:class:`~ppopt.search.closed.ClosedSearch`)."""
 
-    pipeline: Pipeline
-    objective: Objective
-    settings: Settings
-    words: tuple[Word, ...]
-    beside: Callable[[], Sequence[Row]]
-    start: Schedule | None = None
-    periodic: Periodic | None = None
-    result: Result | None = None
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        objective: Objective,
+        settings: Settings,
+        words: tuple[Word, ...],
+        beside: Callable[[], Sequence[Row]],
+        start: Schedule | None = None,
+        periodic: Periodic | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.result: Result | None = None
+        self._progress: Report | None = None
+        self._search = ClosedSearch(Problem(pipeline, objective, words, settings.gap), settings, beside, self._report)
+        self._search.begin(start, 0, periodic)
 
     @property
     def relaxation(self) -> Pipeline:
         """The pipeline itself."""
         return self.pipeline
 
-    def go_on(self, seconds: float, enough: Time, progress: Report | None) -> Result:
+    def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """As :meth:`Branch.go_on`."""
-        per_unit, before = self.pipeline.ticks.per_unit, self.result
+        self._progress = progress
+        per_unit = self.pipeline.ticks.per_unit
+        self.result = self._search.go_on(clock, math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None)
+        return self.result
 
-        def report(value: int | None, bound: int) -> None:
-            if progress is not None:
-                progress(None if value is None else Fraction(value, per_unit), Fraction(bound, per_unit))
-
-        result = solve_closed(
-            self.pipeline,
-            self.objective,
-            dataclasses.replace(self.settings, seconds=seconds),
-            words=self.words,
-            beside=self.beside,
-            start=self.start if before is None else before.schedule,
-            lower_bound=0 if before is None else before.ticks.lower_bound,
-            enough=math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None,
-            periodic=self.periodic if before is None else before.periodic,
-            progress=report,
-        )
-        if before is not None:
-            same = result.ticks.lower_bound == before.ticks.lower_bound
-            result = dataclasses.replace(
-                result,
-                proved_by=before.proved_by if same else result.proved_by,
-                seconds=before.seconds + result.seconds,
-                steps=(*before.steps, *result.steps),
-            )
-        self.result = result
-        return result
+    def _report(self, value: int | None, bound: int) -> None:
+        per_unit = self.pipeline.ticks.per_unit
+        if self._progress is not None:
+            self._progress(None if value is None else Fraction(value, per_unit), Fraction(bound, per_unit))
 
 
 def branch_of(
@@ -125,51 +113,68 @@ def solve_branches(
     The time is for all together: each in turn gets an equal share of what is left, the most promising first, and what is still
     open goes on from where it was. In deterministic mode each has an equal share of the limit, once.
     """
+    clock = settings.limits().clock
     if len(branches) == 1:
-        return (branches[0].go_on(settings.seconds, math.inf, progress),)
-    floor = [_floor(branch.relaxation, objective) for branch in branches]
-    begun = time.monotonic()
+        return (branches[0].go_on(clock, math.inf, progress),)
+    turns = _Turns(branches, [_floor(branch.relaxation, objective) for branch in branches], settings.deterministic)
+    while opened := sorted(turns.opened(), key=turns.known):
+        if all(branch.result is not None for branch in branches) and clock.left < settings.seconds / tuning.LAST_PART:
+            break
+        for turn, i in enumerate(opened):
+            if turns.is_open(i):
+                share = max(settings.seconds / tuning.LEAST_PART, clock.left / (len(opened) - turn))
+                share = settings.seconds / len(branches) if settings.deterministic else share
+                own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too
+                result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))
+                clock.charge(own.spent)
+                if result.limit == "interrupted":
+                    return turns.begun()
+    return turns.begun()
 
-    def known(i: int) -> Time:
-        result = branches[i].result
-        return floor[i] if result is None else bound_of(result)
 
-    def reached() -> Time:
-        return min((value_of(branch.result) for branch in branches if branch.result is not None), default=math.inf)
+class _Turns:
+    """Which placement is worth going on with."""
 
-    def is_open(i: int) -> bool:
-        result = branches[i].result
+    def __init__(self, branches: Sequence[Branch], floor: Sequence[Time], once: bool) -> None:
+        self.branches, self.floor, self.once = branches, floor, once
+
+    def known(self, i: int) -> Time:
+        """The bound of a placement."""
+        result = self.branches[i].result
+        return self.floor[i] if result is None else bound_of(result)
+
+    def reached(self) -> Time:
+        """The best value of all."""
+        return min((value_of(result) for result in self.begun()), default=math.inf)
+
+    def is_open(self, i: int) -> bool:
+        """Whether a placement may still have the best, and its search can go on."""
+        result = self.branches[i].result
         if result is None:
             return True
-        settled = settings.deterministic or result.reason in ("optimal", "infeasible") or result.limit == "gap"
-        return not settled and known(i) < reached()
+        settled = self.once or result.reason in ("optimal", "infeasible") or result.limit == "gap"
+        return not settled and self.known(i) < self.reached()
 
-    def reporting(i: int) -> Report | None:
+    def opened(self) -> list[int]:
+        """Those."""
+        return [i for i in range(len(self.branches)) if self.is_open(i)]
+
+    def begun(self) -> tuple[Result, ...]:
+        """What the placements have shown whose search has begun."""
+        return tuple(branch.result for branch in self.branches if branch.result is not None)
+
+    def reporting(self, i: int, progress: Report | None) -> Report | None:
+        """What to report of the search on one placement: the best and the bound of all."""
         if progress is None:
             return None
 
         def report(value: Fraction | None, bound: Fraction) -> None:
-            best = min(reached(), math.inf if value is None else value)
-            others = min((known(k) for k in range(len(branches)) if k != i), default=math.inf)
-            least = min(max(bound, known(i)), others, best)
+            best = min(self.reached(), math.inf if value is None else value)
+            others = min((self.known(k) for k in range(len(self.branches)) if k != i), default=math.inf)
+            least = min(max(bound, self.known(i)), others, best)
             progress(best if isinstance(best, Fraction) else None, least if isinstance(least, Fraction) else bound)
 
         return report
-
-    while opened := [i for i in range(len(branches)) if is_open(i)]:
-        left = settings.seconds - (time.monotonic() - begun)
-        if all(branch.result is not None for branch in branches) and left < settings.seconds / 20:
-            break
-        opened.sort(key=known)
-        for turn, i in enumerate(opened):
-            if is_open(i):
-                left = settings.seconds - (time.monotonic() - begun)
-                share = max(settings.seconds / 100, left / (len(opened) - turn))
-                share = settings.seconds / len(branches) if settings.deterministic else share
-                result = branches[i].go_on(share, reached(), reporting(i))
-                if result.limit == "interrupted":
-                    return _begun(branches)
-    return _begun(branches)
 
 
 def combined(pipeline: Pipeline, results: Sequence[Result], branches: Sequence[Branch], settings: Settings) -> Result:
@@ -230,10 +235,6 @@ def _floors(branches: Sequence[Branch], objective: Objective) -> list[Time]:
     return [_floor(branch.relaxation, objective) for branch in branches if branch.result is None]
 
 
-def _begun(branches: Sequence[Branch]) -> tuple[Result, ...]:
-    return tuple(branch.result for branch in branches if branch.result is not None)
-
-
-def _placed_steps(results: Sequence[Result]) -> list[Step]:
+def _placed_steps(results: Sequence[Result]) -> list[Taken]:
     """The steps of all placements, each with the name of its placement."""
     return [step._replace(name=f"{place(result.pipeline)}: {step.name}") for result in results for step in result.steps]

@@ -1,23 +1,30 @@
-"""The best schedule of one pipeline that leaves nothing open: the strategy, from what is known already."""
+"""The best schedule of one pipeline that leaves nothing open: a strategy, from what is known already."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ppopt.bounds import Objective
+from ppopt.checker import violations
+from ppopt.clock import Clock
+from ppopt.constraints import Word
 from ppopt.interrupt import noting
-from ppopt.named import Row
+from ppopt.named import Row, Table
+from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule
-from ppopt.search.result import Result
+from ppopt.schedule import Objective, Schedule
+from ppopt.search.incumbent import Incumbent
+from ppopt.search.problem import Problem
+from ppopt.search.result import Limit, Reason, Result, Ticks
+from ppopt.search.run import Run
 from ppopt.search.settings import Settings
-from ppopt.search.state import Search
-from ppopt.search.strategy import run
-from ppopt.timing import time_order
+from ppopt.search.steps.repetition import Repetition
+from ppopt.search.strategies import main, strategy_of
+from ppopt.timing import broken, time_order
 
 if TYPE_CHECKING:
-    from ppopt.constraints import Word
     from ppopt.periodic import Periodic
 
 
@@ -33,38 +40,118 @@ def solve_closed(
     enough: int | None = None,
     periodic: Periodic | None = None,
     progress: Callable[[int | None, int], None] | None = None,
+    clock: Clock | None = None,
 ) -> Result:
     """The best schedule of ``pipeline`` that can be found within the ``settings``, and what is proved about it.
 
     ``words`` bind beside the rules. ``beside`` gives rows to show, and to begin from where they have this placement.
     What only saves work: ``start`` is a schedule of this pipeline to begin with, ``lower_bound`` a bound (ticks of the objective)
     that is known to hold, ``periodic`` what a result for other numbers of microbatches has (:attr:`Result.periodic`).
-    ``enough``: only values below so many ticks are of interest; a bound that reaches it ends the search. ``progress`` is called
-    with the best value and the bound, in ticks, whenever one improves, from any thread. Ctrl-C ends the search and keeps its
-    best.
+    ``enough``: only values below that many ticks are of interest; a bound that reaches it ends the search. ``progress`` is called
+    with the best value and the bound, in ticks, whenever one improves, from any thread. ``clock``: a slice of another search's
+    clock in place of the time in the settings. Ctrl-C ends the search and keeps its best.
 
     Raises:
         TooLarge: the pipeline is too large for the ILP.
     """
     settings = settings or Settings()
-    search = Search(
-        pipeline,
-        objective,
-        words,
-        settings.limits(),
-        progress=progress,
-        enough=enough,
-        periodic=periodic,
-    )
-    if start is not None:
-        known = search.obeying(start if start.pipeline == pipeline else time_order(pipeline, start.order))
-        if known is not None and (search.pairs or not known.order.paired):
-            search.found(known, "start")
-    if lower_bound:
-        search.prove(lower_bound, "a bound that was given")
-    try:
-        with noting():
-            run(search, settings.solver, beside)
-    except KeyboardInterrupt:
-        search.interrupted = True
-    return search.result()
+    problem = Problem(pipeline, objective, words, settings.gap, enough)
+    search = ClosedSearch(problem, settings, beside, progress)
+    search.begin(start, lower_bound, periodic)
+    return search.go_on(clock or settings.limits().clock)
+
+
+class ClosedSearch:
+    """The search on one pipeline that leaves nothing open, which can go on where it stopped."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        beside: Callable[[], Sequence[Row]] = lambda: (),
+        progress: Callable[[int | None, int], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.run = Run(problem, Clock(0), Incumbent(problem, progress), workers=settings.workers, seed=settings.seed, rows=beside)
+        self._seconds = 0.0
+        self._strategy = strategy_of(problem, settings.solver)
+
+    def begin(self, start: Schedule | None, lower_bound: int, periodic: Periodic | None) -> None:
+        """Take over what is known (:func:`solve_closed`)."""
+        problem, incumbent = self.run.problem, self.run.incumbent
+        self.run.step(Repetition).periodic = periodic
+        if start is not None:
+            same = start.pipeline == problem.pipeline
+            known = problem.obeying(start if same else time_order(problem.pipeline, start.order))
+            if known is not None and (problem.pairs or not known.order.paired):
+                incumbent.offer(known, "start")
+        if lower_bound:
+            incumbent.prove(lower_bound, "a bound that was given")
+
+    def go_on(self, clock: Clock, enough: int | None = None) -> Result:
+        """Search until the gap is closed or the clock is over; ``enough`` as in :func:`solve_closed`, if it has changed."""
+        begun = time.monotonic()
+        if enough is not None:
+            self.run.ask(replace(self.run.problem, enough=enough))
+        self.run.clock = clock
+        try:
+            with noting():
+                self.run.follow(self._strategy)
+        except KeyboardInterrupt:
+            clock.interrupt()
+        if self.settings.solver != "ilp":
+            self._strategy = main(self.run.problem)  # the beginning is made
+        self._seconds += time.monotonic() - begun
+        return self._result()
+
+    def _result(self) -> Result:
+        """The answer, its schedule checked."""
+        run, incumbent, problem = self.run, self.run.incumbent, self.run.problem
+        value, best = incumbent.target, incumbent.best
+        if best is not None:
+            check_found(best, problem.words)
+        reason: Reason
+        limit: Limit | None = None
+        if incumbent.infeasible:
+            reason = "infeasible"
+        elif value is not None and value <= incumbent.lower:
+            reason = "optimal"
+            incumbent.proved_by = incumbent.proved_by or "work"  # the bound of a pipeline whose operations take no time
+        else:
+            reason = "feasible" if value is not None else "no-solution"
+            if run.clock.interrupted:
+                limit = "interrupted"
+            elif incumbent.open:
+                limit = "time"
+            elif problem.enough is None or incumbent.lower < problem.enough:
+                limit = "gap"
+        return Result(
+            model=Model(problem.pipeline),
+            objective=problem.objective,
+            schedule=best,
+            reason=reason,
+            limit=limit,
+            ticks=Ticks.of(problem.pipeline, problem.objective, best, incumbent.lower),
+            proved_by=incumbent.proved_by,
+            seconds=self._seconds,
+            seed=run.seed,
+            versions=run.versions,
+            named=Table(run.named, problem.pipeline),
+            steps=tuple(run.taken),
+            binding=problem.words,
+            periodic=run.step(Repetition).periodic,
+        )
+
+
+def check_found(schedule: Schedule, words: tuple[Word, ...]) -> None:
+    """Raise where a schedule that was found violates a rule, or breaks one of the ``words`` that bind: a mistake of the program.
+
+    Raises:
+        AssertionError: it does.
+    """
+    wrong = violations(schedule.pipeline, schedule)
+    if wrong:
+        raise AssertionError(f"the schedule found breaks a rule: {wrong[0].message}")
+    unlike = broken(schedule, words) if words else []
+    if unlike:
+        raise AssertionError(f"the schedule found breaks a constraint: {unlike[0]}")

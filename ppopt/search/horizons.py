@@ -22,7 +22,7 @@ def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
     pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
     per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
     waits = 3 * stages * longest_lag(words)
-    return pipeline.microbatches * (per_microbatch + waits) + int(pipeline.ticks.gather.max() + pipeline.ticks.scatter.max())
+    return pipeline.microbatches * (per_microbatch + waits) + int(pipeline.ticks.lead.max() + pipeline.ticks.tail.max())
 
 
 def longest_lag(words: Iterable[Word]) -> int:
@@ -44,7 +44,7 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     devices = pipeline.devices
     counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
     sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
-    gather = int(pipeline.ticks.gather.max())
+    gather = int(pipeline.ticks.lead.max())
     general = gather + devices * span + (devices - 1) * latency + sending
     if not free or sending or gather or len(pipeline.routes) > 1:
         return general

@@ -17,24 +17,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ppopt.bounds import Objective
+from ppopt.clock import Clock
 from ppopt.constraints import Word
 from ppopt.heuristics import baselines
 from ppopt.interrupt import noting
 from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline, PipelineError
-from ppopt.schedule import Schedule
-from ppopt.search.closed import solve_closed
-from ppopt.search.result import Limit, Reason, Result, Step, Ticks
+from ppopt.schedule import Objective, Schedule
+from ppopt.search import tuning
+from ppopt.search.closed import check_found, solve_closed
+from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
-from ppopt.search.state import check_found
+from ppopt.search.step import Taken
 from ppopt.timing import CyclicOrder, broken, time_order
 
 Stages = frozenset[int]
-
-ROOT, SLICE = 6, 30
-"""The parts of the time limit that the root, and at first every other node, may take."""
 
 
 def relaxed(pipeline: Pipeline, yes: Stages, no: Stages) -> Pipeline:
@@ -75,9 +73,8 @@ class RecomputeChoice:
     """The best schedule over every choice of the stages that recompute, for a pipeline that leaves just that open.
 
     The search can go on where it stopped (:meth:`go_on`). Its bound holds for every choice: the smallest of the nodes that are
-    still open. ``words`` bind beside the rules, whatever recomputes; ``beside`` gives rows to show and to begin from. In
-    deterministic mode a node that uses up its time counts as that much, any other as a small part of it. Times of the objective
-    are in the user's unit.
+    still open. ``words`` bind beside the rules, whatever recomputes; ``beside`` gives rows to show and to begin from. Times of
+    the objective are in the user's unit.
 
     Raises:
         PipelineError: the stages have other costs on another route.
@@ -98,13 +95,11 @@ class RecomputeChoice:
     """A heap: the smallest bound first, of equal ones the node with the fewest open stages."""
     tried: set[Stages] = field(default_factory=set)
     """Stages for which list scheduling was tried."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Taken] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     named: tuple[Row, ...] | None = None
     seconds: float = 0.0
     """What the search has taken."""
-    spent: float = 0.0
-    """The same as deterministic mode counts it."""
     count: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
     progress: Callable[[Fraction | None, Fraction], None] | None = None
     enough: Fraction | float = math.inf
@@ -112,8 +107,8 @@ class RecomputeChoice:
     def __post_init__(self) -> None:
         self.each = self.pipeline.per_stage()
         """The same with its costs per stage."""
-        self._until = self._begun = 0.0
-        self.nodes = [self._entry(_Node(frozenset(), frozenset(), Fraction(0), self.settings.seconds / ROOT))]
+        self._clock = Clock(0)
+        self.nodes = [self._entry(_Node(frozenset(), frozenset(), Fraction(0), self.settings.seconds / tuning.ROOT))]
 
     @property
     def relaxation(self) -> Pipeline | None:
@@ -124,12 +119,11 @@ class RecomputeChoice:
             return None
 
     def go_on(
-        self, seconds: float, enough: Fraction | float, progress: Callable[[Fraction | None, Fraction], None] | None
+        self, clock: Clock, enough: Fraction | float, progress: Callable[[Fraction | None, Fraction], None] | None
     ) -> Result:
-        """Search for so many ``seconds`` more, or until no choice has less than ``enough``."""
-        self.progress, self.enough = progress, enough
-        self._begun = time.monotonic()
-        self._until = (self.spent if self.settings.deterministic else self._begun) + seconds
+        """Search until the clock is over, or until no choice has less than ``enough``."""
+        self.progress, self.enough, self._clock = progress, enough, clock
+        begun = time.monotonic()
         try:
             with noting():
                 if self.named is None:
@@ -137,8 +131,9 @@ class RecomputeChoice:
                     self._begin(self.named)
                 self._run()
         except KeyboardInterrupt:
+            clock.interrupt()
             self.interrupted = True
-        self.seconds += time.monotonic() - self._begun
+        self.seconds += time.monotonic() - begun
         self.result = self._result()
         return self.result
 
@@ -151,7 +146,7 @@ class RecomputeChoice:
 
     def _run(self) -> None:
         """Solve the node of the smallest bound, until the gap is closed or the time is up."""
-        while self.nodes and not self.closed and not self.interrupted and self.left > 0 and self.lower < self.enough:
+        while self.nodes and not self.closed and not self.interrupted and not self._clock.over and self.lower < self.enough:
             self._visit(self.nodes[0][-1])  # it stays in the heap until it is done: its bound counts
 
     def _visit(self, node: _Node) -> None:
@@ -161,7 +156,7 @@ class RecomputeChoice:
             pipeline = relaxed(self.each, node.yes, node.no) if undecided else self._resolved(node.yes)
         except PipelineError:
             self._replace()
-            self.steps.append(Step(self._name(node), 0.0, "the memory limit is too low"))
+            self.steps.append(Taken(self._name(node), 0.0, "the memory limit is too low"))
             return
         result = self._solved(pipeline, node)
         self.interrupted = result.limit == "interrupted"
@@ -177,7 +172,7 @@ class RecomputeChoice:
             if undecided:
                 self._listed(chosen)
                 self._listed(stages - node.no)
-        seconds, start = self.settings.seconds / SLICE, result.schedule
+        seconds, start = self.settings.seconds / tuning.SLICE, result.schedule
         branches = sorted(undecided & chosen if result.schedule is not None else undecided, key=self._cost)
         if bound >= self.value or result.reason == "infeasible":
             self._replace()
@@ -193,24 +188,24 @@ class RecomputeChoice:
             self._replace(_Node(node.yes, node.no, bound, 2 * node.seconds, start))
             outcome = "stays open"
         shown = "" if self.best is None else f", best {float(self.value):.6g}"
-        self.steps.append(Step(self._name(node), result.seconds, f"bound {float(bound):.6g}{shown}: {outcome}"))
+        self.steps.append(Taken(self._name(node), result.seconds, f"bound {float(bound):.6g}{shown}: {outcome}"))
         self._report()
 
     def _solved(self, pipeline: Pipeline, node: _Node) -> Result:
         per_unit = pipeline.ticks.per_unit
-        seconds, gap = min(node.seconds, self.left), Fraction(self.settings.gap)
+        gap = Fraction(self.settings.gap)
         enough = min(self.value * (1 - gap), self.enough)
         result = solve_closed(
             pipeline,
             self.objective,
-            dataclasses.replace(self.settings, seconds=seconds, gap=self.settings.gap if self.best is None else 0.0),
+            dataclasses.replace(self.settings, gap=self.settings.gap if self.best is None else 0.0),
             words=self.words,
             beside=lambda: rows_of(pipeline),
             start=node.start,
             lower_bound=math.ceil(node.bound * per_unit),
             enough=math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None,
+            clock=self._clock.slice(node.seconds),
         )
-        self.spent += seconds if result.limit == "time" else seconds / SLICE
         self.versions.update(result.versions)
         return result
 
@@ -238,9 +233,10 @@ class RecomputeChoice:
 
     def _listed(self, stages: Stages) -> None:
         """Try list scheduling where exactly these stages recompute, once; it knows no words that bind."""
-        if stages not in self.tried and self.left > 0 and not self.words:
+        if stages not in self.tried and not self._clock.over and not self.words:
             self.tried.add(stages)
             for _, schedule in baselines(self._resolved(stages)):
+                self._clock.charge(tuning.LISTED * schedule.pipeline.index.computations)
                 self._found(schedule)
 
     def _found(self, schedule: Schedule) -> None:
@@ -274,11 +270,6 @@ class RecomputeChoice:
     def closed(self) -> bool:
         """Whether the gap is no larger than asked for."""
         return self.best is not None and self.value - self.lower <= self.settings.gap * self.value
-
-    @property
-    def left(self) -> float:
-        """Seconds that this turn may still take."""
-        return self._until - (self.spent if self.settings.deterministic else time.monotonic())
 
     def _name(self, node: _Node) -> str:
         def listed(stages: Stages) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ppopt.bounds import Objective
 from ppopt.constraints import Word
 from ppopt.named import Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Figures, Number, Schedule
+from ppopt.schedule import Figures, Number, Objective, Schedule
+from ppopt.search.step import Taken
 
 if TYPE_CHECKING:
     from ppopt.periodic import Periodic
@@ -21,14 +21,6 @@ Reason: TypeAlias = Literal["optimal", "feasible", "infeasible", "no-solution"]
 Limit: TypeAlias = Literal["time", "gap", "interrupted"]
 Progress: TypeAlias = Callable[[Number | None, Number], None]
 """Called with the best value and the lower bound, in the user's unit, whenever one improves; from any thread."""
-
-
-class Step(NamedTuple):
-    """What one step of the search did."""
-
-    name: str
-    seconds: float
-    outcome: str
 
 
 class Ticks(NamedTuple):
@@ -83,7 +75,7 @@ class Result(Figures):
     versions: Mapping[str, str]
     named: Table
     """The named schedules, and the user's own, on the same devices."""
-    steps: tuple[Step, ...]
+    steps: tuple[Taken, ...]
     binding: tuple[Word, ...] = ()
     """The words that bound beside the rules: those of a named order, those of the user's own, and what these leave open."""
     constraints: tuple[Word, ...] = ()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Unpack
 from ppopt.named import Model
 from ppopt.pipeline import CHOOSE
 from ppopt.search.horizons import ended_by, horizon
+from ppopt.search.problem import Problem
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings, SettingsFields
-from ppopt.search.state import words_of
 from ppopt.text import place
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def model_text(result: Result, solver: str = "auto") -> str:
     upper = horizon(pipeline, words) if result.ticks.value is None else result.ticks.value
     return text_of(
         pipeline,
-        words_of(pipeline, words),
+        Problem(pipeline, objective, words).all_words,
         solver="ilp" if solver == "ilp" else "cp-sat",
         objective=objective,
         lower=0,

@@ -157,7 +157,7 @@ class Network:
 
     def begin(self) -> list[int]:
         """By node the earliest that its device's all-gather lets it start; transfers wait for what they carry."""
-        earliest: list[int] = of_stages(self.pipeline, np.array(self.number), self.pipeline.ticks.gather).tolist()
+        earliest: list[int] = of_stages(self.pipeline, np.array(self.number), self.pipeline.ticks.lead).tolist()
         return earliest
 
     def following(self, rows: Iterable[Sequence[int]] = ()) -> list[list[tuple[int, int]]]:

@@ -6,7 +6,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ppopt.constraints import Capacity, Dealt, Exclusive, Family, Listed, OneOf, Pairable, Precede, Stream, Together, Word, select
+from ppopt.constraints import (
+    Capacity,
+    Dealt,
+    Exclusive,
+    Family,
+    Lead,
+    Listed,
+    OneOf,
+    Pairable,
+    Precede,
+    Stream,
+    Tail,
+    Together,
+    Word,
+    select,
+)
 from ppopt.op import Op, Pair, Send
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
@@ -40,6 +55,7 @@ class _Reading:
         self.pipeline = schedule.pipeline
         self.runs: dict[Op, _Run] = {}
         self.pairs: set[tuple[Op, Op]] = set()
+        self.spans = schedule.spans
         op_of = self.pipeline.index.op
         rows = (*schedule.order.rows, *schedule.transfers.rows)
         times = (*schedule.start, *schedule.transfers.start)
@@ -68,6 +84,8 @@ class _Reading:
             return self._pairable(word)
         if isinstance(word, OneOf):
             return self._one_of(word)
+        if isinstance(word, Lead | Tail):
+            return self._margin(word)
         raise TypeError(f"unknown word {word!r}")
 
     def stray_pairs(self, words: Sequence[Word]) -> Iterator[str]:
@@ -175,6 +193,15 @@ class _Reading:
             for op in self.stream(family):
                 if op in self.runs and op not in paired:
                     yield f"{op} runs without a forward"
+
+    def _margin(self, word: Lead | Tail) -> Iterator[str]:
+        for op in self.stream(word.family):
+            run = self.runs.get(op) if isinstance(op, Op) else None
+            span = None if run is None else self.spans[run.machine]
+            if run is not None and span is not None:
+                begin, end = span
+                if (run.start - begin if isinstance(word, Lead) else end - run.end) < word.ticks:
+                    yield f"{op}: {word}"
 
     def _one_of(self, word: OneOf) -> Iterator[str]:
         columns = [[self.stream(stream) for stream in streams] for streams in word.alternatives]

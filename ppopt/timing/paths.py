@@ -82,7 +82,7 @@ def shortest_spans(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedul
     counts for their spans.
     """
     pipeline = schedule.pipeline
-    if pipeline.ticks.traffic:
+    if pipeline.ticks.margins:
         return schedule
     paths = Paths(schedule, demands)
     busy = [device for device, row in enumerate(paths.devices) if row]

@@ -67,9 +67,7 @@ class Recomputed:
         device = np.repeat(np.arange(none.devices), np.diff(offsets))
         waits = _waits(none, _positions(none, numbers, device), NO_DEMANDS)
         longest = (
-            int(durations(every, numbers).sum())
-            + int(waits.lag.sum())
-            + int(every.ticks.gather.max() + every.ticks.scatter.max())
+            int(durations(every, numbers).sum()) + int(waits.lag.sum()) + int(every.ticks.lead.max() + every.ticks.tail.max())
         )
         if longest * longer >= 2**61:
             raise PipelineError("costs", "the times have no common tick that is coarse enough; give them with fewer digits")
@@ -77,9 +75,7 @@ class Recomputed:
         self._extra = durations(every, numbers) * longer - self._duration
         first, second = halves(none.index, numbers)
         self._stage = _stages_of(none, np.where(second >= 0, second, first))  # of a pair it is the backward that recomputes
-        self._gather, self._scatter = (
-            of_stages(none, numbers, table) * scale for table in (none.ticks.gather, none.ticks.scatter)
-        )
+        self._gather, self._scatter = (of_stages(none, numbers, table) * scale for table in (none.ticks.lead, none.ticks.tail))
         self._waits = Waits(waits.before, waits.after, waits.lag * scale)
         self.needs = needs_of(none, every, order)
         """For each device that exceeds its limit without recomputing."""

@@ -74,11 +74,11 @@ def time_order(
     if (
         guess is not None
         and not pipeline.lines
-        and not pipeline.ticks.gather.any()
+        and not pipeline.ticks.lead.any()
         and _are_earliest(np.concatenate(guess), duration, offsets, remote)
     ):
         return Schedule(pipeline, order, tuple(guess))
-    earliest = of_stages(pipeline, numbers, pipeline.ticks.gather)
+    earliest = of_stages(pipeline, numbers, pipeline.ticks.lead)
     start = _sweep(duration.tolist(), offsets.tolist(), device.tolist(), remote, earliest.tolist())
     if isinstance(start, int):
         raise CyclicOrder(_texts(pipeline, numbers, _cycle(start, offsets, device, remote)))
@@ -91,7 +91,7 @@ def time_order(
 def exposed_traffic(schedule: Schedule) -> int:
     """By how many ticks the devices' all-gathers and reduce-scatters lengthen the makespan of a schedule's own orders."""
     pipeline = schedule.pipeline
-    if not pipeline.ticks.traffic:
+    if not pipeline.ticks.margins:
         return 0
     without = pipeline.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
     order = schedule.order

@@ -1,0 +1,88 @@
+"""What is asked: a pipeline that leaves nothing open, the objective, what binds, and what is enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, rules_of, select
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Objective, Schedule
+from ppopt.search import tuning
+from ppopt.search.horizons import ended_by, horizon
+from ppopt.timing import CyclicOrder, broken, time_order
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The best schedule of ``pipeline`` for the objective, and a proof of how good it is.
+
+    ``words`` bind beside the rules. The search may stop once ``(value - bound) / value`` is at most ``gap``. ``enough``: only
+    values below that many ticks are of interest, so that a bound that reaches it ends the search.
+    """
+
+    pipeline: Pipeline
+    objective: Objective = "makespan"
+    words: tuple[Word, ...] = ()
+    gap: float = 0.0
+    enough: int | None = None
+
+    @cached_property
+    def all_words(self) -> tuple[Word, ...]:
+        """The rules, what binds beside them or else may be chosen, and what may be added because it keeps the optimum."""
+        return (*rules_of(self.pipeline), *(self.words or free_choices(self.pipeline)), *cuts_of(self.pipeline, self.words))
+
+    @property
+    def operations(self) -> int:
+        """How many there are, three per stage and microbatch."""
+        return 3 * self.pipeline.stages * self.pipeline.microbatches
+
+    @property
+    def large(self) -> bool:
+        """Whether there are too many operations for a model of them all. What binds needs such a model."""
+        return not self.words and self.operations > tuning.LARGE
+
+    @property
+    def many(self) -> bool:
+        """Whether decisions take long."""
+        return self.operations > tuning.MANY
+
+    @property
+    def span(self) -> bool:
+        """Whether the objective is the device span."""
+        return self.objective == "span"
+
+    @property
+    def pairs(self) -> bool:
+        """Whether overlapped pairs may be run."""
+        return not self.words or bool(select(self.words, Together, Pairable))
+
+    @property
+    def grids(self) -> tuple[int, ...]:
+        """The grids on which schedules are sought, in ticks: a coarse one where operations have many, and the exact one."""
+        longest = int(self.pipeline.ticks.duration.max())
+        return (-(-longest // tuning.COARSE), 1) if longest > tuning.FINE else (1,)
+
+    def obeying(self, schedule: Schedule) -> Schedule | None:
+        """A schedule of this pipeline with its order timed under what binds; ``None``: it breaks that, or the memory limit."""
+        if self.words:
+            try:
+                schedule = time_order(self.pipeline, schedule.order, words=self.words)
+            except CyclicOrder:
+                return None
+        if not schedule.within_memory or (self.words and broken(schedule, self.words)):
+            return None
+        return schedule
+
+    @property
+    def longest(self) -> int:
+        """Ticks by which some best schedule has ended, whatever it is."""
+        return horizon(self.pipeline, self.words)
+
+    def ended_by(self, upper: int) -> int:
+        """Ticks by which some schedule with an objective of at most ``upper`` has ended, if there is one."""
+        return ended_by(self.pipeline, self.objective, upper, self.words)
+
+    def for_makespan(self) -> Problem:
+        """The same pipeline with the makespan as the objective."""
+        return replace(self, objective="makespan", enough=None)

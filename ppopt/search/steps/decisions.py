@@ -1,0 +1,191 @@
+"""CP-SAT: is there a schedule up to some length; and the best one between two lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ppopt.bounds.late import start_by
+from ppopt.interrupt import uninterrupted
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Needs, Step
+
+if TYPE_CHECKING:
+    from ppopt.solvers.outcome import Outcome
+
+
+class Answer(Enum):
+    """Whether there is a schedule of at most some length."""
+
+    YES = "there is"
+    NO = "there is none"
+    OPEN = "not decided in time"
+    UNASKED = "another question was answered first"
+
+
+class Decide(Step):
+    """Ask at the bound and whether the best can be beaten at all, then by bisection.
+
+    Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
+    decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side. With
+    two workers two questions on makespans are asked at once.
+    """
+
+    name = "CP-SAT: decisions"
+    kind = Kind.DECIDE
+
+    def __init__(self) -> None:
+        self.best_undecided = False
+        """Whether it stayed open, when it was last asked, if the best can be beaten."""
+        self._at_bound_open = True
+
+    def applies(self, run: Run) -> str | None:
+        """Where there is a schedule to beat."""
+        return "there is no schedule yet" if run.incumbent.best is None else None
+
+    def run(
+        self, run: Run, seconds: float, *, ends: bool = True, between: bool = True, exact: bool = False, **options: Any
+    ) -> None:
+        """``seconds`` are for one question. ``ends``, ``between``: which are asked; ``exact``: on the exact grid."""
+        grid = 1 if exact else run.problem.grids[0]
+        at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
+        if ends:
+            self._ends(run, seconds, grid, at_once)
+        if between:
+            self._between(run, seconds, grid, at_once)
+
+    def _ends(self, run: Run, seconds: float, grid: int, at_once: int) -> None:
+        """At the bound, and one tick below the best, until both stay open."""
+        at_bound = at_best = True
+        self.best_undecided = False
+        while run.goes_on:
+            low, high = run.incumbent.lower, run.incumbent.value
+            at_best = at_best and (low < high - 1 or not at_bound)
+            targets = ([low] * at_bound + [high - 1] * at_best)[:at_once]
+            if not targets:
+                return
+            for target, answer in zip(targets, ask(run, targets, seconds, grid), strict=True):
+                if answer is Answer.OPEN and target == low and at_bound:
+                    at_bound = False
+                    if low == high - 1:
+                        at_best, self.best_undecided = False, True
+                elif answer is Answer.OPEN:
+                    at_best, self.best_undecided = False, True
+
+    def _between(self, run: Run, seconds: float, grid: int, at_once: int) -> None:
+        """By bisection."""
+        undecided: list[int] = []
+        while run.goes_on:
+            low, high = run.incumbent.lower, run.incumbent.value
+            undecided = [target for target in undecided if low <= target < high]
+            targets = between(low, high, undecided, at_once)[:at_once]
+            if not targets:
+                return
+            answers = ask(run, targets, seconds, grid)
+            undecided += [target for target, answer in zip(targets, answers, strict=True) if answer is Answer.OPEN]
+            undecided.sort()
+
+
+def between(low: int, high: int, undecided: Sequence[int], count: int) -> list[int]:
+    """Up to ``count`` targets, far from both ends and from what is ``undecided``; none where there is little left."""
+    least = max(1, (high - low) // 6)
+    gaps = [(low, undecided[0]), (undecided[-1], high)] if undecided else [(low, high)]
+    gaps = sorted((gap for gap in gaps if gap[1] - gap[0] > least or not undecided), key=lambda gap: gap[0] - gap[1])
+    if len(gaps) == 1:
+        (since, until), parts = gaps[0], count + 1
+        return sorted({since + (until - since) * part // parts for part in range(1, parts)}.difference(undecided))
+    return [(since + until) // 2 for since, until in gaps]
+
+
+def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+    """For each of ``targets``, whether there is a schedule of at most that many ticks.
+
+    They are asked at the same time, and the first answer ends it. A schedule found on a coarser ``grid`` may be longer than asked
+    for; where it is no better than the best, the question stays open.
+    """
+    with uninterrupted():
+        from ppopt import cpsat
+
+    problem, before = run.problem, run.incumbent.value
+    times = " or ".join(str(problem.pipeline.time(target)) for target in targets)
+    with run.note(f"CP-SAT: is there one of {times}?{_on(grid)}") as say:
+        if len(targets) == 1:
+            outcomes = [_solved(run, targets[0], targets[0], seconds, grid)]
+        else:
+            outcomes = cpsat.decide(problem.pipeline, problem.all_words, targets=targets, limits=run.limits(seconds), grid=grid)
+        found = [_learned(run, outcome, target, target) for outcome, target in zip(outcomes, targets, strict=True)]
+        refuted = [target for target, answer in zip(targets, found, strict=True) if answer is Answer.NO]
+        if Answer.YES in found:
+            say(run.incumbent.text())
+        elif refuted:
+            say("no" if len(refuted) == len(targets) else f"none of {problem.pipeline.time(max(refuted))}")
+        else:
+            say("not decided in time")
+    better = run.incumbent.value < before
+    found = [Answer.OPEN if answer is Answer.YES and not better else answer for answer in found]
+    answered = Answer.NO in found or Answer.YES in found
+    return [Answer.UNASKED if answer is Answer.OPEN and answered else answer for answer in found]
+
+
+class Minimise(Step):
+    """The best schedule between bound and best, or that there is none at all."""
+
+    name = "CP-SAT: minimise"
+    kind = Kind.DECIDE
+    needs = Needs.TIME
+
+    def run(self, run: Run, seconds: float, *, exact: bool = False, **options: Any) -> None:
+        """``exact``: on the exact grid."""
+        grid, incumbent = 1 if exact else run.problem.grids[0], run.incumbent
+        with run.note(f"CP-SAT: minimise{_on(grid)}") as say:
+            upper = run.problem.longest if incumbent.best is None else incumbent.value
+            nothing = incumbent.best is None
+            answer = _learned(run, _solved(run, incumbent.lower, upper, seconds, grid), incumbent.lower, upper)
+            if nothing and answer is Answer.NO:
+                incumbent.refute(incumbent.proved_by or self.name)
+                say("there is no schedule")
+            else:
+                say(incumbent.text_with_bound)
+
+
+def _solved(run: Run, lower: int, upper: int, seconds: float, grid: int) -> Outcome:
+    """A schedule in ``lower..upper``, the best there is if possible."""
+    with uninterrupted():
+        from ppopt import cpsat
+
+    problem = run.problem
+    return cpsat.solve(
+        problem.pipeline,
+        problem.all_words,
+        objective=problem.objective,
+        lower=lower,
+        upper=upper,
+        horizon=problem.ended_by(upper),
+        limits=run.limits(seconds),
+        hint=None if lower == upper else run.incumbent.best,
+        grid=grid,
+        progress=run.incumbent.report,
+        start_by=start_by(problem.pipeline) if problem.span and not problem.words else (),
+    )
+
+
+def _learned(run: Run, outcome: Outcome, lower: int, upper: int) -> Answer:
+    """Keep what CP-SAT has shown of schedules in ``lower..upper``."""
+    from ppopt import cpsat
+
+    run.versions["ortools"] = cpsat.VERSION
+    argument = f"{cpsat.NAME} {cpsat.VERSION}"
+    if outcome.schedule is not None:
+        run.incumbent.offer(outcome.schedule, "CP-SAT")
+    if outcome.lower_bound > upper:
+        run.incumbent.prove(upper + 1, argument)
+    elif lower < upper:
+        run.incumbent.prove(outcome.lower_bound, argument)
+    if outcome.schedule is not None:
+        return Answer.YES
+    return Answer.NO if outcome.lower_bound > upper else Answer.OPEN
+
+
+def _on(grid: int) -> str:
+    return f" (on a grid of {grid} ticks)" if grid > 1 else ""

@@ -1,0 +1,45 @@
+"""The integer program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ppopt.interrupt import uninterrupted
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Needs, Step
+
+
+class IntegerProgram(Step):
+    """Minimise by the ILP, from the best schedule and from the bound."""
+
+    name = "ILP: minimise"
+    kind = Kind.DECIDE
+    needs = Needs.INTEREST
+
+    def run(self, run: Run, seconds: float, **options: Any) -> str:
+        """Until it is solved or the time is over."""
+        with uninterrupted():
+            from ppopt import ilp
+
+        problem, incumbent = run.problem, run.incumbent
+        run.versions["pulp"] = ilp.VERSION
+        upper = problem.longest if incumbent.best is None else incumbent.value
+        found = ilp.solve(
+            problem.pipeline,
+            problem.all_words,
+            objective=problem.objective,
+            lower=incumbent.lower,
+            upper=upper,
+            horizon=problem.ended_by(upper),
+            limits=run.limits(seconds),
+            hint=incumbent.best,
+        )
+        argument = f"{ilp.NAME} (PuLP {ilp.VERSION})"
+        if incumbent.best is None and found.lower_bound > upper:
+            incumbent.refute(argument, found.lower_bound)
+            return "there is no schedule"
+        if found.schedule is not None:
+            incumbent.offer(found.schedule, ilp.NAME)
+        if found.lower_bound > incumbent.lower:
+            incumbent.prove(found.lower_bound, argument)
+        return incumbent.text_with_bound

@@ -1,0 +1,117 @@
+"""Schedules that need no solver: list scheduling by priority rules, at a pace, and the named heuristics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ppopt.clock import Clock
+from ppopt.constraints import rules_of
+from ppopt.heuristics import PRIORITIES, Jobs, Stuck, each_baseline, each_paced, listable, run_jobs
+from ppopt.named import adapted
+from ppopt.schedule import Schedule
+from ppopt.search import tuning
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Needs, Step
+from ppopt.timing import CyclicOrder, broken, time_order
+
+
+class ListSchedules(Step):
+    """List schedules by one priority rule after the other, from where it stopped."""
+
+    name = "list scheduling"
+    kind = Kind.IMPROVE
+    needs = Needs.GAP
+
+    def __init__(self) -> None:
+        self._left: Iterator[tuple[str, Schedule]] | None = None
+
+    def run(self, run: Run, seconds: float, *, least: float = 0.0, **options: Any) -> str:
+        """Until one closes the gap or the time is over; for ``least`` seconds in any case, and until there is one."""
+        before, incumbent = run.incumbent.best, run.incumbent
+        if run.problem.words:
+            self._by_priority(run)
+            return incumbent.text(before)
+        clock, own = run.clock.slice(seconds), Clock(least, deterministic=run.clock.deterministic)
+        self._left = self._left or each_baseline(run.problem.pipeline)
+        for name, schedule in self._left:
+            incumbent.offer(schedule, name)
+            for each in (clock, own):
+                each.charge(tuning.LISTED * run.problem.operations)
+            if incumbent.closed or (clock.over and own.over and incumbent.best is not None):
+                break
+        return incumbent.text(before)
+
+    def _by_priority(self, run: Run) -> None:
+        """What each priority rule gives under the binding constraints, while there is time left.
+
+        What the list scheduler does not know of these the times may still bring about; what breaks one is left out.
+        """
+        pipeline, words = run.problem.pipeline, run.problem.words
+        jobs = Jobs(pipeline, listable(pipeline, (*rules_of(pipeline), *words)), links=True)
+        for name, rule in PRIORITIES.items():
+            for patient, reserve in ((False, False), (True, False), (False, True)):
+                if run.incumbent.best is not None and run.clock.over:
+                    return
+                run.clock.charge(tuning.LISTED * run.problem.operations)
+                try:
+                    order = run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve)
+                    schedule = time_order(pipeline, order, words=words)
+                except (CyclicOrder, Stuck):
+                    continue  # this rule runs into the memory limit, or against words between devices; others may not
+                if schedule.within_memory and not broken(schedule, words):
+                    run.incumbent.offer(schedule, name)
+
+
+class OneAfterTheOther(Step):
+    """Schedules that are made one after the other, until the last ones were not better for long."""
+
+    kind = Kind.IMPROVE
+
+    def __init__(self) -> None:
+        self._left: Iterator[tuple[str, Schedule]] | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has not begun."""
+        return self._left is None
+
+    def applies(self, run: Run) -> str | None:
+        """Where nothing binds beside the rules."""
+        return "it knows nothing of constraints that bind" if run.problem.words else None
+
+    def make(self, run: Run) -> Iterator[tuple[str, Schedule]]:
+        """The schedules, each with its name."""
+        raise NotImplementedError
+
+    def run(self, run: Run, seconds: float, **options: Any) -> str:
+        """Take those that fit."""
+        before, incumbent, tries = run.incumbent.best, run.incumbent, 0
+        clock = run.clock.slice(seconds)
+        self._left = self._left or self.make(run)
+        for name, schedule in self._left:
+            tries = 0 if schedule.within_memory and incumbent.offer(schedule, name) else tries + 1
+            clock.charge(tuning.LISTED * run.problem.operations)
+            if clock.over or tries == tuning.PATIENCE or not incumbent.open:
+                break
+        return incumbent.text(before)
+
+
+class NamedHeuristics(OneAfterTheOther):
+    """The heuristics among the named schedules, at one limit of memory after the other."""
+
+    name = "named heuristics"
+
+    def make(self, run: Run) -> Iterator[tuple[str, Schedule]]:
+        """One after the other."""
+        return adapted(run.problem.pipeline)
+
+
+class PacedSchedules(OneAfterTheOther):
+    """List schedules whose microbatches enter at a pace, which is searched for."""
+
+    name = "list scheduling at a pace"
+
+    def make(self, run: Run) -> Iterator[tuple[str, Schedule]]:
+        """Without end."""
+        return each_paced(run.problem.pipeline, run.problem.objective, run.seed)

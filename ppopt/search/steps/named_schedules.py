@@ -1,0 +1,35 @@
+"""The named schedules as baselines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Needs, Step
+from ppopt.timing import time_order
+
+
+class NamedSchedules(Step):
+    """Time the rows that are shown; those of this placement are taken, where something binds those that obey it."""
+
+    name = "named schedules"
+    kind = Kind.IMPROVE
+    needs = Needs.NOTHING
+
+    def run(self, run: Run, seconds: float, **options: Any) -> str:
+        """Make the rows, and begin from the best that fits."""
+        problem, incumbent = run.problem, run.incumbent
+        run.named = tuple(run.rows())
+        timed = [(row.name, row.schedule) for row in run.named if row.schedule is not None]
+        own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == problem.pipeline.routes]
+        if problem.words:  # the best first: waiting for what binds makes none of them shorter
+            own.sort(key=lambda row: row[1].objective(problem.objective))
+        for name, schedule in own:
+            if problem.words and incumbent.best is not None and schedule.objective(problem.objective) >= incumbent.value:
+                break
+            if schedule.within_memory:
+                same = schedule.pipeline == problem.pipeline  # then with its transfers in their order
+                found = problem.obeying(schedule if same else time_order(problem.pipeline, schedule.order))
+                if found is not None:
+                    incumbent.offer(found, name)
+        return f"{len(own)} of {len(run.named)} have this placement; {incumbent.text()}"

@@ -1,0 +1,48 @@
+"""Search around the best schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ppopt.interrupt import uninterrupted
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Step
+
+
+class Neighbourhoods(Step):
+    """Large neighbourhood search, window by window."""
+
+    name = "neighbourhoods"
+    kind = Kind.IMPROVE
+
+    def __init__(self) -> None:
+        self.gained = False
+        """Whether the last search found a better schedule."""
+
+    def applies(self, run: Run) -> str | None:
+        """Where there is a schedule, and nothing but the rules."""
+        if run.problem.words:
+            return "it knows nothing of constraints that bind"
+        if run.problem.pipeline.ticks.margins:
+            return "it knows nothing of data-parallel traffic"
+        return "there is no schedule yet" if run.incumbent.best is None else None
+
+    def run(self, run: Run, seconds: float, **options: Any) -> str:
+        """From the best schedule on."""
+        with uninterrupted():
+            from ppopt import cpsat
+
+        run.versions["ortools"] = cpsat.VERSION
+        incumbent = run.incumbent
+        assert incumbent.best is not None
+        found = cpsat.improved(
+            incumbent.best,
+            objective=run.problem.objective,
+            lower=incumbent.lower,
+            limits=run.limits(seconds),
+            progress=incumbent.report,
+        )
+        self.gained = found.schedule is not None
+        if found.schedule is not None:
+            incumbent.offer(found.schedule, self.name)
+        return incumbent.text()

@@ -1,0 +1,136 @@
+"""Steps that begin with a smaller pipeline: with few microbatches, or with few devices as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from ppopt.clock import Clock
+from ppopt.constraints import graphs_of
+from ppopt.heuristics import each_baseline, each_paced
+from ppopt.interrupt import uninterrupted
+from ppopt.pipeline import Pipeline, PipelineError, fewer_devices
+from ppopt.schedule import Schedule
+from ppopt.search import tuning
+from ppopt.search.problem import Problem
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Step
+from ppopt.search.steps.repetition import Repetition
+
+if TYPE_CHECKING:
+    from ppopt.search.turns import Entry
+
+
+class FewMicrobatches(Step):
+    """List schedules of few microbatches; repetition from the one whose middle, repeated, gives the best schedule."""
+
+    name = "few microbatches"
+    kind = Kind.IMPROVE
+
+    def run(self, run: Run, seconds: float, **options: Any) -> None:
+        """A third of the time for the list schedules, the rest for repetition."""
+        problem = run.problem
+        small = with_few(problem.pipeline, tuning.ROUNDS * problem.pipeline.devices + tuning.TURNS * tuning.PERIODS)
+        schedules = chain(each_baseline(small), each_paced(small, problem.objective, run.seed))
+        step = f"the middle of schedules of {small.microbatches} microbatches"
+        like = best_repeated(run, step, small, schedules, run.clock.slice(seconds / 3))
+        repeat(run, 2 * seconds / 3, like)
+
+
+class FewerDevices(Step):
+    """Solve a like pipeline of few devices; repetition from what follows for all of them, with few microbatches."""
+
+    name = "fewer devices"
+    kind = Kind.IMPROVE
+
+    def applies(self, run: Run) -> str | None:
+        """Where a like pipeline has a schedule that can be stretched."""
+        pipeline = run.problem.pipeline
+        if pipeline.devices < tuning.MANY_DEVICES:
+            return f"fewer than {tuning.MANY_DEVICES} devices"
+        if len(pipeline.routes) > 1:
+            return "microbatches take several routes"
+        if pipeline.lines or pipeline.ticks.margins:
+            return "the order on links, or data-parallel traffic, counts"
+        return None if self._like(pipeline) is not None else "there is no such placement of few devices"
+
+    def _like(self, pipeline: Pipeline) -> Pipeline | None:
+        try:
+            like = fewer_devices(pipeline, tuning.DEVICES)
+            return like.changed(microbatches=max(like.microbatches, tuning.LARGE // like.stages))
+        except PipelineError:
+            return None  # it has no such placement, or would hold less than a microbatch
+
+    def run(self, run: Run, seconds: float, *, strategy: Iterable[Entry] = (), **options: Any) -> None:
+        """Follow a ``strategy`` for few devices for a quarter of the time; then stretch, and repeat."""
+        with uninterrupted():
+            from ppopt.periodic import stretched
+
+        pipeline = run.problem.pipeline
+        like = self._like(pipeline)
+        assert like is not None
+        inner = run.derived(Problem(like, gap=run.problem.gap), seconds / 4)
+        try:
+            inner.follow(strategy)
+        finally:
+            run.learn(inner, f"{tuning.DEVICES} devices")
+        found = inner.step(Repetition).periodic
+        if found is None:
+            return
+        most = pipeline.microbatches * like.devices // pipeline.devices
+        copies = min(tuning.ROUNDS * tuning.DEVICES, most) - found.microbatches[0]
+        found = found.longer(max(0, -(-copies // found.step)))
+        small = with_few(pipeline, -(-found.microbatches[0] * pipeline.devices // like.devices))
+        if found.microbatches[0] <= most:
+            step = f"after {inner.incumbent.text()} of {tuning.DEVICES} devices"
+            after = best_repeated(run, step, small, stretched(found, small), run.clock.slice(seconds / 4))
+            if after is not None:
+                repeat(run, seconds / 2, after)
+
+
+def repeat(run: Run, seconds: float, like: Schedule | None) -> None:
+    """Repetition from a schedule ``like`` that of the pipeline."""
+    if run.goes_on:
+        repetition = run.step(Repetition)
+        reason = repetition.applies(run)
+        if reason is None:
+            with run.note(repetition.name) as say:
+                say(repetition.run(run, seconds, like=like))
+
+
+def with_few(pipeline: Pipeline, most: int) -> Pipeline:
+    """The pipeline with about ``most`` microbatches: fewer by a multiple of :data:`~ppopt.search.tuning.PERIODS`."""
+    fewer = max(0, pipeline.microbatches - most) // tuning.PERIODS * tuning.PERIODS
+    return pipeline.changed(microbatches=pipeline.microbatches - fewer)
+
+
+def best_repeated(
+    run: Run, step: str, small: Pipeline, schedules: Iterable[tuple[str, Schedule]], clock: Clock
+) -> Schedule | None:
+    """Of ``schedules`` of few microbatches the one that is best with its middle repeated."""
+    with uninterrupted():
+        from ppopt.periodic import repeated, repeated_value
+
+    pipeline, graphs, incumbent = run.problem.pipeline, graphs_of(run.problem.pipeline), run.incumbent
+    best: tuple[Fraction, str, Schedule] | None = None
+    with run.note(step) as say:
+        for name, schedule in schedules:
+            if small.microbatches == pipeline.microbatches:
+                incumbent.offer(schedule, name)
+            value = repeated_value(schedule, graphs, pipeline.microbatches)
+            if value is not None and (best is None or value < best[0]):
+                best = value, name, schedule
+                say(f"about {pipeline.time(round(value))} ({name})")
+            clock.charge(tuning.LISTED * small.index.size)
+            if clock.over:
+                break
+        if best is None:
+            say("none repeats")
+        elif pipeline.ticks.margins:  # repetition does not count it, and what it finds may have more of it
+            whole = repeated(best[2], graphs, pipeline)
+            if whole is not None and whole.within_memory:
+                incumbent.offer(whole, f"{best[1]}, repeated")
+                say(incumbent.text())
+    return None if best is None else best[2]

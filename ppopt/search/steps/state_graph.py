@@ -1,0 +1,35 @@
+"""The state graph: exact where memory is so tight that there are few states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ppopt.bounds.throughput import throughput
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Step
+from ppopt.search.steps.closed_forms import learn
+
+
+class StateGraph(Step):
+    """The optimum where there are few states, and a bound from relaxations where there are more."""
+
+    name = "bound: state graph"
+    kind = Kind.BOUND
+
+    def applies(self, run: Run) -> str | None:
+        """Where memory bounds the number of states."""
+        return "memory is unlimited" if run.problem.pipeline.amounts.limit is None else None
+
+    def run(self, run: Run, seconds: float, *, most: int = 0, exact: bool = False, **options: Any) -> str:
+        """Build it with up to ``most`` states; ``exact``: no relaxations."""
+        problem = run.problem
+        bound = throughput(
+            problem.pipeline,
+            problem.objective,
+            pairs=problem.pairs,
+            most=most,
+            limits=run.limits(seconds),
+            exact=exact,
+            target=run.incumbent.target,
+        )
+        return learn(run, bound)

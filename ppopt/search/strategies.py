@@ -1,0 +1,224 @@
+"""Which step comes when, and for how long: one table for each kind of problem.
+
+``left(1 / 4)`` is a quarter of the time that is left, ``whole(1 / 30)`` a thirtieth of the time limit. A turn is left out where
+its step is not worth taking (:class:`~ppopt.search.step.Needs`), does not apply, or its condition (the functions below) does not
+hold.
+"""
+
+from __future__ import annotations
+
+from ppopt.search import tuning
+from ppopt.search.problem import Problem
+from ppopt.search.run import Run
+from ppopt.search.steps.binding_order import BindingOrder
+from ppopt.search.steps.closed_forms import MemoryBound, OneMachine, Work
+from ppopt.search.steps.decisions import Decide, Minimise
+from ppopt.search.steps.integer_program import IntegerProgram
+from ppopt.search.steps.list_schedules import ListSchedules, NamedHeuristics, PacedSchedules
+from ppopt.search.steps.makespan_first import MakespanFirst
+from ppopt.search.steps.named_schedules import NamedSchedules
+from ppopt.search.steps.neighbourhoods import Neighbourhoods
+from ppopt.search.steps.repetition import Repetition
+from ppopt.search.steps.smaller import FewerDevices, FewMicrobatches
+from ppopt.search.steps.state_graph import StateGraph
+from ppopt.search.steps.windows import Windows
+from ppopt.search.turns import Entry, Rounds, Share, Turn, left, whole
+
+# --- conditions ---
+
+
+def full_speed(run: Run) -> bool:
+    """In the middle of a known schedule the busiest device never idles: only its beginning and its end can be shorter."""
+    return run.step(Repetition).full_speed
+
+
+def slower(run: Run) -> bool:
+    """No such schedule is known."""
+    return not full_speed(run)
+
+
+def many(run: Run) -> bool:
+    """Decisions take long."""
+    return run.problem.many
+
+
+def few(run: Run) -> bool:
+    """Decisions do not take long."""
+    return not run.problem.many
+
+
+def wide(run: Run) -> bool:
+    """Much is open, so that better schedules come first; else decisions at the bound often end the search."""
+    return run.problem.many or run.incumbent.gap > tuning.WIDE
+
+
+def asking(run: Run) -> bool:
+    """Decisions on spans of few operations, which take longer and bring more than the rest."""
+    return run.problem.span and not run.problem.many
+
+
+def not_asking(run: Run) -> bool:
+    """Anything else."""
+    return not asking(run)
+
+
+def hard(run: Run) -> bool:
+    """It stayed open whether the best can be beaten; or decisions on spans were asked already."""
+    return asking(run) or run.step(Decide).best_undecided
+
+
+def hard_without_starts(run: Run) -> bool:
+    """The same, where no list schedules at a pace were made before."""
+    return hard(run) and run.step(PacedSchedules).fresh
+
+
+def gaining(run: Run) -> bool:
+    """The last search of neighbourhoods found a better schedule."""
+    return run.step(Neighbourhoods).gained
+
+
+def long(run: Run) -> bool:
+    """There are more microbatches than devices, and many operations."""
+    return run.problem.many and run.problem.pipeline.microbatches > run.problem.pipeline.devices
+
+
+def coarse(run: Run) -> bool:
+    """Schedules may be sought on a coarser grid."""
+    return len(run.problem.grids) > 1
+
+
+def several(run: Run) -> bool:
+    """A list schedule takes a moment, so that there is time for many."""
+    return run.problem.operations <= tuning.SEVERAL
+
+
+def too_many_for_several(run: Run) -> bool:
+    """A list schedule takes a while."""
+    return not several(run)
+
+
+def without_repetition(run: Run) -> bool:
+    """The best schedule is not from repetition yet."""
+    return run.incumbent.source != Repetition.name
+
+
+def nothing_found(run: Run) -> bool:
+    """No schedule is known."""
+    return run.incumbent.best is None
+
+
+def bound(run: Run) -> bool:
+    """Something binds beside the rules."""
+    return bool(run.problem.words)
+
+
+# --- tables ---
+
+CLOSED_FORMS: tuple[Entry, ...] = (Turn(OneMachine), Turn(MemoryBound))
+SMALL_STATE_GRAPH = Turn(StateGraph, Share(1 / 30, of_whole=True, least=1.0), options={"most": tuning.SMALL_GRAPH, "exact": True})
+LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), slower, {"most": tuning.LARGE_GRAPH})
+
+SMALL: tuple[Entry, ...] = (
+    # decisions at the bound and between bound and best; better schedules first where much is open
+    Turn(NamedHeuristics, left(1 / 4, most=1.0), wide),
+    Turn(PacedSchedules, left(1 / 40), lambda run: wide(run) and few(run)),
+    Turn(PacedSchedules, left(1 / 12), many),
+    Turn(Windows, whole(1 / 12), many),
+    Turn(Repetition, left(1 / 5), long),
+    Turn(Neighbourhoods, left(1 / 5), many),
+    Turn(Decide, whole(1 / 15, least=1.0), asking),
+    Turn(Decide, whole(1 / 30, least=1.0), not_asking, {"between": False}),
+    # what proves that the best cannot be beaten, or beats it
+    Turn(NamedHeuristics, left(1 / 4, most=1.0), hard_without_starts),
+    Turn(PacedSchedules, left(1 / 40), hard_without_starts),
+    Turn(Windows, whole(1 / 12), hard),
+    Turn(Neighbourhoods, left(1 / 3), lambda run: hard(run) and run.problem.span),
+    Turn(Neighbourhoods, left(1 / 5), lambda run: hard(run) and not run.problem.span),
+    Turn(Decide, whole(1 / 30, least=1.0), not_asking, {"ends": False}),
+    Turn(Windows, whole(1 / 8), not_asking),
+    LARGE_STATE_GRAPH,
+    Turn(Neighbourhoods, left(1 / 2), lambda run: gaining(run) and many(run)),
+    Turn(Neighbourhoods, left(1 / 3), lambda run: gaining(run) and few(run)),
+    Turn(Decide, whole(1 / 5, least=3.0), asking),
+    Turn(Decide, whole(1 / 10, least=3.0), not_asking),
+    Turn(Repetition, left(1 / 4)),
+    Rounds(
+        (
+            Turn(Decide, whole(1 / 10, least=2.0), coarse),
+            Turn(Neighbourhoods, whole(1 / 5, least=4.0), coarse),
+            Turn(Minimise, whole(1 / 5, least=4.0), coarse),
+            Turn(Decide, whole(1 / 10, least=2.0), options={"exact": True}),
+            Turn(Neighbourhoods, whole(1 / 5, least=4.0)),
+            Turn(Minimise, whole(1 / 5, least=4.0), options={"exact": True}),
+        )
+    ),
+)
+
+LARGE: tuple[Entry, ...] = (
+    # a good pace first; windows and repetition in turns, for longer
+    Turn(Repetition, left(1 / 8), without_repetition),
+    Turn(Windows, left(1 / 3), full_speed),
+    Turn(Repetition, left(1 / 4), full_speed),
+    LARGE_STATE_GRAPH,
+    Turn(Windows, left(1 / 3), full_speed, {"shortest": 8}),
+    Turn(Windows, left(1 / 8), slower, {"shortest": 8}),
+    Turn(Repetition, left(1 / 4), full_speed),
+    Turn(Repetition, left(1 / 2), slower),
+    Turn(ListSchedules, left(1 / 8)),
+    Turn(PacedSchedules, left(1 / 8), slower),
+    Turn(Windows, left(1 / 2), full_speed, {"shortest": 10}),
+    Turn(Windows, left(1 / 6), slower, {"shortest": 10}),
+    Turn(Repetition),
+    Turn(ListSchedules, when=nothing_found),
+)
+
+FOR_MAKESPAN = {"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *SMALL)}
+SPAN_FIRST: dict[str, tuple[Entry, ...]] = {
+    "small": (Turn(MakespanFirst, left(0.15), few, FOR_MAKESPAN), Turn(MakespanFirst, left(0.3), many, FOR_MAKESPAN)),
+    "large": (Turn(MakespanFirst, left(0.8), options={"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *LARGE)}),),
+}
+"""For spans the makespan comes first."""
+
+BEGIN_SMALL: tuple[Entry, ...] = (
+    Turn(Work),
+    Turn(NamedSchedules),
+    Turn(BindingOrder, when=bound),
+    *CLOSED_FORMS,
+    SMALL_STATE_GRAPH,
+    Turn(ListSchedules, options={"least": tuning.LISTING}),
+)
+
+BEGIN_LARGE: tuple[Entry, ...] = (
+    # timing all named schedules may take longer than finding a better one
+    Turn(Work),
+    *CLOSED_FORMS,
+    SMALL_STATE_GRAPH,
+    Turn(FewMicrobatches, whole(1 / 10)),
+    Turn(FewerDevices, whole(1 / 6), options={"strategy": (*CLOSED_FORMS, Turn(Repetition))}),
+    Turn(ListSchedules, whole(1 / 5), several),
+    Turn(ListSchedules, whole(1 / 20), too_many_for_several),
+    Turn(NamedSchedules),
+)
+
+ILP: tuple[Entry, ...] = (
+    Turn(Work),
+    Turn(NamedSchedules),
+    Turn(BindingOrder, when=bound),
+    *CLOSED_FORMS,
+    Turn(ListSchedules, options={"least": tuning.LISTING}),
+    Turn(IntegerProgram),
+)
+
+
+def main(problem: Problem) -> tuple[Entry, ...]:
+    """What comes after the beginning, and all that there is for a problem whose beginning was made by another one."""
+    size = "large" if problem.large else "small"
+    first = SPAN_FIRST[size] if problem.span and not problem.words else ()
+    return (*first, *(LARGE if problem.large else SMALL))
+
+
+def strategy_of(problem: Problem, solver: str) -> tuple[Entry, ...]:
+    """The table for a problem; ``solver`` as in :class:`~ppopt.search.settings.Settings`."""
+    if solver == "ilp":
+        return ILP
+    return (*(BEGIN_LARGE if problem.large else BEGIN_SMALL), *main(problem))

@@ -1,0 +1,78 @@
+"""What a strategy is made of: turns of steps with their shares of the time, and rounds of turns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ppopt.search.step import Step
+
+if TYPE_CHECKING:
+    from ppopt.clock import Clock
+    from ppopt.search.run import Run
+
+When: TypeAlias = Callable[["Run"], bool]
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the time: of what is left of the clock, or of the whole; within bounds in seconds."""
+
+    part: float
+    of_whole: bool = False
+    least: float = 0.0
+    most: float = math.inf
+
+    def seconds(self, clock: Clock) -> float:
+        """In seconds, never more than there is."""
+        return min(self.most, max(self.least, self.part * (clock.seconds if self.of_whole else clock.left)), clock.left)
+
+
+def left(part: float, *, least: float = 0.0, most: float = math.inf) -> Share:
+    """That part of what is left."""
+    return Share(part, least=least, most=most)
+
+
+def whole(part: float, *, least: float = 0.0, most: float = math.inf) -> Share:
+    """That part of the whole time limit."""
+    return Share(part, of_whole=True, least=least, most=most)
+
+
+def always(run: Run) -> bool:
+    """Whenever the step is worth taking."""
+    return True
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A step, its share of the time, when it is taken, and its options."""
+
+    step: type[Step]
+    share: Share = Share(1.0)
+    when: When = always
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def follow(self, run: Run, patience: float = 1.0) -> None:
+        """Take it, where it is worth taking; ``patience`` times as long."""
+        if run.wants(self.step.needs) and self.when(run):
+            run.take(self, min(patience * self.share.seconds(run.clock), run.clock.left))
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Turns again and again, each round twice as long as the one before."""
+
+    turns: tuple[Turn, ...]
+
+    def follow(self, run: Run) -> None:
+        """Take them until the gap is closed or the time is over."""
+        patience = 1.0
+        while run.goes_on:
+            for turn in self.turns:
+                turn.follow(run, patience)
+            patience *= 2
+
+
+Entry: TypeAlias = Turn | Rounds

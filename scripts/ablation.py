@@ -1,0 +1,158 @@
+"""What each step of the search is good for: the benchmark of proofs with one step left out at a time.
+
+    python scripts/ablation.py --seed 1 --time-limit 10 --beyond 4
+
+First every instance of ``scripts/benchmark.py`` is solved with all steps. Then, step by step, those instances are solved again
+without the step whose search had taken it; the others would go the same way. A line says how many proofs are lost (and won)
+without the step, how the gaps added up change, and the ratio of the times (geometric mean over the instances that were solved
+again). A search takes some of its steps by the clock, so that a difference of one proof may be chance: ``--runs`` solves each
+instance several times and takes the median by time.
+
+Every result is a line of ``scripts/results/ablation-SEED.jsonl``, so that a run that was cut short goes on where it stopped; the
+table is in ``ablation-SEED.md`` beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmark import RESULTS, Instance, gap, instances, is_aim, read
+
+from ppopt.search import solve
+from ppopt.search.run import Run
+from ppopt.search.step import Step
+from ppopt.search.steps.decisions import Decide
+from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, LARGE, SMALL, SPAN_FIRST, Entry, Rounds
+
+Row = dict[str, Any]
+NEEDED = ("bound: work", "named schedules", "binding order")
+"""Steps that make the rows that are shown, or that nothing can do without."""
+
+
+def steps() -> list[type[Step]]:
+    """The steps that the strategies take, in order."""
+
+    def of(entry: Entry) -> Iterator[type[Step]]:
+        if isinstance(entry, Rounds):
+            for turn in entry.turns:
+                yield turn.step
+        else:
+            yield entry.step
+
+    tables = (BEGIN_SMALL, SPAN_FIRST["small"], SMALL, BEGIN_LARGE, LARGE)
+    found = dict.fromkeys(step for table in tables for entry in table for step in of(entry))
+    return [step for step in found if step.name not in NEEDED]
+
+
+@contextmanager
+def left_out(step: type[Step] | None) -> Iterator[None]:
+    """While this lasts, the step applies nowhere."""
+    if step is None:
+        yield
+        return
+    own = step.__dict__.get("applies")
+
+    def never(self: Step, run: Run) -> str:
+        return "left out on purpose"
+
+    step.applies = never  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        if own is None:
+            del step.applies  # type: ignore[misc]
+        else:
+            step.applies = own  # type: ignore[method-assign]
+
+
+def solved(instance: Instance, without: type[Step] | None, seconds: float, runs: int, workers: int | None) -> Row:
+    """The run with the median time, of those that proved the optimum if most did."""
+    rows = []
+    for seed in range(runs):
+        begun = time.monotonic()
+        with left_out(without):
+            result = solve(instance.pipeline(), objective=instance.objective, seconds=seconds, workers=workers, seed=seed)
+        rows.append(
+            {
+                "instance": asdict(instance),
+                "without": None if without is None else without.name,
+                "value": result.value,
+                "lower_bound": result.lower_bound,
+                "reason": result.reason,
+                "seconds": round(time.monotonic() - begun, 3),
+                "steps": sorted({taken.name for taken in result.steps if not taken.outcome.startswith("left out")}),
+            }
+        )
+    rows.sort(key=lambda row: (row["reason"] != "optimal", row["seconds"]))
+    return rows[len(rows) // 2]
+
+
+def took(row: Row, step: type[Step]) -> bool:
+    """Whether a search had taken the step."""
+    kinds = ("CP-SAT: is there one",) if step is Decide else (step.name,)
+    return any(kind in name for name in row["steps"] for kind in kinds)
+
+
+def table(rows: Sequence[Row], command: str) -> str:
+    """A line for each step that was left out."""
+    base = {key(row): row for row in rows if row["without"] is None}
+    lines = ["# What each step is good for", "", f"    {command}", ""]
+    proved = sum(row["reason"] == "optimal" for row in base.values())
+    lines += [f"With all steps: {proved} of {len(base)} proved, gaps add up to {sum(map(gap, base.values())):.3f}.", ""]
+    lines += ["| left out | solved again | proofs lost | proofs won | gaps | time |", "|---|---|---|---|---|---|"]
+    for name in dict.fromkeys(row["without"] for row in rows if row["without"] is not None):
+        pairs = [(base[key(row)], row) for row in rows if row["without"] == name]
+        lost = sum(a["reason"] == "optimal" != b["reason"] for a, b in pairs)
+        won = sum(b["reason"] == "optimal" != a["reason"] for a, b in pairs)
+        more = sum(gap(b) - gap(a) for a, b in pairs)
+        ratio = math.exp(statistics.fmean(math.log(max(b["seconds"], 0.01) / max(a["seconds"], 0.01)) for a, b in pairs))
+        lines.append(f"| {name} | {len(pairs)} | {lost} | {won} | {more:+.3f} | x {ratio:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def key(row: Row) -> str:
+    """What tells instances apart."""
+    return json.dumps(row["instance"])
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1, help="of the benchmark's set (1)")
+    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for an instance whose proof is aimed at (10)")
+    parser.add_argument("--beyond", type=float, default=4.0, help="seconds for every other instance (4)")
+    parser.add_argument("--runs", type=int, default=1, help="of each instance (1)")
+    parser.add_argument("--workers", type=int, help="threads of the solver (all cores)")
+    parser.add_argument("--match", default="", help='only instances with this in their name, such as "wave v=2"')
+    parser.add_argument("-o", "--output", type=Path, help="the file of results (scripts/results/ablation-SEED.jsonl)")
+    options = parser.parse_args(argv)
+    output: Path = options.output or RESULTS / f"ablation-{options.seed}.jsonl"
+    output.parent.mkdir(exist_ok=True)
+    rows = read(output)
+    known = {(row["without"], key(row)): row for row in rows}
+    for step in (None, *steps()):
+        for instance in (each for each in instances(options.seed) if options.match in str(each)):
+            place = (None if step is None else step.name, json.dumps(asdict(instance)))
+            if place in known or (step is not None and not took(known[None, place[1]], step)):
+                continue
+            seconds = options.time_limit if is_aim({"instance": asdict(instance)}) else options.beyond
+            row = known[place] = solved(instance, step, seconds, options.runs, options.workers)
+            rows.append(row)
+            with output.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        given = f"--seed {options.seed} --time-limit {options.time_limit:g} --beyond {options.beyond:g} --runs {options.runs}"
+        text = table(rows, f"python scripts/ablation.py {given}")
+        output.with_suffix(".md").write_text(text, encoding="utf-8")
+        print(text.splitlines()[-1 if step is not None else 4], flush=True)
+
+
+if __name__ == "__main__":
+    main()
