@@ -36,7 +36,7 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     graphs = relaxed_graphs(pipeline, pairs, links=False)
     sums = (map(sum, zip(graph.work, graph.around, strict=True)) for graph in graphs)
     value, busiest = max((value, -device) for of in sums for device, value in enumerate(of))
-    doing = "computes, gathers and scatters" if any(graphs[0].around) else "computes"
+    doing = "computes, and does what comes before and after," if any(graphs[0].around) else "computes"
     return Bound(value, "work", f"device {-busiest} {doing} for that long")
 
 

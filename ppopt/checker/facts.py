@@ -93,7 +93,7 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
         "up_held": [[_between(occupancy, a, b) for a, b in pairwise(route)] for route in routes],
         "down_held": [[_between(occupancy, b, a) for a, b in pairwise(route)] for route in routes],
         "gather": [_traffic(pipeline, route, traffic.all_gather) for route in routes],
-        "scatter": [_traffic(pipeline, route, traffic.reduce_scatter) for route in routes],
+        "scatter": [_after(pipeline, route) for route in routes],
     }
 
 
@@ -202,6 +202,13 @@ def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[F
         else:
             result.append(_entry(value, device) * len(counted) / len(stages))
     return result
+
+
+def _after(pipeline: Pipeline, route: tuple[int, ...]) -> list[Fraction]:
+    """What a stage's device does behind the stage's computations: its reduce-scatter, then the optimizer step."""
+    optimizer = pipeline.costs.optimizer or Fraction(0)
+    scatter = _traffic(pipeline, route, pipeline.data_parallel.reduce_scatter)
+    return [time + _entry(optimizer, device) for time, device in zip(scatter, route, strict=True)]
 
 
 def _denominator(values: Iterable[Fraction | None]) -> int:

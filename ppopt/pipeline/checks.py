@@ -29,6 +29,7 @@ def check_lengths(pipeline: Pipeline) -> None:
     length_of = {"stage": pipeline.stages, "device": pipeline.devices}
     lists = [
         ("costs", pipeline.costs, pipeline.costs.per, DURATIONS),
+        ("costs", pipeline.costs, "device", ("optimizer",)),
         ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
         ("memory", pipeline.memory, "device", ("static", "limit")),
         ("data_parallel", pipeline.data_parallel, pipeline.data_parallel.per, ("all_gather", "reduce_scatter")),

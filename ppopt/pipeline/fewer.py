@@ -17,7 +17,8 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
     """The same placement on ``devices`` devices. Each device and stage is like the one at its place in ``pipeline``.
 
     Beside its static memory a device has a part of the other's memory, as the number of devices is a part of theirs. What stages
-    recompute is part of the costs, links are there for latencies alone, and nothing is exchanged with other pipelines.
+    recompute is part of the costs, and links are there for latencies alone. Nothing is exchanged with other pipelines, and there
+    is no optimizer step.
 
     Raises:
         PipelineError: the routes are written out, or so little memory does not hold a microbatch.
@@ -38,7 +39,7 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
     durations = {name: None if value is None else _like(value, length) for name, value in durations.items()}
     return pipeline.changed(
         devices=devices,
-        costs=dataclasses.replace(pipeline.costs, **durations),
+        costs=dataclasses.replace(pipeline.costs, **durations, optimizer=None),
         links=links,
         memory=dataclasses.replace(
             memory,

@@ -113,7 +113,8 @@ class _Move:
             tables = {name: durations(pipeline, name) for name in DURATIONS if name != "recompute"}
         else:
             tables = {name: by_stage(pipeline, getattr(pipeline.costs, name)) for name in DURATIONS}
-        return Costs(per="device", **{name: self._spread(table) for name, table in tables.items()})  # type: ignore[arg-type]
+        spread: dict[str, Any] = {name: self._spread(table) for name, table in tables.items()}
+        return Costs(per="device", **spread, optimizer=self.pipeline.costs.optimizer)
 
     def _memory(self) -> Memory:
         pipeline, memory = self.pipeline, self.pipeline.memory

@@ -112,6 +112,9 @@ class Costs:
     throughout, and ``backward_input`` and ``backward_weight`` stay ``None``; else those two default to 1.
     ``overlap`` is the duration of an overlapped pair, by default forward + backward; per stage, the forward's decides.
     ``recompute`` is what ``B`` and ``I`` take longer in a stage that recomputes its activations first.
+
+    ``optimizer`` is the time of the optimizer step: one number, or one per device, whatever ``per`` says. The step begins when
+    the device's reduce-scatter is over, or else its last operation. It counts in makespan and device span, and is no work.
     """
 
     per: Literal["device", "stage"] = "device"
@@ -121,6 +124,7 @@ class Costs:
     backward: Value | None = None
     overlap: Value | None = None
     recompute: Value | None = None
+    optimizer: Value | None = None
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -133,9 +137,11 @@ class Costs:
             backward: Given | None = None,
             overlap: Given | None = None,
             recompute: Given | None = None,
+            optimizer: Given | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", _optional_values("costs.optimizer", self.optimizer))
         if self.per not in ("device", "stage"):
             raise PipelineError("costs.per", f'expected "device" or "stage", got {self.per!r}')
         fused_only = self.backward is not None and self.backward_input is None and self.backward_weight is None

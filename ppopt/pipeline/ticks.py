@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from ppopt.op import Kind
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.parts import PipelineError
-from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, largest, scaled
+from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, entry, largest, scaled
 from ppopt.pipeline.traffic import both, from_stage_down
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Ticks(NamedTuple):
     lead: IntArray
     """``[route, stage]``: how long before an operation of the stage its device begins at least, with an all-gather."""
     tail: IntArray
-    """``[route, stage]``: how long after an operation of the stage its device ends at least, with a reduce-scatter."""
+    """``[route, stage]``: how long after an operation of the stage its device ends at least: reduce-scatter and optimizer."""
 
     @property
     def lag(self) -> IntArray:
@@ -61,7 +62,12 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     kinds = _by_kind(pipeline)
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
-    lead, tail = (from_stage_down(pipeline, value) for value in both(pipeline))
+    lead, scatter = (from_stage_down(pipeline, value) for value in both(pipeline))
+    optimizer = pipeline.costs.optimizer or Fraction(0)
+    tail = [
+        [time + entry(optimizer, device) for time, device in zip(row, route, strict=True)]
+        for row, route in zip(scatter, pipeline.routes, strict=True)
+    ]
     tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *lead, *tail]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
