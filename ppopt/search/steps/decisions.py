@@ -38,7 +38,6 @@ class Decide(Step):
     def __init__(self) -> None:
         self.best_undecided = False
         """Whether it stayed open, when it was last asked, if the best can be beaten."""
-        self._at_bound_open = True
 
     def applies(self, run: Run) -> str | None:
         """Where there is a schedule to beat."""
@@ -56,7 +55,7 @@ class Decide(Step):
             self._between(run, seconds, grid, at_once)
 
     def _ends(self, run: Run, seconds: float, grid: int, at_once: int) -> None:
-        """At the bound, and one tick below the best, until both stay open."""
+        """At the bound, and one tick below the best, each until it is answered or stays open."""
         at_bound = at_best = True
         self.best_undecided = False
         while run.goes_on:
@@ -66,12 +65,14 @@ class Decide(Step):
             if not targets:
                 return
             for target, answer in zip(targets, ask(run, targets, seconds, grid), strict=True):
-                if answer is Answer.OPEN and target == low and at_bound:
+                if answer is Answer.UNASKED:
+                    continue
+                if at_bound and target == low:
                     at_bound = False
-                    if low == high - 1:
-                        at_best, self.best_undecided = False, True
-                elif answer is Answer.OPEN:
-                    at_best, self.best_undecided = False, True
+                else:
+                    at_best = False
+                if target == high - 1:
+                    self.best_undecided = answer is Answer.OPEN
 
     def _between(self, run: Run, seconds: float, grid: int, at_once: int) -> None:
         """By bisection."""
