@@ -89,5 +89,5 @@ class Limits:
         return 1 if self.clock.deterministic else self.workers or os.cpu_count() or 1
 
     def slice(self, seconds: float) -> Limits:
-        """The same for the next ``seconds``."""
+        """These limits for the next ``seconds``."""
         return replace(self, clock=self.clock.slice(seconds))

@@ -1,4 +1,4 @@
-"""What repetition reaches at a thousand microbatches and more, and that its time does not depend on their number.
+"""What modulo scheduling reaches at a thousand microbatches and more, and that its time does not depend on their number.
 
     python scripts/any_microbatches.py                 # the set at M = 1024: value, bound, idle gap, seconds
     python scripts/any_microbatches.py --scaling       # six instances at M = 256 and M = 4096
@@ -54,8 +54,8 @@ def row(result: Result) -> dict[str, object]:
 
 
 def searched(result: Result) -> float:
-    """Seconds of bounds, search and assembly; steps of repetition's own are parts of it."""
-    own = (step for step in result.steps if step.name not in SHARED and not step.name.startswith("repetition: "))
+    """Seconds of bounds, search and assembly; the step's own questions are parts of it."""
+    own = (step for step in result.steps if step.name not in SHARED and not step.name.startswith("modulo scheduling: "))
     return sum(step.seconds for step in own)
 
 

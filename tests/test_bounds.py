@@ -16,7 +16,7 @@ import pytest
 ortools = pytest.importorskip("ortools.sat.python.cp_model")
 
 from ppopt import bounds  # noqa: E402
-from ppopt.bounds.late import beside_span  # noqa: E402
+from ppopt.bounds.latest_starts import beside_span  # noqa: E402
 from ppopt.clock import Limits  # noqa: E402
 from ppopt.constraints import relaxed_graph  # noqa: E402
 from ppopt.heuristics import baselines  # noqa: E402

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 from random_pipelines import random_pipeline
 
 from ppopt import cpsat, ilp
-from ppopt.bounds.late import start_by
+from ppopt.bounds.latest_starts import start_by
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import (

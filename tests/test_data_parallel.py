@@ -23,7 +23,7 @@ from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
 from ppopt.heuristics import baselines, each_baseline
 from ppopt.periodic import repeated, repeated_value
-from ppopt.periodic.middle import periodic_in
+from ppopt.periodic.kernel_in_schedule import kernel_in
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.search import horizon, solve
@@ -230,13 +230,13 @@ def test_the_bound_meets_the_traffic_of_the_slowest_way() -> None:
 @pytest.mark.parametrize("overlap", [False, True])
 def test_many_microbatches(overlap: bool) -> None:
     # What is best without traffic (device 2 begins after 2 and never idles) is best with it: device 0 gathers before its first
-    # operation, and scatters after its last one. Repetition goes on from the middle of a list schedule.
+    # operation, and scatters after its last one. Modulo scheduling goes on from the kernel of a list schedule.
     pipeline = Pipeline(3, 560, data_parallel=DataParallel(4, 5, overlap))
     result = solve(pipeline, deterministic=True, seconds=10)
     steps = {step.name: step.outcome for step in result.steps}
-    assert "repeated" in steps["the middle of schedules of 56 microbatches"]
-    assert "(repetition), sought without traffic" in steps["repetition"]
-    assert "microbatches per" in steps["repetition: the middle of the best schedule"]
+    assert "repeated" in steps["kernels of schedules of 56 microbatches"]
+    assert "(modulo scheduling), sought without traffic" in steps["modulo scheduling"]
+    assert "microbatches per" in steps["modulo scheduling: the kernel of the best schedule"]
     assert result.schedule is not None
     assert violations(pipeline, result.schedule, earliest=True) == []
     assert result.reason == "optimal"
@@ -249,7 +249,7 @@ def test_the_middle_of_a_schedule_with_traffic_is_repeated(links: Links) -> None
     pipeline = Pipeline(2, 72, "wave", 2, memory=Memory(limit=3), links=links, data_parallel=traffic)
     patterns = graphs_of(pipeline)
     _, few = next(each_baseline(pipeline.changed(microbatches=36)))
-    periodic = periodic_in(few, patterns[0])
+    periodic = kernel_in(few, patterns[0])
     assert periodic is not None
     assert periodic.makespan_for((36,)) == max(row[-1] for row in few.end) - min(row[0] for row in few.start)  # without traffic
     many = repeated(few, patterns, pipeline)

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from random_pipelines import random_pipeline
 
-from ppopt import bounds, cpsat, ilp
-from ppopt import periodic as repetition
+from ppopt import bounds, cpsat, ilp, periodic
 from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, violations
 from ppopt.clock import Limits
@@ -25,7 +24,7 @@ from ppopt.files.model import Model, ModelError, model_dict, model_of, model_of_
 from ppopt.files.result import document, json_text, result_dict
 from ppopt.files.torch_export import for_torch, with_comms
 from ppopt.heuristics import baselines
-from ppopt.periodic.periodic import counts_of, schedule_of
+from ppopt.periodic.periodic_schedule import microbatches_per_route, schedule_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.search import horizon, solve, span_horizon
@@ -362,26 +361,26 @@ def test_a_back_end_without_a_rule_finds_too_little(dropped: Callable[[Word], bo
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_repetition_keeps_links(seed: int) -> None:
+def test_modulo_scheduling_keeps_links(seed: int) -> None:
     rng = random.Random(seed)
     pipeline = contended(rng, 60)
     while 0 in pipeline.ticks.duration or pipeline.microbatches < len(pipeline.routes):
         pipeline = contended(rng, 60)
     pipeline = pipeline.changed(microbatches=6 * len(pipeline.routes))
     limits = Limits.of(1, deterministic=True)
-    few = repetition.solve(pipeline, lower_bound=0, limits=limits)
+    few = periodic.solve(pipeline, lower_bound=0, limits=limits)
     assert few.periodic is not None
-    assert few.periodic.holds()
+    assert few.periodic.is_valid()
     for more in (0, 20):
-        larger = pipeline.changed(microbatches=pipeline.microbatches + more * few.periodic.step * len(pipeline.routes))
+        larger = pipeline.changed(microbatches=pipeline.microbatches + more * few.periodic.unroll * len(pipeline.routes))
         schedule = schedule_of(larger, few.periodic)
         assert violations(larger, schedule) == []
-        expected = few.periodic.makespan_for(counts_of(larger))
+        expected = few.periodic.makespan_for(microbatches_per_route(larger))
         assert expected is not None
         assert max(of.value for of in bounds.best(larger, limits=Limits.of(0.2, workers=1))) <= schedule.makespan <= expected
 
 
-def test_repetition_meets_the_bound_of_a_link() -> None:
+def test_modulo_scheduling_meets_the_bound_of_a_link() -> None:
     pipeline = Pipeline(2, 200, links=Links(1, 4), memory=Memory(limit=6))
     result = solve(pipeline, seconds=20, workers=1)
     assert result.reason == "optimal"

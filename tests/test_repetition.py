@@ -1,4 +1,4 @@
-"""Repetition: every expansion is a schedule, of the makespan that was promised, and none beats the true optimum."""
+"""Modulo scheduling: every expansion is a schedule, of the makespan that was promised, and none beats the true optimum."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -10,12 +10,13 @@ from ppopt import cpsat
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import always_split, cuts_of, graphs_of, rules_of, splitting_is_free
-from ppopt.periodic import Periodic, solve
-from ppopt.periodic.middle import periodic_in, repeated_as
-from ppopt.periodic.modulo import least_period, rotation
-from ppopt.periodic.periodic import counts_of, order_from, retimed, schedule_of
-from ppopt.periodic.polish import polished
-from ppopt.periodic.recurrence import Question, Recurrence, search
+from ppopt.periodic import PeriodicSchedule, solve
+from ppopt.periodic.kernel import least_period
+from ppopt.periodic.kernel_in_schedule import kernel_in, repeated_as
+from ppopt.periodic.kernel_model import find_kernel
+from ppopt.periodic.local_improvement import locally_improved
+from ppopt.periodic.periodic_model import PeriodicModel, Question, search_model
+from ppopt.periodic.periodic_schedule import microbatches_per_route, order_from, retimed, schedule_of
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
 
@@ -40,7 +41,7 @@ PIPELINES = {
 }
 
 
-def periodic_of(pipeline: Pipeline, seconds: float = 3) -> Periodic:
+def periodic_of(pipeline: Pipeline, seconds: float = 3) -> PeriodicSchedule:
     found = solve(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(seconds, workers=1, gap=0.03))
     assert found.periodic is not None
     assert found.schedule is not None
@@ -53,9 +54,9 @@ def test_every_number_of_microbatches(name: str) -> None:
     """The makespan of each expansion is at most the promised one: the re-timed order can only be earlier."""
     pipeline = PIPELINES[name]
     periodic = periodic_of(pipeline)
-    assert periodic.holds()
+    assert periodic.is_valid()
     for copies in (0, 1, 2, 7, 40):
-        counts = [count + copies * periodic.step for count in periodic.microbatches]
+        counts = [count + copies * periodic.unroll for count in periodic.microbatches]
         larger = pipeline.changed(microbatches=sum(counts))
         schedule = time_order(larger, order_from(larger, periodic.graph, periodic.expanded(copies)))
         assert violations(larger, schedule) == []
@@ -124,11 +125,11 @@ def test_smallest_periods_under_a_memory_limit(limit: int, step: int, period: in
     (graph,) = graphs_of(Pipeline(4, 32, memory=Memory(limit=limit)))
     limits = Limits.of(30, workers=1)
     assert least_period(graph, step) <= period
-    assert rotation(graph, period - 1, step, limits, 20) == (None, True)
-    found, sure = rotation(graph, period, step, limits, 20)
+    assert find_kernel(graph, period - 1, step, limits, 20) == (None, True)
+    found, sure = find_kernel(graph, period, step, limits, 20)
     assert found is not None
     assert sure
-    assert found.begun((32,)).holds()
+    assert found.with_ends((32,)).is_valid()
 
 
 @pytest.mark.parametrize(("step", "period"), [(1, 1146), (2, 2226)])
@@ -139,14 +140,14 @@ def test_smallest_periods_of_two_chunks(step: int, period: int) -> None:
     )
     (graph,) = graphs_of(pipeline)
     limits = Limits.of(30, workers=1)
-    assert rotation(graph, period - 1, step, limits, 20) == (None, True)
-    found, sure = rotation(graph, period, step, limits, 20)
+    assert find_kernel(graph, period - 1, step, limits, 20) == (None, True)
+    found, sure = find_kernel(graph, period, step, limits, 20)
     assert found is not None
     assert sure
     for microbatches in (20, 33, 64):
         larger = pipeline.changed(microbatches=microbatches)
-        periodic = found.begun((microbatches,))
-        assert periodic.holds()
+        periodic = found.with_ends((microbatches,))
+        assert periodic.is_valid()
         schedule = schedule_of(larger, periodic)
         assert violations(larger, schedule) == []
         assert schedule.makespan <= (periodic.makespan_for((microbatches,)) or 0)
@@ -158,10 +159,10 @@ def test_a_schedule_has_a_period_in_its_middle(name: str) -> None:
     pipeline = PIPELINES[name]
     (graph,) = graphs_of(pipeline)
     expanded = schedule_of(pipeline, periodic_of(pipeline, 1))
-    found = periodic_in(expanded, graph)
+    found = kernel_in(expanded, graph)
     assert found is not None
-    assert found.makespan_for(counts_of(pipeline)) == expanded.makespan
-    small = pipeline.changed(microbatches=sum(found.microbatches) + 3 * found.step * len(pipeline.routes))
+    assert found.makespan_for(microbatches_per_route(pipeline)) == expanded.makespan
+    small = pipeline.changed(microbatches=sum(found.microbatches) + 3 * found.unroll * len(pipeline.routes))
     schedule = schedule_of(small, found)
     for more in range(4):
         again = repeated_as(schedule, found, more)
@@ -169,7 +170,7 @@ def test_a_schedule_has_a_period_in_its_middle(name: str) -> None:
         assert again.makespan == schedule.makespan
 
 
-def example() -> Periodic:
+def example() -> PeriodicSchedule:
     return periodic_of(PIPELINES["wave"])
 
 
@@ -182,16 +183,16 @@ def test_a_moved_operation_is_noticed() -> None:
                 rows = [row.copy() for row in periodic.start]
                 other = next(p for p in families if p != o)
                 rows[o][n] = rows[other][0]
-                assert not replace(periodic, start=tuple(rows)).holds()
+                assert not replace(periodic, start=tuple(rows)).is_valid()
 
 
 def test_a_shorter_period_is_not_repeatable() -> None:
     periodic = example()
-    least = max(periodic.graph.work_per_microbatch) * periodic.step
+    least = max(periodic.graph.work_per_microbatch) * periodic.unroll
     assert retimed(periodic, periodic.graph, least - 1) is None
     same = retimed(periodic, periodic.graph, periodic.period)
     assert same is not None
-    assert same.holds()
+    assert same.is_valid()
     assert same.makespan <= periodic.makespan
 
 
@@ -202,18 +203,18 @@ def test_retiming_with_other_costs() -> None:
     graph = replace(periodic.graph, duration=longer)
     found = retimed(periodic, graph, 4 * periodic.period)
     assert found is not None
-    assert found.holds()
+    assert found.is_valid()
 
 
 def test_polish_keeps_the_rules_and_never_lengthens() -> None:
     pipeline = PIPELINES["wave"]
     (graph,) = graphs_of(pipeline)
     limits = Limits.of(20, workers=1)
-    rough, _ = rotation(graph, max(graph.work_per_microbatch), 1, limits, 10)
+    rough, _ = find_kernel(graph, max(graph.work_per_microbatch), 1, limits, 10)
     assert rough is not None
-    begun = rough.begun((pipeline.microbatches,))
-    better, _ = polished(begun, limits, reach=3, seconds=3)
-    assert better.holds()
+    begun = rough.with_ends((pipeline.microbatches,))
+    better, _ = locally_improved(begun, limits, reach=3, seconds=3)
+    assert better.is_valid()
     assert better.makespan <= begun.makespan
     larger = pipeline.changed(microbatches=len(better.start[0]) + 9)
     schedule = time_order(larger, order_from(larger, graph, better.expanded(9)))
@@ -225,8 +226,8 @@ def test_a_makespan_below_the_optimum_is_refuted() -> None:
     (graph,) = graphs_of(Pipeline(4, 32, memory=Memory(limit=4)))
     limits = Limits.of(60, workers=1)
     for count in (4, 6, 8):
-        assert search(Recurrence(graph, Question((count,), 3 * count + 2, 3)), limits, 20) == (None, True)
-    found, _ = search(Recurrence(graph, Question((6,), 21, 3)), limits, 20)
+        assert search_model(PeriodicModel(graph, Question((count,), 3 * count + 2, 3)), limits, 20) == (None, True)
+    found, _ = search_model(PeriodicModel(graph, Question((6,), 21, 3)), limits, 20)
     assert found is not None
     assert found.makespan == 21
 
@@ -252,14 +253,14 @@ def test_deterministic_runs_repeat() -> None:
     assert first.schedule is not None
     assert second.schedule is not None
     assert first.schedule.order == second.schedule.order
-    assert [step.answer for step in first.steps] == [step.answer for step in second.steps]
+    assert [asked.answer for asked in first.asked] == [asked.answer for asked in second.asked]
 
 
 def test_only_what_beats_the_given_value_is_returned() -> None:
     pipeline = PIPELINES["linear"]
     optimum = int(pipeline.work.max()) + 2
     assert solve(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1), upper=optimum).schedule is None
-    assert np.all([step.seconds >= 0 for step in solve(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1)).steps])
+    assert np.all([asked.seconds >= 0 for asked in solve(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1)).asked])
 
 
 def test_what_was_found_before_an_interrupt_is_kept() -> None:

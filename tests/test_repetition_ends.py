@@ -10,10 +10,10 @@ import pytest
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, graphs_of
-from ppopt.periodic import Periodic, repeated_value, solve, stretched
-from ppopt.periodic.ends import rearranged, reversed_periodic, shortened
-from ppopt.periodic.periodic import order_from, retimed
-from ppopt.periodic.placing import rotations
+from ppopt.periodic import PeriodicSchedule, repeated_value, solve, stretched
+from ppopt.periodic.epilogue import reversed_periodic, shortened_by_cpsat, shortened_by_list_scheduling
+from ppopt.periodic.kernel_placing import placed_kernels
+from ppopt.periodic.periodic_schedule import order_from, retimed
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, fewer_devices
 from ppopt.timing import time_order
 
@@ -37,11 +37,11 @@ def graph_of(name: str) -> FamilyGraph:
     return graphs_of(PIPELINES[name])[0]
 
 
-def keeps_the_rules(name: str, periodic: Periodic) -> None:
+def keeps_the_rules(name: str, periodic: PeriodicSchedule) -> None:
     """The checker has nothing against it, with none, one and five periods more."""
-    assert periodic.holds()
+    assert periodic.is_valid()
     for copies in (0, 1, 5):
-        counts = [count + copies * periodic.step for count in periodic.microbatches]
+        counts = [count + copies * periodic.unroll for count in periodic.microbatches]
         pipeline = PIPELINES[name].changed(microbatches=sum(counts))
         schedule = time_order(pipeline, order_from(pipeline, periodic.graph, periodic.expanded(copies)))
         assert violations(pipeline, schedule) == []
@@ -50,16 +50,16 @@ def keeps_the_rules(name: str, periodic: Periodic) -> None:
         assert schedule.makespan <= promised
 
 
-def examples(name: str, step: int) -> list[Periodic]:
+def examples(name: str, unroll: int) -> list[PeriodicSchedule]:
     routes = len(PIPELINES[name].routes)
-    found = (rotation for rotation in rotations(graph_of(name), step) if rotation is not None)
-    return [rotation.begun((40 // routes,) * routes) for rotation in islice(found, 2)]
+    found = (kernel for kernel in placed_kernels(graph_of(name), unroll) if kernel is not None)
+    return [kernel.with_ends((40 // routes,) * routes) for kernel in islice(found, 2)]
 
 
-@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("unroll", [1, 3])
 @pytest.mark.parametrize("name", PIPELINES)
-def test_what_is_placed_repeats(name: str, step: int) -> None:
-    found = examples(name, step)
+def test_what_is_placed_repeats(name: str, unroll: int) -> None:
+    found = examples(name, unroll)
     assert bool(found) == (name != "nothing takes time")
     for periodic in found:
         keeps_the_rules(name, periodic)
@@ -77,7 +77,7 @@ def test_full_speed_for_many_devices() -> None:
     """Room for three quarters of what 1F1B holds costs a wave no throughput: no time passes between two microbatches but work."""
     pipeline = Pipeline(16, 64, placement="wave", chunks=2, costs=REAL, links=LINKS, memory=Memory(activation=1, limit=12))
     (graph,) = graphs_of(pipeline)
-    assert min(found.period for found in rotations(graph, 1) if found is not None) == max(graph.work_per_microbatch)
+    assert min(found.period for found in placed_kernels(graph, 1) if found is not None) == max(graph.work_per_microbatch)
 
 
 @pytest.mark.parametrize("name", [name for name in PIPELINES if name != "nothing takes time"])
@@ -87,9 +87,12 @@ def test_ends_get_shorter_and_keep_the_rules(name: str) -> None:
     after, chance, turned = before, random.Random(7), before.graph.reversed()
     for side in range(2):
         end = reversed_periodic(after, turned) if side else after
-        for shorter in (rearranged(end, trials=12, chance=chance), shortened(end, limits, reach=100, seconds=2)[0]):
+        for shorter in (
+            shortened_by_list_scheduling(end, trials=12, chance=chance),
+            shortened_by_cpsat(end, limits, reach=100, seconds=2)[0],
+        ):
             assert shorter.makespan <= end.makespan
-            assert shorter.first == end.first
+            assert shorter.prologue == end.prologue
             found = reversed_periodic(shorter, before.graph) if side else shorter
             keeps_the_rules(name, found)
             after = found
@@ -100,24 +103,24 @@ def test_a_poor_end_is_repaired() -> None:
     """The last operations of every device moved back by 50: list scheduling moves them forward again."""
     good = examples("wave", 1)[0]
     rows = []
-    for row, first in zip(good.start, good.first, strict=True):
+    for row, first in zip(good.start, good.prologue, strict=True):
         late = row.copy()
-        late[first + good.step :] += 50
+        late[first + good.unroll :] += 50
         rows.append(late)
-    poor = Periodic(good.graph, tuple(rows), good.first, good.period, good.step)
-    assert poor.holds()
-    assert rearranged(poor, trials=4, chance=random.Random(0)).makespan <= good.makespan
+    poor = PeriodicSchedule(good.graph, tuple(rows), good.prologue, good.period, good.unroll)
+    assert poor.is_valid()
+    assert shortened_by_list_scheduling(poor, trials=4, chance=random.Random(0)).makespan <= good.makespan
 
 
 def test_reversed_twice_is_the_same() -> None:
     periodic = examples("wave", 1)[0]
     turned = periodic.graph.reversed()
     once = reversed_periodic(periodic, turned)
-    assert once.holds()
+    assert once.is_valid()
     assert once.makespan == periodic.makespan
     assert turned.reversed() == periodic.graph
     twice = reversed_periodic(once, periodic.graph)
-    assert twice.first == periodic.first
+    assert twice.prologue == periodic.prologue
     assert all((a == b).all() for a, b in zip(twice.start, periodic.start, strict=True))
 
 
@@ -128,7 +131,7 @@ def test_many_devices_after_few(placement: str) -> None:
     small, per_unit = fewer_devices(pipeline, 4), pipeline.ticks.per_unit
     found = solve(small, lower_bound=int(per_unit * (3 * 60 + 2.5)), limits=Limits.of(20, workers=1)).periodic
     assert found is not None
-    found = found.longer((20 - found.microbatches[0]) // found.step)
+    found = found.with_more_kernels((20 - found.microbatches[0]) // found.unroll)
     schedules = [schedule for _, schedule in stretched(found, pipeline)]
     assert all(not violations(pipeline, schedule) for schedule in schedules)
     values = [repeated_value(schedule, graphs_of(pipeline), 1024) for schedule in schedules]

@@ -25,9 +25,9 @@ from ppopt.search.steps.binding_order import BindingOrder
 from ppopt.search.steps.closed_forms import MemoryBound, OneMachine, Work
 from ppopt.search.steps.decisions import Answer, Decide
 from ppopt.search.steps.list_schedules import ListSchedules
+from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.steps.neighbourhoods import Neighbourhoods
-from ppopt.search.steps.repetition import Repetition
-from ppopt.search.steps.smaller import FewerDevices
+from ppopt.search.steps.smaller_pipelines import FewerDevices
 from ppopt.search.steps.state_graph import StateGraph
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST, strategy_of
 from ppopt.search.turns import Entry, Rounds, Turn, left, whole
@@ -131,9 +131,9 @@ def test_the_incumbent() -> None:
 
 def test_why_steps_do_not_apply() -> None:
     free, bound = Pipeline(2, 3), (Precede(Family(0, OpKind.F), Family(1, OpKind.F), shift=0),)
-    assert Repetition().applies(run_of(free)) is None
-    assert "makespan" in str(Repetition().applies(run_of(free, objective="span")))
-    assert "microbatches apart" in str(Repetition().applies(run_of(free, words=bound)))
+    assert ModuloScheduling().applies(run_of(free)) is None
+    assert "makespan" in str(ModuloScheduling().applies(run_of(free, objective="span")))
+    assert "microbatches apart" in str(ModuloScheduling().applies(run_of(free, words=bound)))
     assert "no schedule" in str(Neighbourhoods().applies(run_of(free)))
     assert "traffic" in str(Neighbourhoods().applies(run_of(Pipeline(2, 3, data_parallel=DataParallel(1)))))
     assert "unlimited" in str(StateGraph().applies(run_of(free)))

@@ -8,7 +8,7 @@ save against their halves (:mod:`ppopt.constraints.graphs`).
 
 from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory, work
-from ppopt.bounds.ladder import best
+from ppopt.bounds.escalation import best
 from ppopt.bounds.windows import window
 from ppopt.schedule import Objective
 

@@ -74,7 +74,7 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
 
     *Turns.* Where a stage has room for C microbatches, its ``F(n)`` waits for ``I(n - C)`` or ``W(n - C)``, so every C
     instances take at least the shortest way from the start of ``F`` to the end of that backward
-    (:func:`~ppopt.constraints.families.implied_by_memory`). By itself, and in the heads and tails of the one-machine bound.
+    (:func:`~ppopt.constraints.implied.implied_by_memory`). By itself, and in the heads and tails of the one-machine bound.
 
     *Area.* A device holds an amount from the start of ``F`` to the end of the backward, no shorter than that way; all these
     rectangles fit under ``limit``, rounded down to a multiple of the amounts' common divisor, between its first

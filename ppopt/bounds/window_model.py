@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.late import latest_first_starts
+from ppopt.bounds.latest_starts import latest_first_starts
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, Reservoir
 from ppopt.cpsat.engine import WINDOW, WINDOW_PRESOLVED, Answer, race

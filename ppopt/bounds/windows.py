@@ -5,8 +5,8 @@ order, after their predecessors and latencies, no two at once on a device, memor
 released by operations of the window is held to its end. ``i_d`` is the idle time of device d in it; an operation
 that straddles the edge counts with its part. The end window is the same on the reversed pipeline, with idle time
 ``j_d``. Minimise ``X = max over d of (work_d + i_d + j_d)``. For the device span, idle time counts from the device's own
-first start and to its own last end, which are no later (earlier) than :mod:`ppopt.bounds.late` proves to be enough; a device
-that does all it does in one of the windows is left out.
+first start and to its own last end. These are no later (earlier) than :mod:`ppopt.bounds.latest_starts` proves to be enough. A
+device that does all it does in one of the windows is left out.
 
 *Claim.* The objective is at least X if ``first + last <= makespan``, where ``makespan`` is a proved lower bound of the
 makespan (whatever the objective). For then the windows are disjoint in every schedule, its operations are a feasible

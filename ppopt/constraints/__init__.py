@@ -3,7 +3,7 @@
 Microbatches are alike, so a rule is said once, over *streams* of operations, and not once per microbatch. The k-th
 operation of a stream is written ``X(k)``. :mod:`~ppopt.constraints.words` are data; :mod:`~ppopt.constraints.rules` says what
 every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added without losing the optimum.
-:mod:`~ppopt.constraints.graphs` compiles the words to a graph of families, on which bounds, repetition and cuts work;
+:mod:`~ppopt.constraints.graphs` compiles the words to a graph of families, for bounds, modulo scheduling and cuts;
 :mod:`~ppopt.constraints.expansion` is the one place where they become relations between single operations.
 """
 

@@ -88,7 +88,7 @@ def room_in_order(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Prece
     """What the memory limit says about microbatches that run in order (valid with :func:`in_order` only).
 
     These are the precedences that memory implies in the graph of families
-    (:func:`~ppopt.constraints.families.implied_by_memory`). Where a backward may be run either way, a wait for ``I`` is one for
+    (:func:`~ppopt.constraints.implied.implied_by_memory`). Where a backward may be run either way, a wait for ``I`` is one for
     whichever is run. A wait for ``W`` is left out there: it needs every microbatch to hold until its ``W``, and one that runs
     ``B`` does not. ``extra`` are the words that bind beside the rules; without any, what is run is as in :func:`free_choices`.
     """

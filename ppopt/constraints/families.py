@@ -2,7 +2,8 @@
 
 Microbatches are alike, so the rules are relations between *families* (a stage, a kind, a route) and hold for every microbatch.
 In cyclic scheduling such a graph is a set of uniform constraints (Hanen and Munier, "A study of the cyclic scheduling problem on
-parallel processors", 1995). Bounds, repetition and cuts work on it; :mod:`ppopt.constraints.compiled` makes it from the words.
+parallel processors", 1995). Bounds, modulo scheduling and cuts work on it.
+:mod:`ppopt.constraints.graphs` makes it from the words.
 
 *In order.* Every family runs its operations in the order of the microbatches. That loses nothing where the microbatches of a
 route are alike (:func:`ppopt.constraints.cuts.in_order` has the proof), and the precedences that memory implies need it.
@@ -22,7 +23,10 @@ from ppopt.op import Kind
 
 
 class Precedence(NamedTuple):
-    """``after(n)`` starts at least ``lag`` ticks after the end of ``before(n - shift)``; both are families, by number."""
+    """``after(n)`` starts at least ``lag`` ticks after the end of ``before(n - shift)``; both are families, by number.
+
+    ``shift`` is the iteration distance.
+    """
 
     before: int
     after: int
@@ -78,7 +82,7 @@ class FamilyGraph:
     reservoirs: tuple[Reservoir, ...]
     """One per device; none where memory is unlimited."""
     implied: tuple[Precedence, ...]
-    """What follows from the reservoirs (:func:`implied_by_memory`)."""
+    """What follows from the reservoirs (:func:`~ppopt.constraints.implied.implied_by_memory`)."""
     lead: tuple[int, ...]
     """Per family, how long before its operations its device begins at least."""
     tail: tuple[int, ...]
@@ -181,7 +185,7 @@ class FamilyGraph:
     # --- other graphs ---
 
     def reversed(self) -> FamilyGraph:
-        """The same with time running backwards; family ``o`` becomes family ``len - 1 - o``."""
+        """The graph with time running backwards; family ``o`` becomes family ``len - 1 - o``."""
         last = len(self.families) - 1
 
         def turned(precedences: tuple[Precedence, ...]) -> tuple[Precedence, ...]:
@@ -244,7 +248,7 @@ class FamilyGraph:
         )
 
     def without(self, families: Collection[int]) -> FamilyGraph:
-        """The same without some families that nothing waits for (weight gradients): a relaxation.
+        """The graph without some families that nothing waits for (weight gradients): a relaxation.
 
         What such a family would give back is given back at the end of what it waits for, where the family starts at the earliest.
         """
@@ -253,7 +257,7 @@ class FamilyGraph:
         return self._kept([family for family in range(len(self.families)) if family not in families], into)
 
     def taken(self) -> FamilyGraph:
-        """The same without the families that have no operations: those of routes that no microbatch takes."""
+        """The graph without the families that have no operations: those of routes that no microbatch takes."""
         kept = [family for family, count in enumerate(self.count) if count]
         return self if len(kept) == len(self.count) else self._kept(kept, {})
 
@@ -289,7 +293,7 @@ class FamilyGraph:
         )
 
     def restricted(self, devices: Collection[int]) -> FamilyGraph:
-        """The same where only ``devices`` run one operation at a time and have a limit of memory: a relaxation.
+        """The graph where only ``devices`` run one operation at a time and have a limit of memory: a relaxation.
 
         Of each family on another device one operation runs at a time, as on a machine of its own.
         """
@@ -306,7 +310,7 @@ class FamilyGraph:
         )
 
     def thinned(self, kept: int, of: int) -> FamilyGraph:
-        """The same with ``kept`` of every ``of`` microbatches, evenly spread: a relaxation, with that much less memory.
+        """The graph for ``kept`` of every ``of`` microbatches, evenly spread: a relaxation, with that much less memory.
 
         Of ``of`` microbatches in a row ``kept`` are left, number ``n * of // kept`` as number n. The others are left out of a
         schedule as they are: what is left starts and ends when it did. A family holds microbatches that follow each other, and
@@ -340,12 +344,12 @@ class FamilyGraph:
         )
 
     def computing(self) -> FamilyGraph:
-        """The same without what precedes and follows the operations of a device: a relaxation."""
+        """The graph without what precedes and follows the operations of a device: a relaxation."""
         none = (0,) * len(self.families)
         return replace(self, lead=none, tail=none)
 
     def endless(self) -> FamilyGraph:
-        """The same for any number of microbatches: ``count`` is empty."""
+        """The graph for any number of microbatches: ``count`` is empty."""
         return replace(self, count=())
 
 
@@ -355,54 +359,3 @@ def merged(held: Iterable[Held]) -> tuple[Held, ...]:
     for first, last, amount in held:
         amounts[first, last] = amounts.get((first, last), 0) + amount
     return tuple(Held(first, last, amount) for (first, last), amount in amounts.items())
-
-
-def implied_by_memory(graph: FamilyGraph) -> tuple[Precedence, ...]:
-    """What the limits of memory say about microbatches that run in order, as precedences between families.
-
-    On one device and route let ``A`` be what a microbatch holds when a forward ``F`` starts, of its stage and the device's
-    earlier ones, and ``L`` the limit.
-
-    - *Releases.* Let R be a family of the same stage, and let ``r`` be what F and the device's earlier forwards claimed and is
-      surely held until R ends: what is released by R, or by what waits for R. Then ``F(n + c)`` waits for ``R(n)`` with
-      ``c = (L - A) // r + 1``: else the c microbatches from n on hold ``r`` each, and n + c holds ``A``.
-    - *Forwards.* ``F(n + c)`` of an earlier stage waits for ``F'(n)`` of a later one, ``c = (L - between) // A``: before F'(n)
-      starts no backward of the microbatches from n on has run on the device, those that have begun the earlier stage hold ``A``
-      each, and n also what is claimed from behind the earlier stage up to the later one, ``between``.
-
-    Every microbatch has to run all these families.
-    """
-    found = []
-    for place, reservoir in enumerate(graph.reservoirs):
-        claims: dict[int, int] = {}
-        for held in reservoir.held:
-            claims[held.first] = claims.get(held.first, 0) + held.amount
-        for route in sorted({graph.families[first].route for first in claims}):
-            own = [o for o in graph.machines[place].families if graph.families[o].route == route]
-            forwards = [o for o in own if graph.families[o].kind == Kind.F]
-            before = 0
-            for i, forward in enumerate(forwards):
-                before += claims.get(forward, 0)
-                if not before:
-                    continue
-                found += _releases(graph, reservoir, forwards[: i + 1], own, before)
-                between = 0
-                for later in forwards[i + 1 :]:
-                    between += claims.get(later, 0)
-                    found.append(Precedence(later, forward, (reservoir.limit - between) // before))
-    return tuple(sorted(found))
-
-
-def _releases(graph: FamilyGraph, reservoir: Reservoir, forwards: list[int], own: list[int], before: int) -> list[Precedence]:
-    """The waits of the last of ``forwards`` for the other families of its stage; all are of one device and route."""
-    found = []
-    stage = graph.families[forwards[-1]].stage
-    for release in (o for o in own if graph.families[o].stage == stage and o not in forwards):
-        until = sum(
-            held.amount
-            for held in reservoir.held
-            if held.first in forwards and (held.last == release or graph.ancestors[held.last] >> release & 1)
-        )
-        if until:
-            found.append(Precedence(release, forwards[-1], (reservoir.limit - before) // until + 1))
-    return found

@@ -24,7 +24,8 @@ from enum import Enum
 
 import numpy as np
 
-from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir, implied_by_memory, merged
+from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir, merged
+from ppopt.constraints.implied import implied_by_memory
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import rules_of, transfers_of
 from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Word, sends

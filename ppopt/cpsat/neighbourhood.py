@@ -22,7 +22,7 @@ _FIRST, _LEAST = 120, 12
 """Operations in a window at first, and at least."""
 _LARGER, _SMALLER = 1.2, 0.85
 """How that changes: after a window was searched through, and after it was not."""
-_LOOSE, _LOOSELY = 0.15, 30
+_BEGINS_MOVE, _FIRST_WHERE_BEGINS_MOVE = 0.15, 30
 """Share of the rounds for spans in which begins may move, and operations in a window there at first."""
 _PATIENCE: dict[Objective, float] = {"makespan": 0.25, "span": 1.0}
 _MOST_PATIENCE = 2.0
@@ -54,9 +54,9 @@ class _Search:
         self.value = schedule.objective(objective)
         self.chance = random.Random(limits.seed)
         self.patience = _PATIENCE[objective]
-        self.size = {False: float(_FIRST), True: float(_LOOSELY)}
-        """Operations in a window, and in a loose one."""
-        self.loose = False
+        self.size = {False: float(_FIRST), True: float(_FIRST_WHERE_BEGINS_MOVE)}
+        """Operations in a window, by whether begins may move."""
+        self.begins_move = False
 
     def run(self, progress: Progress | None) -> None:
         """Until the bound is met, everything was in a window, or the time is over."""
@@ -74,15 +74,15 @@ class _Search:
     def round(self, around: Around) -> bool:
         """Search one window per worker; whether the best got better."""
         if self.objective == "span":
-            self.loose = self.size[False] >= 2 * len(around.start) or self.chance.random() < _LOOSE
-        windows = [Window(around, *self.span(around), loose=self.loose) for _ in range(self.limits.threads)]
+            self.begins_move = self.size[False] >= 2 * len(around.start) or self.chance.random() < _BEGINS_MOVE
+        windows = [Window(around, *self.span(around), begins_move=self.begins_move) for _ in range(self.limits.threads)]
         preset = engine.SPANS if self.objective == "span" else engine.DECIDING
         seeds = [self.chance.randrange(2**31) for _ in windows]
         answers = engine.at_once([w.model for w in windows], self.limits, preset, seconds=self.patience, seeds=seeds)
         value = self.value
         for window, answer in zip(windows, answers, strict=True):
             factor = _LARGER if answer.known is Known.BEST else _SMALLER
-            self.size[self.loose] = max(_LEAST, self.size[self.loose] * factor)
+            self.size[self.begins_move] = max(_LEAST, self.size[self.begins_move] * factor)
             if answer.found and answer.objective < value:
                 self.keep(window.schedule(answer))
         better = self.value < value
@@ -97,7 +97,7 @@ class _Search:
 
     def span(self, around: Around) -> tuple[int, int]:
         """Since when and until when operations start that are in a window of about the current size."""
-        times, size = around.times, round(self.size[self.loose])
+        times, size = around.times, round(self.size[self.begins_move])
         at = self.chance.randrange(-size // 2, max(1, len(times) - size // 2))
         since = times[at] if at > 0 else times[0]
         return since, times[at + size] if at + size < len(times) else times[-1] + 1

@@ -44,7 +44,8 @@ def solve(
     durations and lags are rounded down to it: what is refuted stays refuted, and the found order is timed with the true ones,
     so its value may exceed ``upper``. Where operations without duration passed each other in what was found, the search is made
     again with a ``strict`` model (:class:`~ppopt.cpsat.model.Model`). ``start_by``: for spans, ticks by which each device
-    has started, ``None`` where that is open (:func:`ppopt.bounds.late.start_by`). Ctrl-C stops it and is noted in the outcome.
+    has started, ``None`` where that is open (:func:`ppopt.bounds.latest_starts.start_by`). Ctrl-C stops it and is noted in the
+    outcome.
 
     On a grid a span is rounded up: begins and ends may both lie between two steps. Within a whole number of steps all times can
     be rounded down to steps.

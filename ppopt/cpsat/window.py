@@ -32,12 +32,12 @@ class Turns(NamedTuple):
 class Window:
     """The model of what starts from ``since`` on and before ``until``.
 
-    For spans the devices' begins may move if it is ``loose``. Where they stay, starts are known as well as for the makespan,
-    windows may be several times as large, and some schedules are out of reach.
+    For spans ``begins_move`` says whether the devices' begins may. Where they stay, starts are known as well as for the makespan
+    and windows may be several times as large, but some schedules are out of reach.
     """
 
-    def __init__(self, around: Around, since: int, until: int, *, loose: bool = False) -> None:
-        self.around, self.loose = around, loose
+    def __init__(self, around: Around, since: int, until: int, *, begins_move: bool = False) -> None:
+        self.around, self.begins_move = around, begins_move
         self.model = model = cp_model.CpModel()
         start, duration = around.start, around.duration
         self.since, self.until = since, until
@@ -83,7 +83,7 @@ class Window:
         for device, row in enumerate(around.paths.devices):
             if row:
                 first, last = around.start[row[0]], around.start[row[-1]] + around.duration[row[-1]]
-                moved = reach if self.loose else 0
+                moved = reach if self.begins_move else 0
                 begins[device] = model.new_int_var(first - moved, first + moved, "begin")
                 ends[device] = model.new_int_var(last - reach, last + reach, "end")
                 model.add(span >= ends[device] - begins[device])

@@ -11,7 +11,7 @@ from ppopt.schedule import Schedule
 
 
 def verified(schedule: Schedule, name: str) -> Schedule:
-    """The schedule itself, once the checker has found nothing; the memory limit aside, of which the caller speaks.
+    """The schedule itself, once the checker has found nothing; the memory limit aside, which the caller reports.
 
     Raises:
         RuntimeError: it violates a rule, which is a mistake of the program.

@@ -1,32 +1,38 @@
-"""Repetition: the order in which it asks its questions."""
+"""Modulo scheduling: the order in which it asks its questions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ppopt.clock import Limits
 from ppopt.constraints import graphs_of
-from ppopt.periodic.fastest import Periods
-from ppopt.periodic.makespans import Makespans
-from ppopt.periodic.modulo import Rotation
-from ppopt.periodic.periodic import Periodic, schedule_of
-from ppopt.periodic.state import OneGraph, State, Step
+from ppopt.periodic.graph_search import Asked, Found, GraphSearch, SharedState
+from ppopt.periodic.kernel import Kernel
+from ppopt.periodic.makespan_search import MakespanSearch
+from ppopt.periodic.period_search import PeriodSearch
+from ppopt.periodic.periodic_schedule import PeriodicSchedule, schedule_of
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Outcome, Progress
 
 _LONGEST = 12
-"""Most microbatches per period, once no better time per microbatch is found."""
+"""Largest unroll factor, once no better time per microbatch is found."""
 
 
 @dataclass(frozen=True)
-class Repeated(Outcome):
-    """``periodic``: what the schedule is an expansion of, or the best that was found where none is; ``lower_bound`` is the given
-    one. ``base``: of the shortest period that with the fewest microbatches."""
+class PeriodicOutcome(Outcome):
+    """``found``: what the schedule is an expansion of, or the best where there is no schedule. A later search can go on from it.
 
-    periodic: Periodic | None = None
-    base: Periodic | None = None
-    steps: tuple[Step, ...] = ()
+    ``lower_bound`` is the given one. ``asked``: the questions and their answers.
+    """
+
+    found: Found = field(default_factory=Found)
+    asked: tuple[Asked, ...] = ()
+
+    @property
+    def periodic(self) -> PeriodicSchedule | None:
+        """The best that was found, with any makespan."""
+        return self.found.best
 
 
 def solve(
@@ -35,70 +41,69 @@ def solve(
     lower_bound: int,
     limits: Limits,
     upper: int | None = None,
-    start: Periodic | None = None,
-    base: Periodic | None = None,
-    like: Schedule | None = None,
+    known: Found | None = None,
+    example: Schedule | None = None,
     progress: Progress | None = None,
-) -> Repeated:
+) -> PeriodicOutcome:
     """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
 
     Data-parallel traffic does not count here. ``lower_bound`` is a proved one for that, in ticks; the search is over when it is
-    met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``start`` and ``base``
-    are what an earlier search of this pipeline has found; ``like`` is a schedule of it, with any number of microbatches, whose
-    middle may repeat.
+    met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``known``: what an
+    earlier search of this pipeline has found. ``example``: a schedule of it, with any number of microbatches, whose kernel may be
+    a good one. Ctrl-C ends the search and is noted in the outcome.
     """
-    state = State(pipeline, lower_bound, limits, upper, (start, base), like, progress)
+    shared = SharedState(pipeline, lower_bound, limits, upper, known or Found(), example, progress)
     try:
-        _run(state)
+        _run(shared)
     except KeyboardInterrupt:  # what was found is kept
         limits.clock.interrupt()
-    best = state.best
+    best, found = shared.improvement, shared.found
     schedule = None if best is None else schedule_of(pipeline, best)
     # operations that take no time may tie with each other in another order
     if schedule is not None and not schedule.within_memory:
-        schedule = state.known = state.base = None
-    known = state.known, state.base
-    return Repeated(schedule, lower_bound, *known, tuple(state.steps), interrupted=limits.clock.interrupted)
+        schedule, found = None, Found()
+    return PeriodicOutcome(schedule, lower_bound, found, tuple(shared.asked), interrupted=limits.clock.interrupted)
 
 
-def _run(state: State) -> None:
+def _run(shared: SharedState) -> None:
     """Until the bound is met or the time is over."""
-    if min(state.counts) == 0:
+    if min(shared.counts) == 0:
         return
-    graphs = graphs_of(state.pipeline)
+    graphs = graphs_of(shared.pipeline)
     for place, graph in enumerate(graphs):
-        if state.done:
+        if shared.done:
             return
-        _run_graph(OneGraph(state, graph, state.limits.slice(state.limits.clock.left / (len(graphs) - place))))
+        _run_graph(GraphSearch(shared, graph, shared.limits.slice(shared.limits.clock.left / (len(graphs) - place))))
 
 
-def _run_graph(of: OneGraph) -> None:
-    """First the period, then the beginning and the end; where these leave nothing open, with a longer period."""
-    counts = of.all.counts
-    periods, makespans = Periods(of), Makespans(of)
-    if of.own is not None and of.own.makespan_for(counts) is None:  # of another remainder
-        of.own = Rotation.of(of.own).begun(counts)
-    if of.own is not None:
-        of.keep(of.own)
-    tried = of.base
-    if of.all.like is not None:
-        periods.look(of.all.like)
+def _run_graph(search: GraphSearch) -> None:
+    """First the period, then prologue and epilogue; where these leave nothing open, with twice the unroll factor."""
+    counts = search.shared.counts
+    periods, makespans = PeriodSearch(search), MakespanSearch(search)
+    if search.best is not None and search.best.makespan_for(counts) is None:  # of another remainder
+        search.best = Kernel.of(search.best).with_ends(counts)
+    if search.best is not None:
+        search.offer(search.best)
+    given = search.least_unrolled
+    if search.shared.example is not None:
+        periods.take_kernel_of(search.shared.example)
     fastest = periods.fastest()
-    if fastest is not None and (of.own is None or fastest.period * of.own.step < of.own.period * fastest.step):
-        of.own = fastest
-    if of.base is not None and of.base is not tried and not of.done:
-        periods.fewer(of.base)
-    base = of.base
-    if of.own is not None and not of.done:
-        makespans.ends(of.own, of.left / 16)
-    known = of.own
-    while of.own is not None and not of.done:
-        value = of.own.makespan_for(counts)
+    if fastest is not None and (search.best is None or fastest.period * search.best.unroll < search.best.period * fastest.unroll):
+        search.best = fastest
+    if search.least_unrolled is not None and search.least_unrolled is not given and not search.done:
+        periods.unroll_less(search.least_unrolled)
+    least_unrolled = search.least_unrolled
+    if search.best is not None and not search.done:
+        makespans.shorten_ends(search.best, search.left / 16)
+    best = search.best
+    while search.best is not None and not search.done:
+        value = search.best.makespan_for(counts)
         makespans.rounds()
-        known = of.own if of.own.makespan_for(counts) != value else known
-        base = of.base if base is None or of.base is None or of.base.step <= base.step else base
-        if 2 * of.own.step > _LONGEST:
+        best = search.best if search.best.makespan_for(counts) != value else best
+        if least_unrolled is None or search.least_unrolled is None or search.least_unrolled.unroll <= least_unrolled.unroll:
+            least_unrolled = search.least_unrolled
+        if 2 * search.best.unroll > _LONGEST:
             break
-        makespans.doubled()
-    if known is not None:
-        of.all.know(known, base, periods.shown)
+        makespans.unroll_twice()
+    if best is not None:
+        search.shared.note_best_of_graph(best, least_unrolled, periods.period_bounds)

@@ -1,6 +1,6 @@
-"""A schedule for many devices after one for few: the beginnings and ends of like pipelines are alike, on another scale.
+"""A schedule for many devices after one for few: prologues and epilogues of like pipelines are alike, on another scale.
 
-With twice the devices a pipeline takes twice as long to fill, with twice the microbatches; at full speed those take twice as long
+With twice the devices a pipeline takes twice as long to fill, with twice the microbatches. At full speed these take twice as long
 as well. So an operation is due at a multiple of the time at which the one at its place in the small schedule starts. Between
 places the times are interpolated. A list schedule in that order, in which nothing starts long before its time, comes close.
 """
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ppopt.constraints import rules_of
 from ppopt.heuristics import Jobs, Stuck, run_jobs
 from ppopt.op import Kind
-from ppopt.periodic.periodic import Periodic
+from ppopt.periodic.periodic_schedule import PeriodicSchedule
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.timing import time_order
@@ -28,10 +28,10 @@ _EARLY = (8, 16, 4, 0, 32)
 _FINE = 16
 """Parts of a tick by which due times are told apart."""
 _LIKE = {Kind.F: (Kind.F,), Kind.B: (Kind.B, Kind.I), Kind.I: (Kind.I, Kind.B), Kind.W: (Kind.W, Kind.B)}
-"""Whose time counts where a kind is not run in the small schedule."""
+"""Per kind those whose time counts, the first that the small schedule runs."""
 
 
-def stretched(periodic: Periodic, pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
+def stretched(periodic: PeriodicSchedule, pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     """Schedules of ``pipeline`` after one for a like pipeline of fewer devices; both have a single route.
 
     For no fewer microbatches than that has, times the factor between the two; what is more is in the middle.
@@ -48,7 +48,7 @@ def stretched(periodic: Periodic, pipeline: Pipeline) -> Iterator[tuple[str, Sch
         yield f"stretched, up to {early} operations early", time_order(pipeline, order)
 
 
-def _due(periodic: Periodic, pipeline: Pipeline, jobs: Jobs) -> Times:
+def _due(periodic: PeriodicSchedule, pipeline: Pipeline, jobs: Jobs) -> Times:
     """Per job when it is due, in ticks."""
     rows = {(family.kind, family.stage): row for family, row in zip(periodic.graph.families, periodic.start, strict=True)}
     stages, few = 1 + max(stage for _, stage in rows), len(periodic.start[0])
@@ -56,7 +56,7 @@ def _due(periodic: Periodic, pipeline: Pipeline, jobs: Jobs) -> Times:
     for kind, likes in _LIKE.items():
         for stage in range(stages):
             row = next((rows[like, stage] for like in likes if (like, stage) in rows), np.zeros(few, np.int64))
-            times[kind, stage] = _even(row, periodic.step)
+            times[kind, stage] = _without_kernel(row, periodic.unroll)
     factor = pipeline.stages / stages
     more = pipeline.microbatches - factor * few
     turn, ran = jobs.features.turn, jobs.features.kind
@@ -64,18 +64,18 @@ def _due(periodic: Periodic, pipeline: Pipeline, jobs: Jobs) -> Times:
     s, s_part = _place(jobs.features.stage, factor, stages)
     n, n_part = _place(turn - np.where(late, more, 0), factor, few)
     upper, lower = ((1 - n_part) * times[ran, s + i, n] + n_part * times[ran, s + i, n + 1] for i in (0, 1))
-    middle = more * periodic.period / periodic.step
+    middle = more * periodic.period / periodic.unroll
     due: Times = factor * ((1 - s_part) * upper + s_part * lower) + np.where(late, middle, 0)
     return due
 
 
-def _even(row: IntArray, step: int) -> Times:
-    """The times without what differs within a period of ``step`` microbatches; less so at either end."""
+def _without_kernel(row: IntArray, unroll: int) -> Times:
+    """The times without what differs within a kernel of ``unroll`` microbatches; less so at either end."""
     even = row.astype(np.float64)
     for n in range(len(row)):
-        reach = min(step // 2, n, len(row) - 1 - n)
+        reach = min(unroll // 2, n, len(row) - 1 - n)
         weights = np.ones(2 * reach + 1)
-        if 2 * reach == step:
+        if 2 * reach == unroll:
             weights[[0, -1]] = 0.5
         even[n] = np.average(row[n - reach : n + reach + 1], weights=weights)
     return even

@@ -25,7 +25,7 @@ from ppopt.search.settings import Settings, SettingsFields
 from ppopt.solvers.outcome import check_for_ilp
 
 if TYPE_CHECKING:
-    from ppopt.periodic import Periodic
+    from ppopt.periodic import PeriodicSchedule
 
 
 def solve(
@@ -79,7 +79,7 @@ def solve(
     if not isinstance(counts, tuple):
         return question.answer({})[0]
     points: list[Result] = []
-    known: dict[tuple[str, int], Periodic] = {}
+    known: dict[tuple[str, int], PeriodicSchedule] = {}
     for count in counts:
         point, known = question.with_microbatches(count).answer(known)
         points.append(point)
@@ -104,14 +104,14 @@ class _Question:
     progress: Progress | None
 
     def with_microbatches(self, count: int) -> _Question:
-        """The same for so many; an order of the user's own is for another number."""
+        """The question for another number of microbatches; an order of the user's own may be for the old one."""
         pipeline = self.model.pipeline.changed(microbatches=count)
         order = self.model.order
         kept = order if order is not None and order.index.microbatches == count else None
         return dataclasses.replace(self, model=dataclasses.replace(self.model, pipeline=pipeline, order=kept))
 
-    def answer(self, known: dict[tuple[str, int], Periodic]) -> tuple[Result, dict[tuple[str, int], Periodic]]:
-        """The result, its rows checked; ``known`` is what repetition has found for fewer microbatches, by placement."""
+    def answer(self, known: dict[tuple[str, int], PeriodicSchedule]) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
+        """The result, its rows checked; ``known`` is what modulo scheduling has found for fewer microbatches, by placement."""
         asked = self.model.pipeline
         beside = functools.cache(self._rows)
         branches = [self._branch(pipeline, beside, known) for pipeline in self._places()]
@@ -160,7 +160,9 @@ class _Question:
         places = pipeline.placements() if self.binding is None else self.binding.places(pipeline)
         return [pipeline if self.runtime is None else as_run(pipeline, self.runtime) for pipeline in places]
 
-    def _branch(self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], Periodic]) -> Branch:
+    def _branch(
+        self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
+    ) -> Branch:
         words = self._words(pipeline)
         start = None if self.binding is None else self.binding.start(pipeline)
         periodic = known.get((pipeline.placement, pipeline.chunks))

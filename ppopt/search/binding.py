@@ -37,7 +37,7 @@ class Binding:
         return find(self.schedule)
 
     def read(self, model: Model) -> Binding:
-        """The same under the schedule's own name, with the parameters that ``model`` gives it, where it stands for it.
+        """This binding under the schedule's own name, with the parameters that ``model`` gives it, where it stands for it.
 
         Raises:
             UnknownSchedule: nobody has this name.

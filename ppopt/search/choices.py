@@ -28,7 +28,7 @@ from ppopt.search.step import Taken
 from ppopt.text import place
 
 if TYPE_CHECKING:
-    from ppopt.periodic import Periodic
+    from ppopt.periodic import PeriodicSchedule
 
 Time: TypeAlias = Fraction | float
 """In the user's unit; infinite where there is none."""
@@ -60,7 +60,7 @@ class ClosedBranch:
         words: tuple[Word, ...],
         beside: Callable[[], Sequence[Row]],
         start: Schedule | None = None,
-        periodic: Periodic | None = None,
+        periodic: PeriodicSchedule | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.result: Result | None = None
@@ -93,7 +93,7 @@ def branch_of(
     words: tuple[Word, ...],
     beside: Callable[[], Sequence[Row]],
     start: Schedule | None = None,
-    periodic: Periodic | None = None,
+    periodic: PeriodicSchedule | None = None,
 ) -> Branch:
     """The search on one placement, which may leave open which stages recompute.
 
@@ -128,8 +128,8 @@ def solve_branches(
                 result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))
                 clock.charge(own.spent)
                 if result.limit == "interrupted":
-                    return turns.begun()
-    return turns.begun()
+                    return turns.with_ends()
+    return turns.with_ends()
 
 
 class _Turns:
@@ -145,7 +145,7 @@ class _Turns:
 
     def reached(self) -> Time:
         """The best value of all."""
-        return min((value_of(result) for result in self.begun()), default=math.inf)
+        return min((value_of(result) for result in self.with_ends()), default=math.inf)
 
     def is_open(self, i: int) -> bool:
         """Whether a placement may still have the best, and its search can go on."""
@@ -159,7 +159,7 @@ class _Turns:
         """Those."""
         return [i for i in range(len(self.branches)) if self.is_open(i)]
 
-    def begun(self) -> tuple[Result, ...]:
+    def with_ends(self) -> tuple[Result, ...]:
         """What the placements have shown whose search has begun."""
         return tuple(branch.result for branch in self.branches if branch.result is not None)
 

@@ -20,12 +20,12 @@ from ppopt.search.problem import Problem
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.run import Run
 from ppopt.search.settings import Settings
-from ppopt.search.steps.repetition import Repetition
+from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.strategies import main, strategy_of
 from ppopt.timing import broken, time_order
 
 if TYPE_CHECKING:
-    from ppopt.periodic import Periodic
+    from ppopt.periodic import PeriodicSchedule
 
 
 def solve_closed(
@@ -38,7 +38,7 @@ def solve_closed(
     start: Schedule | None = None,
     lower_bound: int = 0,
     enough: int | None = None,
-    periodic: Periodic | None = None,
+    periodic: PeriodicSchedule | None = None,
     progress: Callable[[int | None, int], None] | None = None,
     clock: Clock | None = None,
 ) -> Result:
@@ -76,10 +76,10 @@ class ClosedSearch:
         self._seconds = 0.0
         self._strategy = strategy_of(problem, settings.solver)
 
-    def begin(self, start: Schedule | None, lower_bound: int, periodic: Periodic | None) -> None:
+    def begin(self, start: Schedule | None, lower_bound: int, periodic: PeriodicSchedule | None) -> None:
         """Take over what is known (:func:`solve_closed`)."""
         problem, incumbent = self.run.problem, self.run.incumbent
-        self.run.step(Repetition).periodic = periodic
+        self.run.step(ModuloScheduling).best = periodic
         if start is not None:
             same = start.pipeline == problem.pipeline
             known = problem.obeying(start if same else time_order(problem.pipeline, start.order))
@@ -139,7 +139,7 @@ class ClosedSearch:
             named=Table(run.named, problem.pipeline),
             steps=tuple(run.taken),
             binding=problem.words,
-            periodic=run.step(Repetition).periodic,
+            periodic=run.step(ModuloScheduling).best,
         )
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ppopt.bounds.late import beside_span
+from ppopt.bounds.latest_starts import beside_span
 from ppopt.constraints import Precede, Word, select
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
@@ -34,10 +34,12 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     """Ticks by which some schedule whose device spans are at most ``span`` has ended, if there is one at all.
 
     Where nothing happens for longer than the largest latency (or wait that ``words`` ask for, which bind beside the rules), what
-    follows can start earlier, so between the devices' spans there are at most D - 1 gaps of that length, besides transfers that
-    hold a link. With nothing but the rules (``free``) it is much less where :func:`~ppopt.bounds.late.beside_span` says so, and
-    with one stage per device on one route: before a device's first operation all devices upstream run forwards only, at most as
-    many as their memory holds, and these can be shifted right against it: device d starts at most ``sum over s < d of
+    follows can start earlier. So between the devices' spans there are at most D - 1 gaps of that length, besides transfers that
+    hold a link.
+
+    With nothing but the rules (``free``) it is much less where :func:`~ppopt.bounds.latest_starts.beside_span` says so, and with
+    one stage per device on one route. There all devices upstream run forwards only before a device's first operation, no more
+    than their memory holds, and these can be shifted right against it: device d starts at most ``sum over s < d of
     (T_F + latency) + (C - 1) * max T_F`` after the first.
     """
     latency = max(int(pipeline.ticks.latency.max()), longest_lag(words))

@@ -106,7 +106,7 @@ class RecomputeChoice:
 
     def __post_init__(self) -> None:
         self.each = self.pipeline.per_stage()
-        """The same with its costs per stage."""
+        """The pipeline with its costs per stage."""
         self._clock = Clock(0)
         self.nodes = [self._entry(_Node(frozenset(), frozenset(), Fraction(0), self.settings.seconds / tuning.ROOT))]
 

@@ -14,7 +14,7 @@ from ppopt.schedule import Figures, Number, Objective, Schedule
 from ppopt.search.step import Taken
 
 if TYPE_CHECKING:
-    from ppopt.periodic import Periodic
+    from ppopt.periodic import PeriodicSchedule
     from ppopt.search.binding import Binding
 
 Reason: TypeAlias = Literal["optimal", "feasible", "infeasible", "no-solution"]
@@ -82,8 +82,8 @@ class Result(Figures):
     """The user's own among them."""
     order: Binding | None = None
     """The named schedule whose constraints bound."""
-    periodic: Periodic | None = None
-    """What repetition has found, to begin with for other numbers of microbatches."""
+    periodic: PeriodicSchedule | None = None
+    """What modulo scheduling has found, to begin with for other numbers of microbatches."""
     scope: Scope | None = None
     placements: tuple[Result, ...] = ()
     points: tuple[Result, ...] = ()

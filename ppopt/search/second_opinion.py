@@ -77,7 +77,7 @@ def second_opinion(
     """Show again that no schedule has an objective below ``bound``, which ``proved_by`` has shown.
 
     ``extra`` are words that bind beside the rules. What the first proof was not is tried in turn: lower bounds; CP-SAT (after a
-    proof by CP-SAT the same without cuts, as far as that goes); the ILP. Both solvers are asked for a schedule one tick
+    proof by CP-SAT once more without cuts, as far as that goes); the ILP. Both solvers are asked for a schedule one tick
     better, without any bound or start. ``horizon``: ticks by which some better schedule has ended, if there is one.
     """
     if bound <= 0:

@@ -16,10 +16,10 @@ from ppopt.search.steps.decisions import Decide, Minimise
 from ppopt.search.steps.integer_program import IntegerProgram
 from ppopt.search.steps.list_schedules import ListSchedules, NamedHeuristics, PacedSchedules
 from ppopt.search.steps.makespan_first import MakespanFirst
+from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.steps.named_schedules import NamedSchedules
 from ppopt.search.steps.neighbourhoods import Neighbourhoods
-from ppopt.search.steps.repetition import Repetition
-from ppopt.search.steps.smaller import FewerDevices, FewMicrobatches
+from ppopt.search.steps.smaller_pipelines import FewerDevices, FewMicrobatches
 from ppopt.search.steps.state_graph import StateGraph
 from ppopt.search.steps.windows import Windows
 from ppopt.search.turns import Entry, Rounds, Share, Turn, left, whole
@@ -28,8 +28,8 @@ from ppopt.search.turns import Entry, Rounds, Share, Turn, left, whole
 
 
 def full_speed(run: Run) -> bool:
-    """In the middle of a known schedule the busiest device never idles: only its beginning and its end can be shorter."""
-    return run.step(Repetition).full_speed
+    """In the kernel of a known schedule the busiest device never idles: only prologue and epilogue can be shorter."""
+    return run.step(ModuloScheduling).full_speed
 
 
 def slower(run: Run) -> bool:
@@ -68,7 +68,7 @@ def hard(run: Run) -> bool:
 
 
 def hard_without_starts(run: Run) -> bool:
-    """The same, where no list schedules at a pace were made before."""
+    """As :func:`hard`, where no list schedules at a pace were made before."""
     return hard(run) and run.step(PacedSchedules).fresh
 
 
@@ -97,9 +97,9 @@ def too_many_for_several(run: Run) -> bool:
     return not several(run)
 
 
-def without_repetition(run: Run) -> bool:
-    """The best schedule is not from repetition yet."""
-    return run.incumbent.source != Repetition.name
+def not_from_modulo_scheduling(run: Run) -> bool:
+    """The best schedule is not from modulo scheduling yet."""
+    return run.incumbent.source != ModuloScheduling.name
 
 
 def nothing_found(run: Run) -> bool:
@@ -124,7 +124,7 @@ SMALL: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 40), lambda run: wide(run) and few(run)),
     Turn(PacedSchedules, left(1 / 12), many),
     Turn(Windows, whole(1 / 12), many),
-    Turn(Repetition, left(1 / 5), long),
+    Turn(ModuloScheduling, left(1 / 5), long),
     Turn(Neighbourhoods, left(1 / 5), many),
     Turn(Decide, whole(1 / 15, least=1.0), asking),
     Turn(Decide, whole(1 / 30, least=1.0), not_asking, {"between": False}),
@@ -141,7 +141,7 @@ SMALL: tuple[Entry, ...] = (
     Turn(Neighbourhoods, left(1 / 3), lambda run: gaining(run) and few(run)),
     Turn(Decide, whole(1 / 5, least=3.0), asking),
     Turn(Decide, whole(1 / 10, least=3.0), not_asking),
-    Turn(Repetition, left(1 / 4)),
+    Turn(ModuloScheduling, left(1 / 4)),
     Rounds(
         (
             Turn(Decide, whole(1 / 10, least=2.0), coarse),
@@ -155,20 +155,20 @@ SMALL: tuple[Entry, ...] = (
 )
 
 LARGE: tuple[Entry, ...] = (
-    # a good pace first; windows and repetition in turns, for longer
-    Turn(Repetition, left(1 / 8), without_repetition),
+    # a good pace first; windows and modulo scheduling in turns, for longer
+    Turn(ModuloScheduling, left(1 / 8), not_from_modulo_scheduling),
     Turn(Windows, left(1 / 3), full_speed),
-    Turn(Repetition, left(1 / 4), full_speed),
+    Turn(ModuloScheduling, left(1 / 4), full_speed),
     LARGE_STATE_GRAPH,
     Turn(Windows, left(1 / 3), full_speed, {"shortest": 8}),
     Turn(Windows, left(1 / 8), slower, {"shortest": 8}),
-    Turn(Repetition, left(1 / 4), full_speed),
-    Turn(Repetition, left(1 / 2), slower),
+    Turn(ModuloScheduling, left(1 / 4), full_speed),
+    Turn(ModuloScheduling, left(1 / 2), slower),
     Turn(ListSchedules, left(1 / 8)),
     Turn(PacedSchedules, left(1 / 8), slower),
     Turn(Windows, left(1 / 2), full_speed, {"shortest": 10}),
     Turn(Windows, left(1 / 6), slower, {"shortest": 10}),
-    Turn(Repetition),
+    Turn(ModuloScheduling),
     Turn(ListSchedules, when=nothing_found),
 )
 
@@ -194,7 +194,7 @@ BEGIN_LARGE: tuple[Entry, ...] = (
     *CLOSED_FORMS,
     SMALL_STATE_GRAPH,
     Turn(FewMicrobatches, whole(1 / 10)),
-    Turn(FewerDevices, whole(1 / 6), options={"strategy": (*CLOSED_FORMS, Turn(Repetition))}),
+    Turn(FewerDevices, whole(1 / 6), options={"strategy": (*CLOSED_FORMS, Turn(ModuloScheduling))}),
     Turn(ListSchedules, whole(1 / 5), several),
     Turn(ListSchedules, whole(1 / 20), too_many_for_several),
     Turn(NamedSchedules),

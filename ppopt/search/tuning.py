@@ -4,7 +4,7 @@ Each has a line that says which measurement set it, or what it is.
 """
 
 LARGE = 5000
-"""Operations beyond which schedules are sought by repetition alone: a CP-SAT model of more takes seconds to build."""
+"""Operations beyond which schedules are sought by modulo scheduling alone: a CP-SAT model of more takes seconds to build."""
 MANY = 1000
 """Operations beyond which schedules are improved before decisions are asked for: these take longer than a thirtieth of 60 s."""
 SEVERAL = 20_000

@@ -39,7 +39,7 @@ class Need(NamedTuple):
 
 
 class Recomputed:
-    """An order on a pipeline of which any stages may recompute.
+    """An order on a pipeline in which any stages may recompute.
 
     More recomputing makes no operation start or end earlier, and no device hold more: every operation takes as long or longer,
     and a stage holds as much or less at any place of the order. That is so only because no transfer holds a link; where they do,

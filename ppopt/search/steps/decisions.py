@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ppopt.bounds.late import start_by
+from ppopt.bounds.latest_starts import start_by
 from ppopt.interrupt import uninterrupted
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step

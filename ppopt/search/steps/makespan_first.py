@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ppopt.bounds.late import beside_span
+from ppopt.bounds.latest_starts import beside_span
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
 from ppopt.timing.paths import shortest_spans

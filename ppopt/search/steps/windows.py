@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ppopt import bounds
-from ppopt.bounds.ladder import Lengths, Trial
+from ppopt.bounds.escalation import Attempt, Lengths
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
 from ppopt.search.steps.closed_forms import learn
@@ -18,7 +18,7 @@ class Windows(Step):
     kind = Kind.BOUND
 
     def __init__(self) -> None:
-        self._tried: dict[Lengths, Trial] = {}
+        self._tried: dict[Lengths, Attempt] = {}
         """Seconds that were spent on windows, without end where they have proved all they can, and below which value."""
 
     def run(self, run: Run, seconds: float, *, shortest: int = 0, **options: Any) -> str:

@@ -1,4 +1,4 @@
-"""A small schedule whose state comes back after a period, as a CP-SAT decision model."""
+"""A small schedule whose state comes back after a period, as a CP-SAT decision model: prologue, kernel and epilogue at once."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from ppopt.constraints import FamilyGraph
 from ppopt.cpsat import engine
 from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.posting import Row, families, machine_of, reservoirs
-from ppopt.periodic.periodic import Periodic
+from ppopt.periodic.periodic_schedule import PeriodicSchedule
 from ppopt.pipeline import IntArray
 
 _WAYS = (engine.SMALL, engine.SMALL_RELAXED, engine.SMALL_PRESOLVED)
-"""Of searching: the ones that find most first."""
+"""The ways of searching: those that find most come first."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Is there a schedule of ``counts`` microbatches per route and this makespan that repeats ``step`` every ``period``?"""
+    """Is there a schedule of ``counts`` microbatches per route and this makespan that repeats ``unroll`` every ``period``?"""
 
     counts: tuple[int, ...]
     makespan: int
     period: int
-    step: int = 1
+    unroll: int = 1
 
 
-class Recurrence:
-    """The model of a :class:`Question`; the answer is a :class:`~ppopt.periodic.periodic.Periodic`.
+class PeriodicModel:
+    """The model of a :class:`Question`; the answer is a periodic schedule.
 
-    The state at ``cut + period`` is that at ``cut``, ``step`` microbatches further: as many more operations of every family have
-    started, and what is still running, or on its way over a link, is no later than it was at ``cut``. Then the operations that
-    start in between can be repeated.
+    The state at ``cut + period`` is that at ``cut``, ``unroll`` microbatches further: ``unroll`` more operations of every family
+    have started, and what is still running, or on its way over a link, is no later than it was at ``cut``. Then the operations
+    that start in between are a kernel.
 
     Variables: the start of every operation, in order within its family, and where its range straddles the cut a literal
-    that it starts at the cut or later. That it starts a period later still is the same literal, ``step`` microbatches
-    before. ``within`` are ranges of starts to search (per family, by microbatch); ``objective`` minimises the makespan
-    below the question's instead of asking for that.
+    that it starts at the cut or later. That it starts a period later still is the literal of the operation ``unroll``
+    microbatches before. ``within`` are ranges of starts to search (per family, by microbatch). With ``objective`` the makespan is
+    minimised below the question's, which else is asked for.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Recurrence:
         self.cut = max(0, (question.makespan - question.period) // 2)
         self.count = tuple(question.counts[family.route] for family in graph.families)
         self.model = cp_model.CpModel()
-        self.possible = min(self.count) >= question.step
+        self.possible = min(self.count) >= question.unroll
         self.start: list[list[cp_model.IntVar]] = []
-        self._range = within or ranges(graph, self.count, question.makespan)
+        self._range = within or start_ranges(graph, self.count, question.makespan)
         if any((low > high).any() for low, high in self._range):
             self.possible = False
         if not self.possible:
@@ -87,8 +87,8 @@ class Recurrence:
             self.model.minimize(self.objective)
 
     def _state(self) -> None:
-        """The state after the period is the state before it, ``step`` microbatches further."""
-        model, step = self.model, self.question.step
+        """The state after the period is the state before it, ``unroll`` microbatches further."""
+        model, unroll = self.model, self.question.unroll
         cut, again = self.cut, self.cut + self.question.period
         reach = [0] * len(self.start)
         for precedence in self.graph.precedences:
@@ -99,21 +99,21 @@ class Recurrence:
             last = self.graph.duration[o] + reach[o]
             passed: list[Any] = []
             for n, x in enumerate(row):
-                if n < step:
+                if n < unroll:
                     model.add(x <= again - max(last, 1))
-                if n >= len(row) - step:
+                if n >= len(row) - unroll:
                     model.add(x >= cut)
                     passed.append(True)
                     continue
-                later = row[n + step]
-                if low[n] >= cut or low[n + step] >= again:
+                later = row[n + unroll]
+                if low[n] >= cut or low[n + unroll] >= again:
                     model.add(x >= cut)
                     model.add(later >= again)
                     passed.append(True)
-                elif high[n] < cut or high[n + step] < again:
+                elif high[n] < cut or high[n + unroll] < again:
                     model.add(x < cut)
                     model.add(later < again)
-                    self._no_later(x, later, again, last, high[n + step])
+                    self._no_later(x, later, again, last, high[n + unroll])
                     passed.append(False)
                 else:
                     literal = model.new_bool_var("")
@@ -121,21 +121,21 @@ class Recurrence:
                     model.add(x < cut).only_enforce_if(~literal)
                     model.add(later >= again).only_enforce_if(literal)
                     model.add(later < again).only_enforce_if(~literal)
-                    self._no_later(x, later, again, last, high[n + step], literal)
+                    self._no_later(x, later, again, last, high[n + unroll], literal)
                     passed.append(literal)
             self._passed.append(passed)
 
     def _slack(self, slack: int) -> None:
         """Between the repeated operations, and only there, every way to another device takes ``slack`` longer."""
-        step, period = self.question.step, self.question.period
+        unroll, period = self.question.unroll, self.question.period
         place: list[list[cp_model.IntVar]] = []
         for family, row, passed in zip(self.graph.families, self.start, self._passed, strict=True):
             most = len(row) * period
-            place.append([self.model.new_int_var(-most, self.question.makespan, f"place of {family}") for _ in range(step)])
+            place.append([self.model.new_int_var(-most, self.question.makespan, f"place of {family}") for _ in range(unroll)])
             for n, x in enumerate(row):
-                conditions = [passed[n], *([] if n < step else [_not(passed[n - step])])]
+                conditions = [passed[n], *([] if n < unroll else [_not(passed[n - unroll])])]
                 if False not in [c for c in conditions if isinstance(c, bool)]:
-                    same = self.model.add(place[-1][n % step] == x - n // step * period)
+                    same = self.model.add(place[-1][n % unroll] == x - n // unroll * period)
                     same.only_enforce_if([c for c in conditions if not isinstance(c, bool)])
         device = self.graph.owner
         for before, after, shift, lag in self.graph.precedences:
@@ -160,14 +160,14 @@ class Recurrence:
             for x, time in zip(row, times.tolist(), strict=True):
                 self.model.add_hint(x, time)
 
-    def found(self, solution: Solution) -> Periodic:
+    def found(self, solution: Solution) -> PeriodicSchedule:
         """What the search has found."""
         rows = tuple(np.array([solution.value(x) for x in row], dtype=np.int64) for row in self.start)
-        first = tuple(int(np.searchsorted(row, self.cut)) for row in rows)
-        return Periodic(self.graph, rows, first, self.question.period, self.question.step)
+        prologue = tuple(int(np.searchsorted(row, self.cut)) for row in rows)
+        return PeriodicSchedule(self.graph, rows, prologue, self.question.period, self.question.unroll)
 
 
-def ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> list[tuple[IntArray, IntArray]]:
+def start_ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> list[tuple[IntArray, IntArray]]:
     """Per family the earliest and the latest starts by microbatch, from the edges and the order of each family alone."""
     rows = range(len(graph.families))
     time = graph.duration
@@ -197,7 +197,7 @@ def ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> list[tupl
     return [(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)) for a, b in zip(low, high, strict=True)]
 
 
-def search(model: Recurrence, limits: Limits, seconds: float) -> tuple[Periodic | None, bool]:
+def search_model(model: PeriodicModel, limits: Limits, seconds: float) -> tuple[PeriodicSchedule | None, bool]:
     """What a search of ``seconds`` has found, and whether it shows that there is nothing to be found."""
     if not model.possible:
         return None, True

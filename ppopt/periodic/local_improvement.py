@@ -10,17 +10,19 @@ from ppopt.constraints import FamilyGraph
 from ppopt.cpsat import engine
 from ppopt.cpsat.engine import Known
 from ppopt.cpsat.posting import Row, in_order, interval, machine, precedence, reservoirs, waits
-from ppopt.periodic.periodic import Periodic, relations
+from ppopt.periodic.periodic_schedule import PeriodicSchedule, block_precedences
 
 
-def polished(periodic: Periodic, limits: Limits, *, reach: int, seconds: float, lower: int = 0) -> tuple[Periodic, bool]:
+def locally_improved(
+    periodic: PeriodicSchedule, limits: Limits, *, reach: int, seconds: float, lower: int = 0
+) -> tuple[PeriodicSchedule, bool]:
     """The best schedule with every start within ``reach`` ticks of where it is, and whether that is certain.
 
-    The blocks keep their operations; within each of a device's blocks the order is free. Valid for every number of copies,
-    as :class:`Periodic` says. ``lower`` is a bound of the makespan below which nothing is to be found, ``seconds`` the most for
-    the search.
+    Prologue, kernel and epilogue keep their operations; within each of a device's blocks the order is free. Valid for every
+    number of kernels, as :class:`PeriodicSchedule` says. ``lower`` is a bound of the makespan below which nothing is to be found,
+    ``seconds`` the most for the search.
     """
-    graph, step, period = periodic.graph, periodic.step, periodic.period
+    graph, period = periodic.graph, periodic.period
     model = cp_model.CpModel()
     horizon = periodic.makespan
     start: list[list[cp_model.IntVar]] = []
@@ -30,9 +32,9 @@ def polished(periodic: Periodic, limits: Limits, *, reach: int, seconds: float, 
     for _, families in graph.machines:
         _blocks(model, graph, periodic, families, start, horizon)
     flat = [x for row in start for x in row]
-    relation = relations(graph, tuple(map(len, start)), periodic.first, step)
-    for before, after, turns, lag in zip(*(column.tolist() for column in relation), strict=True):
-        waits(model, flat[before], flat[after], lag - turns * period)
+    blocks = block_precedences(graph, tuple(map(len, start)), periodic.prologue, periodic.unroll)
+    for before, after, distance, lag in zip(*(column.tolist() for column in blocks), strict=True):
+        waits(model, flat[before], flat[after], lag - distance * period)
     rows = [Row(variables, time) for variables, time in zip(start, graph.duration, strict=True)]
     for row in rows:
         in_order(model, row)
@@ -50,26 +52,26 @@ def polished(periodic: Periodic, limits: Limits, *, reach: int, seconds: float, 
     if not answer.found:
         return periodic, False
     found = tuple(np.array([answer.value(x) for x in row], dtype=np.int64) for row in start)
-    return Periodic(graph, found, periodic.first, period, step), answer.known is Known.BEST
+    return PeriodicSchedule(graph, found, periodic.prologue, period, periodic.unroll), answer.known is Known.BEST
 
 
 def _blocks(
     model: cp_model.CpModel,
     graph: FamilyGraph,
-    periodic: Periodic,
+    periodic: PeriodicSchedule,
     families: tuple[int, ...],
     start: list[list[cp_model.IntVar]],
     horizon: int,
 ) -> None:
-    """A device runs its blocks one after the other, the second within a period."""
-    begin, over = (model.new_int_var(0, horizon, f"period {name}") for name in ("begins", "is over"))
+    """A device runs prologue, kernel and epilogue one after the other, the kernel within a period."""
+    begin, over = (model.new_int_var(0, horizon, f"kernel {name}") for name in ("begins", "is over"))
     model.add(over <= begin + periodic.period)
     for block in range(3):
         intervals = []
         for o in families:
-            time, first = graph.duration[o], periodic.first[o]
-            last = first + periodic.step
-            for x in (start[o][:first], start[o][first:last], start[o][last:])[block]:
+            time, kernel = graph.duration[o], periodic.prologue[o]
+            epilogue = kernel + periodic.unroll
+            for x in (start[o][:kernel], start[o][kernel:epilogue], start[o][epilogue:])[block]:
                 intervals.append(interval(model, x, time))
                 if block:
                     model.add(x >= (begin, over)[block - 1])

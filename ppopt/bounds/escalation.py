@@ -1,4 +1,4 @@
-"""All bounds in turn, the cheap ones first."""
+"""All bounds in turn, the cheap ones first, then windows of growing length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory, work
-from ppopt.bounds.late import latest_first_starts
+from ppopt.bounds.latest_starts import latest_first_starts
 from ppopt.bounds.windows import SECONDS, of_graph, window
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, relaxed_graphs
@@ -34,8 +34,8 @@ class Lengths(NamedTuple):
     grain: int
 
 
-class Trial(NamedTuple):
-    """The seconds that windows had, without end for those that have said all they can; and the target, if there was one."""
+class Attempt(NamedTuple):
+    """What two windows were asked: for how many seconds, without end where they have said all they can; and up to what target."""
 
     seconds: float
     target: int | None
@@ -49,7 +49,7 @@ def best(
     pairs: bool = False,
     limits: Limits | None = None,
     shortest: int = 0,
-    tried: dict[Lengths, Trial] | None = None,
+    tried: dict[Lengths, Attempt] | None = None,
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
@@ -75,10 +75,10 @@ def best(
         if target is not None and known >= target:
             return
     if known >= 0 and not limits.clock.over:
-        yield from _Ladder(pipeline, objective, target, pairs, limits, {} if tried is None else tried).bounds(known, shortest)
+        yield from _Escalation(pipeline, objective, target, pairs, limits, {} if tried is None else tried).bounds(known, shortest)
 
 
-class _Ladder:
+class _Escalation:
     """Windows, the next ones longer than the last, with a proved bound of the makespan that both together do not exceed."""
 
     def __init__(
@@ -88,7 +88,7 @@ class _Ladder:
         target: int | None,
         pairs: bool,
         limits: Limits,
-        tried: dict[Lengths, Trial],
+        tried: dict[Lengths, Attempt],
     ) -> None:
         self.pipeline, self.objective, self.target, self.pairs = pipeline, objective, target, pairs
         self.limits, self.tried = limits, tried
@@ -106,9 +106,9 @@ class _Ladder:
             lengths = Lengths(first, min(last, self.makespan - first), grain)
             if self._asked(lengths):
                 continue
-            self.tried[lengths] = Trial(self.limits.clock.left / 2, self.target)
-            yield from self._climbed(lengths)
-            if self._reached or self._late:
+            self.tried[lengths] = Attempt(self.limits.clock.left / 2, self.target)
+            yield from self._raised(lengths)
+            if self._reached or self._out_of_time:
                 return
 
     @property
@@ -116,20 +116,20 @@ class _Ladder:
         return self.target is not None and self.known >= self.target
 
     @property
-    def _late(self) -> bool:
+    def _out_of_time(self) -> bool:
         return self.limits.clock.left < self.least
 
     def _asked(self, lengths: Lengths) -> bool:
         """Whether windows were asked before, for as long as they may be asked now, and for no more than now."""
-        seconds, before = self.tried.get(lengths, Trial(0.0, None))
+        seconds, before = self.tried.get(lengths, Attempt(0.0, None))
         if seconds < self.limits.clock.left / 2:
             return False
         return seconds == math.inf or self.target is None or (before is not None and before <= self.target)
 
-    def _climbed(self, lengths: Lengths) -> Iterator[Bound]:
+    def _raised(self, lengths: Lengths) -> Iterator[Bound]:
         """All that two windows say; where that stays open, whether it is more than what is known, by larger and larger steps."""
-        asked, rise, climbing = self.target, 0, False
-        while not self._late:
+        asked, rise, raising = self.target, 0, False
+        while not self._out_of_time:
             bound = window(
                 self.pipeline,
                 lengths.first,
@@ -150,12 +150,12 @@ class _Ladder:
             if self._reached:
                 return
             if bound is not None and bound.exact:
-                self.tried[lengths] = Trial(math.inf, self.target)
+                self.tried[lengths] = Attempt(math.inf, self.target)
                 return
-            if bound is None or self.target is None or (climbing and not better):
+            if bound is None or self.target is None or (raising and not better):
                 return
-            rise = 2 * rise if climbing else max(1, (self.target - self.known) // _RISE)
-            asked, climbing = min(self.target, self.known + rise), True
+            rise = 2 * rise if raising else max(1, (self.target - self.known) // _RISE)
+            asked, raising = min(self.target, self.known + rise), True
 
 
 def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterator[Lengths]:
@@ -171,12 +171,12 @@ def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterato
     rounds = rounds * (sum(graph.duration) + lags) // (2 * len(graph.of_kind(*Kind)))
     way = max(graph.path(0, last) or 0 for last in range(len(graph.families)))
     fill = max(1, min(rounds, way))
-    late = [0, 0]
+    begun = [0, 0]
     if objective == "span":
-        late = [max(time or 0 for time in latest_first_starts(of)) for of in (graph, graph.reversed())]
+        begun = [max(time or 0 for time in latest_first_starts(of)) for of in (graph, graph.reversed())]
     longest = max(graph.duration)
     grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
     for grain in grains:
         for eighths in (eighths for eighths in (8, 10, 4, 12, 14, 16) if eighths >= shortest):
-            first, last = (max(grain, time + fill * eighths // 8) for time in late)
+            first, last = (max(grain, time + fill * eighths // 8) for time in begun)
             yield Lengths(first, last, grain)

@@ -17,36 +17,36 @@ from ppopt.search import tuning
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
-from ppopt.search.steps.repetition import Repetition
+from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 
 if TYPE_CHECKING:
     from ppopt.search.turns import Entry
 
 
 class FewMicrobatches(Step):
-    """List schedules of few microbatches; repetition from the one whose middle, repeated, gives the best schedule."""
+    """List schedules of few microbatches; modulo scheduling from the one whose kernel, repeated, gives the best schedule."""
 
     name = "few microbatches"
     kind = Kind.IMPROVE
 
     def run(self, run: Run, seconds: float, **options: Any) -> None:
-        """A third of the time for the list schedules, the rest for repetition."""
+        """A third of the time for the list schedules, the rest for modulo scheduling."""
         problem = run.problem
-        small = with_few(problem.pipeline, tuning.ROUNDS * problem.pipeline.devices + tuning.TURNS * tuning.PERIODS)
+        small = with_few_microbatches(problem.pipeline, tuning.ROUNDS * problem.pipeline.devices + tuning.TURNS * tuning.PERIODS)
         schedules = chain(each_baseline(small), each_paced(small, problem.objective, run.seed))
-        step = f"the middle of schedules of {small.microbatches} microbatches"
-        like = best_repeated(run, step, small, schedules, run.clock.slice(seconds / 3))
-        repeat(run, 2 * seconds / 3, like)
+        step = f"kernels of schedules of {small.microbatches} microbatches"
+        example = best_repeated(run, step, small, schedules, run.clock.slice(seconds / 3))
+        schedule_modulo(run, 2 * seconds / 3, example)
 
 
 class FewerDevices(Step):
-    """Solve a like pipeline of few devices; repetition from what follows for all of them, with few microbatches."""
+    """Solve a like pipeline of few devices; modulo scheduling from what follows for all of them, with few microbatches."""
 
     name = "fewer devices"
     kind = Kind.IMPROVE
 
     def applies(self, run: Run) -> str | None:
-        """Where a like pipeline has a schedule that can be stretched."""
+        """Where the schedule of a like pipeline can be stretched."""
         pipeline = run.problem.pipeline
         if pipeline.devices < tuning.MANY_DEVICES:
             return f"fewer than {tuning.MANY_DEVICES} devices"
@@ -54,53 +54,53 @@ class FewerDevices(Step):
             return "microbatches take several routes"
         if pipeline.lines or pipeline.ticks.margins:
             return "the order on links, or data-parallel traffic, counts"
-        return None if self._like(pipeline) is not None else "there is no such placement of few devices"
+        return None if self._with_few_devices(pipeline) is not None else "there is no such placement of few devices"
 
-    def _like(self, pipeline: Pipeline) -> Pipeline | None:
+    def _with_few_devices(self, pipeline: Pipeline) -> Pipeline | None:
         try:
-            like = fewer_devices(pipeline, tuning.DEVICES)
-            return like.changed(microbatches=max(like.microbatches, tuning.LARGE // like.stages))
+            small = fewer_devices(pipeline, tuning.DEVICES)
+            return small.changed(microbatches=max(small.microbatches, tuning.LARGE // small.stages))
         except PipelineError:
             return None  # it has no such placement, or would hold less than a microbatch
 
     def run(self, run: Run, seconds: float, *, strategy: Iterable[Entry] = (), **options: Any) -> None:
-        """Follow a ``strategy`` for few devices for a quarter of the time; then stretch, and repeat."""
+        """Follow a ``strategy`` for few devices for a quarter of the time; then stretch its schedule and go on from there."""
         with uninterrupted():
             from ppopt.periodic import stretched
 
         pipeline = run.problem.pipeline
-        like = self._like(pipeline)
-        assert like is not None
-        inner = run.derived(Problem(like, gap=run.problem.gap), seconds / 4)
+        small = self._with_few_devices(pipeline)
+        assert small is not None
+        inner = run.derived(Problem(small, gap=run.problem.gap), seconds / 4)
         try:
             inner.follow(strategy)
         finally:
             run.learn(inner, f"{tuning.DEVICES} devices")
-        found = inner.step(Repetition).periodic
+        found = inner.step(ModuloScheduling).best
         if found is None:
             return
-        most = pipeline.microbatches * like.devices // pipeline.devices
+        most = pipeline.microbatches * small.devices // pipeline.devices
         copies = min(tuning.ROUNDS * tuning.DEVICES, most) - found.microbatches[0]
-        found = found.longer(max(0, -(-copies // found.step)))
-        small = with_few(pipeline, -(-found.microbatches[0] * pipeline.devices // like.devices))
+        found = found.with_more_kernels(max(0, -(-copies // found.unroll)))
+        few = with_few_microbatches(pipeline, -(-found.microbatches[0] * pipeline.devices // small.devices))
         if found.microbatches[0] <= most:
             step = f"after {inner.incumbent.text()} of {tuning.DEVICES} devices"
-            after = best_repeated(run, step, small, stretched(found, small), run.clock.slice(seconds / 4))
-            if after is not None:
-                repeat(run, seconds / 2, after)
+            example = best_repeated(run, step, few, stretched(found, few), run.clock.slice(seconds / 4))
+            if example is not None:
+                schedule_modulo(run, seconds / 2, example)
 
 
-def repeat(run: Run, seconds: float, like: Schedule | None) -> None:
-    """Repetition from a schedule ``like`` that of the pipeline."""
+def schedule_modulo(run: Run, seconds: float, example: Schedule | None) -> None:
+    """Modulo scheduling from the kernel of an ``example``, where it applies."""
     if run.goes_on:
-        repetition = run.step(Repetition)
-        reason = repetition.applies(run)
+        step = run.step(ModuloScheduling)
+        reason = step.applies(run)
         if reason is None:
-            with run.note(repetition.name) as say:
-                say(repetition.run(run, seconds, like=like))
+            with run.note(step.name) as say:
+                say(step.run(run, seconds, example=example))
 
 
-def with_few(pipeline: Pipeline, most: int) -> Pipeline:
+def with_few_microbatches(pipeline: Pipeline, most: int) -> Pipeline:
     """The pipeline with about ``most`` microbatches: fewer by a multiple of :data:`~ppopt.search.tuning.PERIODS`."""
     fewer = max(0, pipeline.microbatches - most) // tuning.PERIODS * tuning.PERIODS
     return pipeline.changed(microbatches=pipeline.microbatches - fewer)
@@ -109,7 +109,7 @@ def with_few(pipeline: Pipeline, most: int) -> Pipeline:
 def best_repeated(
     run: Run, step: str, small: Pipeline, schedules: Iterable[tuple[str, Schedule]], clock: Clock
 ) -> Schedule | None:
-    """Of ``schedules`` of few microbatches the one that is best with its middle repeated."""
+    """Of ``schedules`` of few microbatches the one that is best with its kernel repeated."""
     with uninterrupted():
         from ppopt.periodic import repeated, repeated_value
 
@@ -127,8 +127,8 @@ def best_repeated(
             if clock.over:
                 break
         if best is None:
-            say("none repeats")
-        elif pipeline.ticks.margins:  # repetition does not count it, and what it finds may have more of it
+            say("none has a kernel")
+        elif pipeline.ticks.margins:  # modulo scheduling does not count it, and what it finds may have more of it
             whole = repeated(best[2], graphs, pipeline)
             if whole is not None and whole.within_memory:
                 incumbent.offer(whole, f"{best[1]}, repeated")

@@ -1,0 +1,193 @@
+"""Modulo scheduling: the least time per microbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import product
+
+from ppopt.periodic.graph_search import GraphSearch
+from ppopt.periodic.kernel import Kernel, least_period
+from ppopt.periodic.kernel_in_schedule import kernel_in
+from ppopt.periodic.kernel_model import find_kernel
+from ppopt.periodic.kernel_placing import placed_kernels, with_least_period
+from ppopt.periodic.periodic_schedule import PeriodicSchedule
+from ppopt.schedule import Schedule
+
+_UNROLL = 4
+"""Largest unroll factor that is tried."""
+_SEEDS = 8
+"""Seeds with which kernels are sought by placing operations: the first one, and the others where a search goes on."""
+_FEW = 8
+"""Variations of the ends by which kernels of the same period are compared."""
+_TRIAL = 0.02
+"""Deterministic seconds for placing the operations of a kernel; about what it takes."""
+_SHARE = 0.7
+"""Of the time, for the period."""
+_REACH = 2
+"""Periods by which operations may come nearer or go away from each other, around a known kernel."""
+_MODELLED = 800
+"""Operations of several microbatches up to which their kernel is modelled."""
+_NEAR = 20
+"""Part of a period by which another one is near."""
+_PARTS = (50, 1000, 10**9)
+"""Parts of a period by which a smaller one is sought, one after the other."""
+
+Value = tuple[Fraction, int]
+"""The time per microbatch, then what prologue and epilogue take beside whole periods."""
+
+
+class PeriodSearch:
+    """The questions about the period of one graph."""
+
+    def __init__(self, search: GraphSearch) -> None:
+        self.search, self.shared = search, search.shared
+        self.kernels: dict[int, Kernel] = {}
+        """Per unroll factor the kernel with the shortest period."""
+        self.period_bounds = dict(search.best.period_bounds) if search.best is not None else {}
+        """Per unroll factor what the period is proved to be at least."""
+        self.next_period = dict(self.period_bounds)
+        """Per unroll factor the shortest period that is left to ask for."""
+
+    def take_kernel_of(self, schedule: Schedule) -> None:
+        """Begin with the kernel of a schedule, if that is better than what there is."""
+        counts = self.shared.counts
+        with self.shared.asking("the kernel of the best schedule") as answer:
+            found = kernel_in(schedule, self.search.graph)
+            if found is not None:
+                self.kernels[found.unroll] = kernel = Kernel.of(found)
+                if found.makespan_for(counts) is None:  # of another remainder
+                    found = kernel.with_ends(counts)
+                time = self.shared.pipeline.time(found.period)
+                answer += [f"{found.unroll} microbatches per {time}", self.search.offer(found)]
+            else:
+                answer.append("it has none")
+
+    def fastest(self) -> PeriodicSchedule | None:
+        """The least time per microbatch that is found, with an unroll factor of ``_UNROLL`` at most, for ``_SHARE`` of the time.
+
+        Operations are placed for one microbatch first. Then a model is asked for less, first roughly for all unroll factors. No
+        less than the bound leaves room for is looked for.
+        """
+        search = self.search
+        unrolls = range(1, min(_UNROLL, *self.shared.counts) + 1) if any(search.graph.work_per_microbatch) else ()
+        best = search.best
+        with search.within(_SHARE * search.left):
+            if best is not None:
+                self.kernels[best.unroll] = Kernel.of(best)
+            if self.shared.known.best is None:
+                placed = self.place(unrolls[:1], None, search.left / 4)
+                if placed is not None and (best is None or placed.period * best.unroll <= best.period * placed.unroll):
+                    best = placed
+            for part, unroll in product(_PARTS, unrolls):
+                if not search.done and (unroll == 1 or unroll * len(search.graph.families) <= _MODELLED):
+                    best = self.with_smaller_period(unroll, best, part)
+            return self.place(unrolls, best, search.left)
+
+    def with_smaller_period(self, unroll: int, best: PeriodicSchedule | None, part: int) -> PeriodicSchedule | None:
+        """A smaller period than the ``best`` one's, up to a ``part`` of it, with another unroll factor; or the best."""
+        enough = Fraction(self.shared.lower, min(self.shared.counts))
+        low = self.next_period.setdefault(unroll, least_period(self.search.graph, unroll))
+        high = None if best is None else -(-best.period * unroll // best.unroll)
+        if high is not None and (low >= high - high // part or high <= enough * unroll):
+            return best
+        with self.shared.asking(f"a kernel of {unroll} microbatches") as answer:
+            found = self.smallest_period(unroll, low, high, part)
+            answer.append("no better one" if found is None else f"{self.shared.pipeline.time(found.period)}")
+            if found is not None:
+                best = self.search.with_shorter_ends(found.with_ends(self.shared.counts), _FEW)
+                answer.append(self.search.offer(best))
+        return best
+
+    def smallest_period(self, unroll: int, low: int, high: int | None, part: int) -> Kernel | None:
+        """A kernel with the smallest period in ``low..high - 1`` that is found, up to a ``part`` of it.
+
+        By bisection, nearer to ``high`` than to ``low``: it takes little time to find the next one around the last. If both are
+        near, or without ``high``, first with ``low`` itself; then with the first for which there is one, in growing steps.
+        """
+        best, rise, period = None, max(1, self.search.grid // 2), low
+        if high is not None and (high - low) * _NEAR > high:
+            period = (low + 2 * high) // 3
+        while (high is None or low < high - high // part) and not self.search.done:
+            found, sure = self.kernel_with(period, unroll)
+            if found is not None:
+                best, high = found, found.period
+            else:
+                self.next_period[unroll] = low = period + 1
+                rise *= 2
+                if sure:
+                    self.period_bounds[unroll] = low
+            period = low + rise if high is None else (low + 2 * high) // 3
+        return best
+
+    def kernel_with(self, period: int, unroll: int) -> tuple[Kernel | None, bool]:
+        """A kernel with no longer a period, around the best one that there is, then anywhere; and whether that is certain."""
+        known = [found for found in self.kernels.values() if unroll % found.unroll == 0]
+        best = min(known, key=lambda found: Fraction(found.period, found.unroll), default=None)
+        near = None if best is None else best.unrolled(unroll // best.unroll)
+        sure = False
+        for reach in (None,) if near is None else (_REACH, None):
+            patience = self.patience / (1 if reach is None else 2)
+            found, sure = find_kernel(self.search.graph, period, unroll, self.search.limits, patience, near, reach)
+            if found is not None:
+                self.kernels[unroll] = found = with_least_period(found, self.search.graph) or found
+                return found, True
+        return None, sure
+
+    def place(self, unrolls: Iterable[int], best: PeriodicSchedule | None, seconds: float) -> PeriodicSchedule | None:
+        """The least time per microbatch by placing operations singly, or the ``best``; of several that with the best ends.
+
+        Where there is a best one, with other seeds.
+        """
+        value = None if best is None else (Fraction(best.period, best.unroll), 0)
+        seeds = range(1) if best is None else range(1, _SEEDS)
+        with self.search.within(seconds):
+            for seed, unroll in product(seeds, unrolls):
+                least = Fraction(least_period(self.search.graph, unroll), unroll)
+                if self.search.done or (value is not None and value[0] <= least):
+                    continue
+                with self.shared.asking(f"placing a kernel of {unroll} microbatches") as answer:
+                    best, value = self._placed(unroll, seed, best, value, answer)
+        return best
+
+    def _placed(
+        self, unroll: int, seed: int, best: PeriodicSchedule | None, value: Value | None, answer: list[str]
+    ) -> tuple[PeriodicSchedule | None, Value | None]:
+        """The best with one seed, and its value."""
+        for found in placed_kernels(self.search.graph, unroll, seed=self.search.limits.seed + seed):
+            self.search.limits.clock.charge(_TRIAL)
+            if self.search.done:
+                break
+            time = None if found is None else Fraction(found.period, unroll)
+            if found is None or time is None or (value is not None and time > value[0]):
+                continue
+            complete = self.search.with_shorter_ends(found.with_ends(self.shared.counts), _FEW)
+            ends = complete.makespan - complete.microbatches[0] // unroll * complete.period
+            if value is None or best is None or time < value[0] or (unroll == best.unroll and ends < value[1]):
+                best, value = complete, (time, ends)
+                self.kernels[unroll] = found
+                answer[:] = [f"{self.shared.pipeline.time(found.period)}", self.search.offer(complete)]
+        if not answer:
+            answer.append("no better one")
+        return best, value
+
+    def unroll_less(self, periodic: PeriodicSchedule) -> None:
+        """The same time per microbatch with a smaller unroll factor, if that is found."""
+        search, graph = self.search, self.search.graph
+        for unroll in (unroll for unroll in range(1, periodic.unroll) if periodic.period * unroll % periodic.unroll == 0):
+            with self.shared.asking(f"a kernel of {unroll} microbatches, as fast") as answer:
+                period = periodic.period * unroll // periodic.unroll
+                seeds = range(search.limits.seed, search.limits.seed + _SEEDS)
+                first = (next(placed_kernels(graph, unroll, seed=seed), None) for seed in seeds)
+                kernel = next((one for one in first if one is not None and one.period <= period), None)
+                search.limits.clock.charge(_SEEDS * _TRIAL)
+                if kernel is None:
+                    kernel, _ = self.kernel_with(period, unroll)
+                answer.append("none found" if kernel is None else search.offer(kernel.with_ends(self.shared.counts)))
+            if kernel is not None or search.done:
+                break
+
+    @property
+    def patience(self) -> float:
+        """Seconds for a question about a period."""
+        return min(5.0, self.search.left / 8)
