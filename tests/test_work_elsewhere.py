@@ -244,3 +244,11 @@ def test_where_every_device_is_visited_the_costs_per_device_stay(devices: int, d
         other = pipeline.placed(*where)
         assert (other.costs, other.memory) == (pipeline.costs, pipeline.memory)
         assert (other.placement, other.chunks) == where or other is pipeline
+
+
+def test_from_an_open_placement_to_a_settled_one() -> None:
+    costs = Costs(forward=3, backward_input=(1, 2, 3, 4))
+    settled, several = Pipeline(4, 8, costs=costs), Pipeline(4, 8, placement="any", chunks=(2, 3), costs=costs)
+    for placement, chunks in (("linear", 1), ("loop", 3), ("bidirectional", 1)):
+        assert several.placed(placement, chunks) == settled.placed(placement, chunks)
+    assert several.rerouted(((3, 2, 1, 0),)) == settled.rerouted(((3, 2, 1, 0),))

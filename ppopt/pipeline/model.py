@@ -207,7 +207,7 @@ class Pipeline:
         """
         if self.placement == placement and self.chunks == chunks:
             return self
-        return moved(self, {"placement": placement, "chunks": chunks})
+        return moved(self._somewhere(), {"placement": placement, "chunks": chunks})
 
     def rerouted(self, routes: Routes, route_of_microbatch: tuple[int, ...] = ()) -> Pipeline:
         """The same devices on routes that are written out, with the same work per device (:meth:`placed`).
@@ -218,7 +218,11 @@ class Pipeline:
             PipelineError: as :meth:`placed`, the routes are not valid, or a device that works here is not visited there.
         """
         split = {"route_of_microbatch": route_of_microbatch} if route_of_microbatch else {}
-        return moved(self, {"routes": routes, **split})
+        return moved(self._somewhere(), {"routes": routes, **split})
+
+    def _somewhere(self) -> Pipeline:
+        """On one of its placements, where that is open: costs are per device then, and the same on each."""
+        return self if self.routes else self.placements()[0]
 
     def per_stage(self) -> Pipeline:
         """The same pipeline with costs and activations per stage.
