@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
+import tuned
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
@@ -58,7 +59,7 @@ def windows(pipeline: Pipeline, objective: Objective) -> Bound | None:
     if objective != "makespan" or floor is None:
         return None
     longest = floor.value // 2
-    found = [bounds.window(pipeline, length, length, makespan=floor.value) for length in {longest, 2 * longest // 3}]
+    found = [tuned.window(pipeline, length, length, makespan=floor.value) for length in {longest, 2 * longest // 3}]
     return max((bound for bound in found if bound is not None), key=lambda bound: bound.value, default=None)
 
 

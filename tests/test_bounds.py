@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tuned
 
 ortools = pytest.importorskip("ortools.sat.python.cp_model")
 
@@ -216,7 +217,7 @@ def test_never_above_the_optimum(objective):
     cases = recorded(case, objective)
     for seed, optimal in cases:
         best = None
-        for bound in bounds.best(case(seed), objective, target=optimal, limits=Limits.of(0.1, deterministic=True)):
+        for bound in tuned.best(case(seed), objective, target=optimal, limits=Limits.of(0.1, deterministic=True)):
             assert best is None or bound.value > best.value
             best = bound
             assert best.value <= optimal, f"seed {seed}: {best}"
@@ -237,7 +238,7 @@ def test_windows_of_any_length_and_grain_are_valid(make, objective):
         for share, grain in ((2, 1), (3, 1), (4, 1), (3, 2)):
             first = (makespan or 0) // share
             if first >= grain:
-                window = bounds.window(
+                window = tuned.window(
                     pipeline,
                     first,
                     makespan - first,
@@ -322,48 +323,48 @@ REAL = {"forward": 185, "input_": 181, "weight": 93, "latency": 6}
 )
 def test_window_certificates_known_to_be_reached(pipeline, length, expected):
     """Idle time beside the work, for any number of microbatches; schedules with exactly this idle time are known."""
-    floor = max(bound.value for bound in bounds.best(pipeline, limits=Limits.of(0, workers=1)))
-    assert idle(bounds.window(pipeline, length, length, makespan=floor, limits=Limits.of(60, workers=1)), pipeline) == expected
+    floor = max(bound.value for bound in tuned.best(pipeline, limits=Limits.of(0, workers=1)))
+    assert idle(tuned.window(pipeline, length, length, makespan=floor, limits=Limits.of(60, workers=1)), pipeline) == expected
 
 
 def test_windows_must_be_disjoint():
     """With windows longer than the makespan idle time would count twice: 5 ticks suffice here, X would be 7."""
     pipeline = linear(2, 1, limit=1)
     assert optimum(pipeline, "makespan") == 5
-    assert bounds.window(pipeline, 5, 5, makespan=5) is None
-    assert [bound.value for bound in bounds.best(pipeline, limits=Limits.of(1, workers=1))][-1] == 5
+    assert tuned.window(pipeline, 5, 5, makespan=5) is None
+    assert [bound.value for bound in tuned.best(pipeline, limits=Limits.of(1, workers=1))][-1] == 5
 
 
 def test_windows_close_what_the_closed_forms_leave_open():
     """Two chunks per device with measured costs: 783 ticks of idle time are known to suffice for every M."""
     pipeline = linear(4, 64, 92, 90, 47, 6, limit=6, placement="wave", chunks=2)
-    without, *_, last = list(bounds.best(pipeline, target=int(pipeline.work.max()) + 783, limits=Limits.of(60, workers=1)))
+    without, *_, last = list(tuned.best(pipeline, target=int(pipeline.work.max()) + 783, limits=Limits.of(60, workers=1)))
     assert without.argument == "work"
     assert (idle(last, pipeline), last.argument) == (783, "window certificate")
 
 
 def test_windows_that_have_said_all_they_can_are_not_asked_again():
     pipeline, tried = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), {}
-    *_, last = bounds.best(pipeline, target=500, tried=tried)
+    *_, last = tuned.best(pipeline, target=500, tried=tried)
     assert last.argument == "window certificate"
-    assert "window certificate" not in [bound.argument for bound in bounds.best(pipeline, target=500, tried=tried)]
+    assert "window certificate" not in [bound.argument for bound in tuned.best(pipeline, target=500, tried=tried)]
 
 
 def test_windows_are_asked_again_where_they_get_more_time_or_less_is_asked():
     pipeline, tried = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), {}
-    *_, last = bounds.best(pipeline, target=500, limits=Limits.of(30, workers=1), tried=tried)
+    *_, last = tuned.best(pipeline, target=500, limits=Limits.of(30, workers=1), tried=tried)
     asked = [((20, 10.0, last.value), "memory"), ((60, 10.0, last.value), "window certificate")]
     asked += [((20, 10.0, 500), "window certificate"), ((60, math.inf, 500), "memory")]
     for (seconds, spent, target), expected in asked:
         before = dict.fromkeys(tried, (spent, target))
-        *_, bound = bounds.best(pipeline, target=last.value, limits=Limits.of(seconds, workers=1), tried=before)
+        *_, bound = tuned.best(pipeline, target=last.value, limits=Limits.of(seconds, workers=1), tried=before)
         assert bound.argument == expected
 
 
 def test_span_certificates():
     """Part of an activation is retained until W, whose backlog both the window and the time to fill the memory show."""
     pipeline = linear(4, 1024, 2, 2, 1, limit=4, retained=0.5)
-    window = bounds.window(pipeline, 20, 20, "span", makespan=5120, target=5130, limits=Limits.of(60, workers=1))
+    window = tuned.window(pipeline, 20, 20, "span", makespan=5120, target=5130, limits=Limits.of(60, workers=1))
     assert idle(window, pipeline) == idle(bounds.memory(pipeline, "span"), pipeline) == 9
 
 
@@ -388,15 +389,15 @@ def test_a_device_that_is_done_before_a_window_is_has_no_idle_time_behind_that(f
     latency = [[0, 3], [1, 0]]
     pipeline = Pipeline(2, 9, routes=((0, 1, 1),), costs=costs, links=Links(latency))
     assert bounds.machine(pipeline).value == 77
-    bound = bounds.window(pipeline, first, 77 - first, "span", makespan=77)
+    bound = tuned.window(pipeline, first, 77 - first, "span", makespan=77)
     assert bound is not None
     assert bound.value <= 72
 
 
 def test_target_ends_the_ladder_and_the_search():
     pipeline = linear(8, 24, **REAL, limit=8, retained=0.366)
-    assert [bound.argument for bound in bounds.best(pipeline, target=12000)] == ["work", "one-machine"]
-    bound = bounds.window(pipeline, 3012, 3012, makespan=12367, known=12367, target=12500, limits=Limits.of(60, workers=1))
+    assert [bound.argument for bound in tuned.best(pipeline, target=12000)] == ["work", "one-machine"]
+    bound = tuned.window(pipeline, 3012, 3012, makespan=12367, known=12367, target=12500, limits=Limits.of(60, workers=1))
     assert bound is not None
     assert bound.value == 12500
 
@@ -404,7 +405,7 @@ def test_target_ends_the_ladder_and_the_search():
 def test_coarser_grain_is_weaker():
     pipeline = linear(4, 1024, **REAL, limit=4)
     values = [
-        idle(bounds.window(pipeline, 1500, 1500, makespan=470016, grain=g, limits=Limits.of(60, workers=1)), pipeline)
+        idle(tuned.window(pipeline, 1500, 1500, makespan=470016, grain=g, limits=Limits.of(60, workers=1)), pipeline)
         for g in (1, 5, 20)
     ]
     assert values[0] == 891
@@ -415,20 +416,20 @@ def test_coarser_grain_is_weaker():
 def test_microseconds_on_a_coarser_grain():
     """On its true ticks this window stays open for minutes; a hundredth as fine gives nearly all of it at once."""
     pipeline = linear(8, 24, 18522, 18086, 9337, 601, limit=8, retained=0.366)
-    bound = bounds.window(pipeline, 301_200, 301_200, makespan=1_236_541, grain=93, limits=Limits.of(60, workers=1))
+    bound = tuned.window(pipeline, 301_200, 301_200, makespan=1_236_541, grain=93, limits=Limits.of(60, workers=1))
     assert idle(bound, pipeline) > 200_000
 
 
 def test_the_cheaper_way_of_the_backward():
     """A fused backward of 3 instead of 2 + 2, and one of 5 that nobody would run."""
     cheap, dear = (Pipeline(1, 3, costs=Costs(forward=1, backward_input=2, backward_weight=2, backward=b)) for b in (3, 5))
-    assert [bound.value for bound in bounds.best(cheap)] == [12]
-    assert [bound.value for bound in bounds.best(dear)] == [15]
+    assert [bound.value for bound in tuned.best(cheap)] == [12]
+    assert [bound.value for bound in tuned.best(dear)] == [15]
 
 
 def test_a_route_that_nobody_takes():
     pipeline = Pipeline(3, 2, routes=((0, 1), (2, 1)), route_of_microbatch=(0, 0))
-    last = list(bounds.best(pipeline, limits=Limits.of(1, workers=1)))[-1]
+    last = list(tuned.best(pipeline, limits=Limits.of(1, workers=1)))[-1]
     assert last.value == optimum(pipeline, "makespan")
 
 
@@ -442,7 +443,7 @@ def test_interrupt_stops_a_window():
     threading.Timer(1.0, _thread.interrupt_main).start()
     limits = Limits.of(100, workers=1)
     with pytest.raises(KeyboardInterrupt):
-        bounds.window(pipeline, 6000, 6000, makespan=400_000, limits=limits.slice(50))
+        tuned.window(pipeline, 6000, 6000, makespan=400_000, limits=limits.slice(50))
     assert limits.clock.interrupted  # and nothing is left of it for other steps
     assert limits.clock.over
 
@@ -481,5 +482,5 @@ def test_forwards_of_early_stages_wait_for_those_of_later_ones_where_several_sha
 
 def test_windows_are_the_optimum_of_four_stages_to_a_device_with_half_the_memory():
     pipeline = Pipeline(3, 8, placement="wave", chunks=4, memory=Memory(limit=1.5))
-    best = max(bounds.best(pipeline, target=109, limits=Limits.of(60, workers=2)), key=lambda bound: bound.value)
+    best = max(tuned.best(pipeline, target=109, limits=Limits.of(60, workers=2)), key=lambda bound: bound.value)
     assert (best.value, best.argument) == (107, "window certificate")  # in quarters; CP-SAT finds one of 26.75

@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tuned
 from random_pipelines import random_pipeline
 from unaided import optimum
 
 from ppopt import bounds, cpsat, ilp
 from ppopt.bounds import Objective
-from ppopt.bounds.throughput import throughput
 from ppopt.checker import Rule, metrics, violations
 from ppopt.clock import Limits
 from ppopt.constraints import Lead, Tail, cuts_of, free_choices, graphs_of, pairs_of, rules_of
 from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
 from ppopt.files.result import metrics_dict
 from ppopt.heuristics import baselines, each_baseline
-from ppopt.periodic import repeated, repeated_value
-from ppopt.periodic.kernel_in_schedule import kernel_in
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.search import horizon, solve
@@ -213,7 +211,7 @@ def test_methods_agree(seed: int) -> None:
         assert bound is None or bound.value <= best
     floor = bounds.machine(pipeline, pairs=True)
     assert floor is not None
-    window = bounds.window(pipeline, floor.value // 2, floor.value // 2, objective, makespan=floor.value, pairs=True)
+    window = tuned.window(pipeline, floor.value // 2, floor.value // 2, objective, makespan=floor.value, pairs=True)
     assert window is None or window.value <= best
     for _, schedule in baselines(pipeline)[:4]:
         assert violations(pipeline, schedule, earliest=True) == []
@@ -249,22 +247,22 @@ def test_the_middle_of_a_schedule_with_traffic_is_repeated(links: Links) -> None
     pipeline = Pipeline(2, 72, "wave", 2, memory=Memory(limit=3), links=links, data_parallel=traffic)
     patterns = graphs_of(pipeline)
     _, few = next(each_baseline(pipeline.changed(microbatches=36)))
-    periodic = kernel_in(few, patterns[0])
+    periodic = tuned.kernel_in(few, patterns[0])
     assert periodic is not None
     assert periodic.makespan_for((36,)) == max(row[-1] for row in few.end) - min(row[0] for row in few.start)  # without traffic
-    many = repeated(few, patterns, pipeline)
+    many = tuned.repeated(few, patterns, pipeline)
     assert many is not None
     assert violations(pipeline, many) == []
     # a device computes three units for a microbatch, and does not idle in the middle
-    assert many.makespan == repeated_value(few, patterns, 72) == few.makespan + 36 * 3 * pipeline.ticks.per_unit
-    assert repeated(few, patterns, pipeline.changed(microbatches=1)) is None  # fewer than its beginning and end have
+    assert many.makespan == tuned.repeated_value(few, patterns, 72) == few.makespan + 36 * 3 * pipeline.ticks.per_unit
+    assert tuned.repeated(few, patterns, pipeline.changed(microbatches=1)) is None  # fewer than its beginning and end have
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 def test_the_state_graph_counts_the_least_traffic(objective: Objective) -> None:
     plain = Pipeline(2, 5, memory=Memory(limit=1))
     pipeline = plain.changed(data_parallel=DataParallel((4, 2), (3, 1)))
-    without, found = (throughput(p, objective) for p in (plain, pipeline))
+    without, found = (tuned.throughput(p, objective) for p in (plain, pipeline))
     assert without is not None
     assert found is not None
     best = solve(pipeline, objective=objective, workers=1)

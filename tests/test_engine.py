@@ -3,10 +3,9 @@
 from itertools import pairwise
 
 import pytest
+import tuned
 from ortools.sat.python import cp_model
 
-from ppopt import bounds
-from ppopt.bounds.throughput import throughput
 from ppopt.clock import Clock, Limits
 from ppopt.cpsat import engine
 from ppopt.cpsat.engine import BUILD, DECIDING, MINIMISING, SMALL, SMALL_PRESOLVED, SMALL_RELAXED, WINDOW, Known
@@ -106,11 +105,11 @@ def test_bounds_charge_the_clock_in_deterministic_mode() -> None:
     """Else a search in deterministic mode would take far longer than it was given."""
     pipeline = Pipeline(4, 8, placement="wave", chunks=2, memory=Memory(limit=3))
     limits = [Limits.of(2, deterministic=True) for _ in range(2)]
-    found = [[bound.value for bound in bounds.best(pipeline, target=60, limits=each)] for each in limits]
+    found = [[bound.value for bound in tuned.best(pipeline, target=60, limits=each)] for each in limits]
     assert found[0] == found[1]
     assert limits[0].clock.spent == limits[1].clock.spent > 0
     states = Limits.of(2, deterministic=True)
-    throughput(Pipeline(4, 16, memory=Memory(limit=2)), limits=states)
+    tuned.throughput(Pipeline(4, 16, memory=Memory(limit=2)), limits=states)
     assert states.clock.spent > 0
 
 

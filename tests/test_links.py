@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tuned
 from random_pipelines import random_pipeline
 
-from ppopt import bounds, cpsat, ilp, periodic
-from ppopt.bounds.throughput import throughput
+from ppopt import bounds, cpsat, ilp
 from ppopt.checker import Rule, violations
 from ppopt.clock import Limits
 from ppopt.constraints import Exclusive, Listed, Precede, Word, always_split, chain, cuts_of, rules_of, sends, splitting_is_free
@@ -256,9 +256,9 @@ def agree(seed: int, objective: str) -> None:
         values.add(outcome.lower_bound)
     assert len(values) == 1
     found = [of(pipeline, objective) for of in (bounds.work, bounds.machine, bounds.memory)]  # type: ignore[operator]
-    found += [*bounds.best(pipeline, objective, limits=Limits.of(0.5, deterministic=True))]
+    found += [*tuned.best(pipeline, objective, limits=Limits.of(0.5, deterministic=True))]
     if objective == "makespan":
-        found.append(throughput(pipeline, most=2000))
+        found.append(tuned.throughput(pipeline, most=2000))
     assert all(bound is None or bound.value <= min(values) for bound in found)
 
 
@@ -290,7 +290,7 @@ def test_windows_of_any_length_are_valid_with_links(seed: int) -> None:
         for _ in range(3):
             first = rng.randint(1, max(1, makespan - 1))
             last = rng.randint(1, max(1, makespan - first))
-            bound = bounds.window(
+            bound = tuned.window(
                 pipeline, first, last, objective, makespan=makespan, grain=rng.choice([1, 2]), limits=Limits.of(1, workers=1)
             )
             assert bound is None or bound.value <= best
@@ -299,7 +299,7 @@ def test_windows_of_any_length_are_valid_with_links(seed: int) -> None:
 def test_bounds_of_links_within_memory() -> None:
     for links, better in (
         (Links(0, 2, True), (bounds.machine, bounds.memory)),
-        (Links(1, 2, False, [[[0, 1], [1, 2]]]), (bounds.machine, throughput)),
+        (Links(1, 2, False, [[[0, 1], [1, 2]]]), (bounds.machine, tuned.throughput)),
     ):
         tight = Pipeline(3, 8, links=links, memory=Memory(limit=3))
         optimum = solve(tight, seconds=20, workers=1)
@@ -368,7 +368,7 @@ def test_modulo_scheduling_keeps_links(seed: int) -> None:
         pipeline = contended(rng, 60)
     pipeline = pipeline.changed(microbatches=6 * len(pipeline.routes))
     limits = Limits.of(1, deterministic=True)
-    few = periodic.solve(pipeline, lower_bound=0, limits=limits)
+    few = tuned.periodic_schedule(pipeline, lower_bound=0, limits=limits)
     assert few.periodic is not None
     assert few.periodic.is_valid()
     for more in (0, 20):
@@ -377,7 +377,7 @@ def test_modulo_scheduling_keeps_links(seed: int) -> None:
         assert violations(larger, schedule) == []
         expected = few.periodic.makespan_for(microbatches_per_route(larger))
         assert expected is not None
-        assert max(of.value for of in bounds.best(larger, limits=Limits.of(0.2, workers=1))) <= schedule.makespan <= expected
+        assert max(of.value for of in tuned.best(larger, limits=Limits.of(0.2, workers=1))) <= schedule.makespan <= expected
 
 
 def test_modulo_scheduling_meets_the_bound_of_a_link() -> None:

@@ -9,13 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+import tuned
 from pulp import PulpSolverError
 from random_pipelines import random_machine
 from unaided import optimum, solved
 
 from ppopt import bounds, cpsat, ilp
 from ppopt.bounds import Objective
-from ppopt.bounds.throughput import throughput
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import (
@@ -96,8 +96,8 @@ def hold(pipeline: Pipeline, objective: Objective, best: int, seed: int) -> None
         bounds.work(pipeline, objective, pairs=True),
         bounds.machine(pipeline, objective, pairs=True),
         bounds.memory(pipeline, objective, pairs=True),
-        bounds.window(pipeline, half, half, objective, makespan=floor.value, pairs=True, limits=Limits.of(2, workers=1)),
-        throughput(pipeline, pairs=True, limits=Limits.of(1)) if objective == "makespan" else None,
+        tuned.window(pipeline, half, half, objective, makespan=floor.value, pairs=True, limits=Limits.of(2, workers=1)),
+        tuned.throughput(pipeline, pairs=True, limits=Limits.of(1)) if objective == "makespan" else None,
     ):
         assert bound is None or bound.value <= best, f"seed {seed}: {bound.argument}"
     for _, schedule in baselines(pipeline)[:2]:

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+import tuned
 from random_pipelines import random_pipeline
 from unaided import optimum
 
@@ -13,7 +14,6 @@ from ppopt.clock import Limits
 from ppopt.constraints import cuts_of, free_choices
 from ppopt.cpsat.around import Around
 from ppopt.cpsat.engine import DECIDING, SPANS, search
-from ppopt.cpsat.neighbourhood import improved
 from ppopt.cpsat.window import Window
 from ppopt.heuristics import baselines
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
@@ -62,7 +62,7 @@ def test_the_worst_list_schedule_becomes_an_optimum(name: str) -> None:
     best = optimum(cpsat, pipeline, "makespan", (*free_choices(pipeline), *cuts_of(pipeline)))
     assert best is not None
     start = worst(pipeline, "makespan")
-    found = improved(start, objective="makespan", lower=0, limits=Limits.of(5, workers=2)).schedule or start
+    found = tuned.improved(start, objective="makespan", lower=0, limits=Limits.of(5, workers=2)).schedule or start
     assert violations(pipeline, found) == []
     assert found.makespan == best  # in the end everything was in the window
 
@@ -73,7 +73,7 @@ def test_random_pipelines() -> None:
         pipeline = random_pipeline(rng, most_ops=30)
         objective: Objective = rng.choice(["makespan", "span"])
         start = worst(pipeline, objective)
-        found = improved(start, objective=objective, lower=0, limits=Limits.of(0.3, workers=1)).schedule
+        found = tuned.improved(start, objective=objective, lower=0, limits=Limits.of(0.3, workers=1)).schedule
         if found is not None:
             better += 1
             assert violations(pipeline, found) == []
@@ -86,7 +86,7 @@ def test_what_was_found_before_an_interrupt_is_kept() -> None:
         raise KeyboardInterrupt
 
     start = worst(Pipeline(2, 4), "makespan")
-    outcome = improved(start, objective="makespan", lower=0, limits=Limits.of(10, workers=1), progress=interrupt)
+    outcome = tuned.improved(start, objective="makespan", lower=0, limits=Limits.of(10, workers=1), progress=interrupt)
     assert outcome.interrupted
     assert outcome.schedule is not None
     assert outcome.schedule.makespan < start.makespan
@@ -96,7 +96,7 @@ def test_the_same_again_in_deterministic_mode() -> None:
     pipeline = Pipeline(4, 5, placement="wave", chunks=2, costs=Costs(forward=7, backward_input=8, backward_weight=5))
     start = worst(pipeline, "makespan")
     limits = [Limits.of(0.2, deterministic=True) for _ in range(2)]
-    first, again = (improved(start, objective="makespan", lower=0, limits=each) for each in limits)
+    first, again = (tuned.improved(start, objective="makespan", lower=0, limits=each) for each in limits)
     assert first.schedule is not None
     assert again.schedule is not None
     assert first.schedule.order == again.schedule.order
@@ -105,4 +105,4 @@ def test_the_same_again_in_deterministic_mode() -> None:
 
 def test_no_search_where_the_bound_is_met() -> None:
     start = worst(PIPELINES["wave"], "makespan")
-    assert improved(start, objective="makespan", lower=start.makespan, limits=Limits.of(5)).schedule is None
+    assert tuned.improved(start, objective="makespan", lower=start.makespan, limits=Limits.of(5)).schedule is None

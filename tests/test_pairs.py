@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tuned
 from random_pipelines import random_pipeline
 from unaided import optimum, solved
 
 from ppopt import bounds, cpsat, ilp
 from ppopt.bounds import Objective
-from ppopt.bounds.throughput import throughput
 from ppopt.clock import Limits
 from ppopt.constraints import (
     Family,
@@ -150,8 +150,8 @@ def hold(pipeline: Pipeline, objective: Objective, best: int, count: Counter[str
         "work": bounds.work(pipeline, objective, pairs=True),
         "machine": bounds.machine(pipeline, objective, pairs=True),
         "memory": bounds.memory(pipeline, objective, pairs=True),
-        "window": bounds.window(pipeline, half, half, objective, makespan=floor.value, pairs=True),
-        "graph": throughput(pipeline, pairs=True, limits=Limits.of(2)) if objective == "makespan" else None,
+        "window": tuned.window(pipeline, half, half, objective, makespan=floor.value, pairs=True),
+        "graph": tuned.throughput(pipeline, pairs=True, limits=Limits.of(2)) if objective == "makespan" else None,
     }
     for key, bound in found.items():
         if bound is not None:
@@ -272,5 +272,5 @@ def test_a_window_of_spans_counts_on_the_makespan_of_its_own_relaxation() -> Non
     floor = bounds.machine(pipeline, pairs=True)
     assert floor is not None
     assert floor.value == 14
-    assert bounds.window(pipeline, 7, 7, "span", makespan=floor.value, pairs=True) is None
+    assert tuned.window(pipeline, 7, 7, "span", makespan=floor.value, pairs=True) is None
     assert solve(pipeline, objective="span", workers=1).value == 13

@@ -5,14 +5,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import tuned
 
 from ppopt import cpsat
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import always_split, cuts_of, graphs_of, rules_of, splitting_is_free
-from ppopt.periodic import PeriodicSchedule, solve
+from ppopt.periodic import PeriodicSchedule
 from ppopt.periodic.kernel import least_period
-from ppopt.periodic.kernel_in_schedule import kernel_in, repeated_as
+from ppopt.periodic.kernel_in_schedule import repeated_as
 from ppopt.periodic.kernel_model import find_kernel
 from ppopt.periodic.local_improvement import locally_improved
 from ppopt.periodic.periodic_model import PeriodicModel, Question, search_model
@@ -42,7 +43,9 @@ PIPELINES = {
 
 
 def periodic_of(pipeline: Pipeline, seconds: float = 3) -> PeriodicSchedule:
-    found = solve(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(seconds, workers=1, gap=0.03))
+    found = tuned.periodic_schedule(
+        pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(seconds, workers=1, gap=0.03)
+    )
     assert found.periodic is not None
     assert found.schedule is not None
     assert violations(pipeline, found.schedule) == []
@@ -95,7 +98,7 @@ SMALL = [
 @pytest.mark.parametrize("pipeline", SMALL, ids=str)
 def test_the_same_optimum_as_a_direct_search(pipeline: Pipeline) -> None:
     optimum = direct(pipeline)
-    found = solve(pipeline, lower_bound=optimum, limits=Limits.of(20, workers=1))
+    found = tuned.periodic_schedule(pipeline, lower_bound=optimum, limits=Limits.of(20, workers=1))
     assert found.schedule is not None
     assert found.schedule.makespan == optimum
 
@@ -113,7 +116,7 @@ def test_the_same_optimum_as_a_direct_search(pipeline: Pipeline) -> None:
 def test_known_optima_at_a_thousand_microbatches(pipeline: Pipeline, constant: int) -> None:
     """Work of a device + the least idle time, which the window certificates prove for these."""
     optimum = int(pipeline.work.max()) + constant
-    found = solve(pipeline, lower_bound=optimum, limits=Limits.of(60, workers=1))
+    found = tuned.periodic_schedule(pipeline, lower_bound=optimum, limits=Limits.of(60, workers=1))
     assert found.schedule is not None
     assert found.schedule.makespan == optimum
     assert violations(pipeline, found.schedule) == []
@@ -159,7 +162,7 @@ def test_a_schedule_has_a_period_in_its_middle(name: str) -> None:
     pipeline = PIPELINES[name]
     (graph,) = graphs_of(pipeline)
     expanded = schedule_of(pipeline, periodic_of(pipeline, 1))
-    found = kernel_in(expanded, graph)
+    found = tuned.kernel_in(expanded, graph)
     assert found is not None
     assert found.makespan_for(microbatches_per_route(pipeline)) == expanded.makespan
     small = pipeline.changed(microbatches=sum(found.microbatches) + 3 * found.unroll * len(pipeline.routes))
@@ -235,20 +238,21 @@ def test_a_makespan_below_the_optimum_is_refuted() -> None:
 @pytest.mark.parametrize("pipeline", [Pipeline(1, 1), Pipeline(3, 1), Pipeline(4, 2, memory=Memory(limit=1))], ids=str)
 def test_too_few_microbatches_to_repeat(pipeline: Pipeline) -> None:
     """Nothing is promised; what is found is a schedule."""
-    found = solve(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(2, workers=1))
+    found = tuned.periodic_schedule(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(2, workers=1))
     assert found.schedule is None or violations(pipeline, found.schedule) == []
 
 
 def test_what_takes_no_time_has_no_period() -> None:
     nothing = Pipeline(2, 5, costs=Costs(forward=0, backward_input=0, backward_weight=0), memory=Memory(limit=1))
-    found = solve(nothing, lower_bound=0, limits=Limits.of(2, workers=1))
+    found = tuned.periodic_schedule(nothing, lower_bound=0, limits=Limits.of(2, workers=1))
     assert found.schedule is None or found.schedule.makespan == 0
 
 
 def test_deterministic_runs_repeat() -> None:
     pipeline = PIPELINES["wave"]
     first, second = (
-        solve(pipeline, lower_bound=int(pipeline.work.max()) + 2, limits=Limits.of(0.5, deterministic=True)) for _ in range(2)
+        tuned.periodic_schedule(pipeline, lower_bound=int(pipeline.work.max()) + 2, limits=Limits.of(0.5, deterministic=True))
+        for _ in range(2)
     )
     assert first.schedule is not None
     assert second.schedule is not None
@@ -259,8 +263,13 @@ def test_deterministic_runs_repeat() -> None:
 def test_only_what_beats_the_given_value_is_returned() -> None:
     pipeline = PIPELINES["linear"]
     optimum = int(pipeline.work.max()) + 2
-    assert solve(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1), upper=optimum).schedule is None
-    assert np.all([asked.seconds >= 0 for asked in solve(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1)).asked])
+    assert tuned.periodic_schedule(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1), upper=optimum).schedule is None
+    assert np.all(
+        [
+            asked.seconds >= 0
+            for asked in tuned.periodic_schedule(pipeline, lower_bound=optimum, limits=Limits.of(5, workers=1)).asked
+        ]
+    )
 
 
 def test_what_was_found_before_an_interrupt_is_kept() -> None:
@@ -271,7 +280,7 @@ def test_what_was_found_before_an_interrupt_is_kept() -> None:
         raise KeyboardInterrupt
 
     pipeline = PIPELINES["wave"]
-    found = solve(pipeline, lower_bound=0, limits=Limits.of(20, workers=1), progress=interrupt)
+    found = tuned.periodic_schedule(pipeline, lower_bound=0, limits=Limits.of(20, workers=1), progress=interrupt)
     assert found.interrupted
     assert found.schedule is not None
     assert [found.schedule.makespan] == shown

@@ -6,13 +6,13 @@ from fractions import Fraction
 from itertools import islice
 
 import pytest
+import tuned
 
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, graphs_of
-from ppopt.periodic import PeriodicSchedule, repeated_value, solve, stretched
+from ppopt.periodic import PeriodicSchedule, stretched
 from ppopt.periodic.epilogue import reversed_periodic, shortened_by_cpsat, shortened_by_list_scheduling
-from ppopt.periodic.kernel_placing import placed_kernels
 from ppopt.periodic.periodic_schedule import order_from, retimed
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, fewer_devices
 from ppopt.timing import time_order
@@ -52,7 +52,7 @@ def keeps_the_rules(name: str, periodic: PeriodicSchedule) -> None:
 
 def examples(name: str, unroll: int) -> list[PeriodicSchedule]:
     routes = len(PIPELINES[name].routes)
-    found = (kernel for kernel in placed_kernels(graph_of(name), unroll) if kernel is not None)
+    found = (kernel for kernel in tuned.placed_kernels(graph_of(name), unroll) if kernel is not None)
     return [kernel.with_ends((40 // routes,) * routes) for kernel in islice(found, 2)]
 
 
@@ -77,7 +77,7 @@ def test_full_speed_for_many_devices() -> None:
     """Room for three quarters of what 1F1B holds costs a wave no throughput: no time passes between two microbatches but work."""
     pipeline = Pipeline(16, 64, placement="wave", chunks=2, costs=REAL, links=LINKS, memory=Memory(activation=1, limit=12))
     (graph,) = graphs_of(pipeline)
-    assert min(found.period for found in placed_kernels(graph, 1) if found is not None) == max(graph.work_per_microbatch)
+    assert min(found.period for found in tuned.placed_kernels(graph, 1) if found is not None) == max(graph.work_per_microbatch)
 
 
 @pytest.mark.parametrize("name", [name for name in PIPELINES if name != "nothing takes time"])
@@ -129,10 +129,10 @@ def test_many_devices_after_few(placement: str) -> None:
     """With three quarters of 1F1B's memory 3 D / 4 - 1 / 2 idle ticks are proved: 4 devices need no more, 12 not much more."""
     pipeline = Pipeline(12, 60, placement=placement, chunks=2, memory=Memory(limit=9))
     small, per_unit = fewer_devices(pipeline, 4), pipeline.ticks.per_unit
-    found = solve(small, lower_bound=int(per_unit * (3 * 60 + 2.5)), limits=Limits.of(20, workers=1)).periodic
+    found = tuned.periodic_schedule(small, lower_bound=int(per_unit * (3 * 60 + 2.5)), limits=Limits.of(20, workers=1)).periodic
     assert found is not None
     found = found.with_more_kernels((20 - found.microbatches[0]) // found.unroll)
     schedules = [schedule for _, schedule in stretched(found, pipeline)]
     assert all(not violations(pipeline, schedule) for schedule in schedules)
-    values = [repeated_value(schedule, graphs_of(pipeline), 1024) for schedule in schedules]
+    values = [tuned.repeated_value(schedule, graphs_of(pipeline), 1024) for schedule in schedules]
     assert min(value for value in values if value is not None) <= per_unit * (3 * 1024 + 12)

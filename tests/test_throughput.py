@@ -3,12 +3,11 @@
 from fractions import Fraction
 
 import pytest
+import tuned
 
 from ppopt import cpsat
 from ppopt.bounds import Objective, memory
-from ppopt.bounds.least_times import LeastTimes, least_time
-from ppopt.bounds.state_graph import state_graph_of
-from ppopt.bounds.throughput import throughput
+from ppopt.bounds.least_times import LeastTimes
 from ppopt.checker import violations
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import always_split, cuts_of, relaxed_graph, rules_of
@@ -20,7 +19,7 @@ REAL = Costs(forward=185, backward_input=181, backward_weight=93)
 
 
 def exact(pipeline: Pipeline, microbatches: int) -> int:
-    bound = throughput(pipeline.changed(microbatches=microbatches))
+    bound = tuned.throughput(pipeline.changed(microbatches=microbatches))
     assert bound is not None
     return bound.value
 
@@ -92,7 +91,7 @@ def optimum(pipeline: Pipeline, objective: Objective) -> int:
 
 @pytest.mark.parametrize("pipeline", RANDOM, ids=str)
 def test_equal_to_the_optimum_of_a_direct_search(pipeline: Pipeline) -> None:
-    bound = throughput(pipeline)
+    bound = tuned.throughput(pipeline)
     assert bound is not None
     assert bound.value == optimum(pipeline, "makespan")
     assert bound.schedule is not None
@@ -102,8 +101,8 @@ def test_equal_to_the_optimum_of_a_direct_search(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("pipeline", [each.changed(microbatches=3) for each in RANDOM], ids=str)
 def test_never_above_the_least_span(pipeline: Pipeline) -> None:
-    bound = throughput(pipeline, "span")
-    makespan = throughput(pipeline)
+    bound = tuned.throughput(pipeline, "span")
+    makespan = tuned.throughput(pipeline)
     assert bound is not None
     assert makespan is not None
     assert bound.schedule is not None
@@ -115,13 +114,13 @@ def test_never_above_the_least_span(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("pipeline", RANDOM, ids=str)
 def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipeline: Pipeline) -> None:
-    graph = state_graph_of(relaxed_graph(pipeline), most=10_000, clock=Clock(60))
+    graph = tuned.state_graph_of(relaxed_graph(pipeline), most=10_000, clock=Clock(60))
     assert graph is not None
     counted = LeastTimes(graph)
     periods = 0
     for microbatches in range(1, 31):
         counted.add()
-        found = least_time(graph, microbatches, Clock(60))
+        found = tuned.least_time(graph, microbatches, Clock(60))
         assert found is not None
         assert found.way is not None
         assert found.time == found.way.time[-1] == counted.rows[-1][0]
@@ -130,7 +129,7 @@ def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipe
 
 
 def test_fewer_ends_and_arrivals_remain_after_every_event() -> None:
-    graph = state_graph_of(
+    graph = tuned.state_graph_of(
         relaxed_graph(Pipeline(3, 8, costs=REAL, links=Links(latency=6), memory=Memory(limit=2))), most=10_000, clock=Clock(60)
     )
     assert graph is not None
@@ -146,7 +145,7 @@ def test_few_states_are_proved_without_a_solver() -> None:
 
 def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
     costs = Costs(forward=2, backward_input=2, backward_weight=2, backward=3)
-    bound = throughput(Pipeline(2, 4, costs=costs, memory=Memory(limit=1)))
+    bound = tuned.throughput(Pipeline(2, 4, costs=costs, memory=Memory(limit=1)))
     assert bound is not None
     assert bound.schedule is None
 
@@ -154,7 +153,7 @@ def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
 def test_times_of_three_digits() -> None:
     """585 per microbatch and 684 for their number modulo 3 = 1."""
     pipeline = Pipeline(4, 1024, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
-    bound = throughput(pipeline, most=1_000_000, limits=Limits.of(120), exact=True)
+    bound = tuned.throughput(pipeline, most=1_000_000, limits=Limits.of(120), exact=True)
     assert bound is not None
     assert bound.schedule is not None
     assert bound.value == bound.schedule.makespan == 585 * 1024 + 684
@@ -164,7 +163,7 @@ def test_times_of_three_digits() -> None:
 def test_rounding_down_keeps_the_bound_valid() -> None:
     """585 per microbatch and 684 for their number modulo 3 = 1 can be reached; a graph of few states proves nearly as much."""
     pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
-    bound = throughput(pipeline, most=20_000)
+    bound = tuned.throughput(pipeline, most=20_000)
     assert bound is not None
     assert 0.96 * 38124 < bound.value <= 38124
     assert "rounded down" in bound.proof
@@ -173,7 +172,7 @@ def test_rounding_down_keeps_the_bound_valid() -> None:
 def test_with_the_weight_gradients_of_one_device_alone() -> None:
     """That leaves an eighth of the states, and nothing of the bound: 585 per microbatch and 684 for their number modulo 3 = 1."""
     pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
-    bound = throughput(pipeline, most=100_000, limits=Limits.of(300))
+    bound = tuned.throughput(pipeline, most=100_000, limits=Limits.of(300))
     assert bound is not None
     assert bound.value == 585 * 64 + 684
     assert bound.proof.endswith("weight gradients of device 0 alone")
@@ -182,7 +181,7 @@ def test_with_the_weight_gradients_of_one_device_alone() -> None:
 
 def test_no_more_is_asked_for_than_the_best_that_is_known() -> None:
     pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
-    bound = throughput(pipeline, target=36_000)
+    bound = tuned.throughput(pipeline, target=36_000)
     assert bound is not None
     assert 36_000 <= bound.value < 585 * 64 + 684
     assert "rounded down" in bound.proof or "microbatches alone" in bound.proof
@@ -193,9 +192,9 @@ def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) ->
     graph = relaxed_graph(pipeline)
     for device in range(pipeline.devices):
         others = {o for o in graph.of_kind(Kind.W) if graph.owner[o] != device}
-        states = [state_graph_of(of, most=10_000, clock=Clock(60)) for of in (graph.without(others), graph)]
+        states = [tuned.state_graph_of(of, most=10_000, clock=Clock(60)) for of in (graph.without(others), graph)]
         for microbatches in (1, 2, 3, 5, 20):
-            with_one, with_all = (least_time(of, microbatches, Clock(60)) for of in states if of is not None)
+            with_one, with_all = (tuned.least_time(of, microbatches, Clock(60)) for of in states if of is not None)
             assert with_one is not None
             assert with_all is not None
             assert with_one.time <= with_all.time
@@ -205,11 +204,13 @@ def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) ->
 @pytest.mark.parametrize(("kept", "of"), [(1, 2), (2, 3), (2, 5), (3, 4)])
 def test_with_fewer_microbatches_never_above_the_optimum(pipeline: Pipeline, kept: int, of: int) -> None:
     relaxed = relaxed_graph(pipeline)
-    graph, thin = (state_graph_of(each, most=20_000, clock=Clock(60)) for each in (relaxed, relaxed.thinned(kept, of)))
+    graph, thin = (tuned.state_graph_of(each, most=20_000, clock=Clock(60)) for each in (relaxed, relaxed.thinned(kept, of)))
     assert graph is not None
     assert thin is not None
     for microbatches in (1, 2, 3, 5, 8, 20):
-        whole, some = (least_time(*each, Clock(60)) for each in ((graph, microbatches), (thin, -(-microbatches * kept // of))))
+        whole, some = (
+            tuned.least_time(*each, Clock(60)) for each in ((graph, microbatches), (thin, -(-microbatches * kept // of)))
+        )
         assert whole is not None
         assert some is not None
         assert some.time <= whole.time
@@ -221,7 +222,7 @@ def test_what_few_microbatches_cost_each_other() -> None:
     At 34 for every eight a schedule is known, which the graph of all eight is too large to prove.
     """
     pipeline = Pipeline(16, 512, memory=Memory(limit=8))
-    bound, least = throughput(pipeline, most=2000), memory(pipeline)
+    bound, least = tuned.throughput(pipeline, most=2000), memory(pipeline)
     assert bound is not None
     assert least is not None
     assert least.value < 34 * 64 < bound.value
@@ -232,12 +233,12 @@ def test_what_few_microbatches_cost_each_other() -> None:
 @pytest.mark.parametrize("pipeline", RANDOM, ids=str)
 def test_with_one_device_never_above_the_optimum(pipeline: Pipeline) -> None:
     relaxed = relaxed_graph(pipeline)
-    graph = state_graph_of(relaxed, most=20_000, clock=Clock(60))
-    thin = state_graph_of(relaxed.restricted({0}), most=20_000, clock=Clock(60))
+    graph = tuned.state_graph_of(relaxed, most=20_000, clock=Clock(60))
+    thin = tuned.state_graph_of(relaxed.restricted({0}), most=20_000, clock=Clock(60))
     assert graph is not None
     assert thin is not None
     for microbatches in (1, 2, 3, 5, 20):
-        whole, some = (least_time(of, microbatches, Clock(60)) for of in (graph, thin))
+        whole, some = (tuned.least_time(of, microbatches, Clock(60)) for of in (graph, thin))
         assert whole is not None
         assert some is not None
         assert some.time <= whole.time
@@ -246,7 +247,7 @@ def test_with_one_device_never_above_the_optimum(pipeline: Pipeline) -> None:
 def test_what_two_stages_of_a_device_cost_each_other() -> None:
     """13 per four microbatches: more than memory needs that no two operations fight for."""
     pipeline = Pipeline(6, 64, placement="loop", chunks=2, memory=Memory(limit=3))
-    bound, least = throughput(pipeline, most=40_000), memory(pipeline)
+    bound, least = tuned.throughput(pipeline, most=40_000), memory(pipeline)
     assert bound is not None
     assert least is not None
     assert pipeline.time(least.value) < 13 * 16 < pipeline.time(bound.value)
@@ -266,8 +267,8 @@ def test_what_two_stages_of_a_device_cost_each_other() -> None:
     ids=["no limit", "slow links", "two routes", "an operation that takes no time", "no time beside long times"],
 )
 def test_where_it_does_not_apply(pipeline: Pipeline) -> None:
-    assert throughput(pipeline) is None
+    assert tuned.throughput(pipeline) is None
 
 
 def test_too_many_states() -> None:
-    assert throughput(Pipeline(4, 16, memory=Memory(limit=3)), most=100) is None
+    assert tuned.throughput(Pipeline(4, 16, memory=Memory(limit=3)), most=100) is None

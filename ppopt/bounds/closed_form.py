@@ -20,9 +20,7 @@ from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Objective
 
 _THRESHOLDS = 256
-"""Heads and tails tried per device as thresholds; any choice gives a valid bound."""
-_FILLING = 128
-"""Instances of each family whose heads are tried as times by which a device has filled."""
+"""Heads and tails tried per device as thresholds, and per family as times by which a device has filled; any choice is valid."""
 _INSTANCES = 2**22
 """Most numbers in the arrays of heads counted from each device's own start; the first instances are kept."""
 
@@ -259,7 +257,7 @@ def _unused(graph: FamilyGraph, own: bool) -> list[list[tuple[int, int]]]:
     with what has been given back before t, at the earliest; what of that brings most time per memory comes first, parts of
     operations too.
     """
-    head = heads(graph, memory=True, own=own, most=2 * _FILLING)
+    head = heads(graph, memory=True, own=own, most=2 * _THRESHOLDS)
     found = []
     for device, (limit, held) in enumerate(graph.reservoirs):
         rows = {o: head[o][device] if own else head[o] for o in graph.machines[device].families}
@@ -268,7 +266,7 @@ def _unused(graph: FamilyGraph, own: bool) -> list[list[tuple[int, int]]]:
             continue
         known = min((int(row[-1]) for o, row in rows.items() if len(row) < graph.count[o]), default=FAR)
         ends = {o: row + graph.duration[o] for o, row in rows.items()}
-        times = np.unique(np.concatenate([row[:_FILLING] for row in (*rows.values(), *(end + 1 for end in ends.values()))]))
+        times = np.unique(np.concatenate([row[:_THRESHOLDS] for row in (*rows.values(), *(end + 1 for end in ends.values()))]))
         times = times[(times > 0) & (times <= known)]
         run = {o: _run(row, graph.duration[o], times).astype(object) for o, row in rows.items()}  # products may be large
         room, claimed = np.full(len(times), limit, dtype=object), dict.fromkeys((hold.first for hold in held), 0)

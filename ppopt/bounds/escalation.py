@@ -9,21 +9,13 @@ from typing import NamedTuple
 from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory, work
 from ppopt.bounds.latest_starts import latest_first_starts
-from ppopt.bounds.windows import SECONDS, of_graph, window
+from ppopt.bounds.tuning import BoundsTuning
+from ppopt.bounds.windows import of_graph, window
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, relaxed_graphs
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective
-
-FINE = 1000
-"""With operations of more ticks than this the windows are first tried on a coarser grain."""
-COARSE = 200
-"""Units of that grain in the longest operation."""
-_LAST = 1 / 12
-"""Of the time, so much is left where no more is asked."""
-_RISE = 8
-"""Part of what is open that is asked for first, where all of it is not decided."""
 
 
 class Lengths(NamedTuple):
@@ -45,28 +37,28 @@ def best(
     pipeline: Pipeline,
     objective: Objective = "makespan",
     *,
+    limits: Limits,
+    tuning: BoundsTuning,
     target: int | None = None,
     pairs: bool = False,
-    limits: Limits | None = None,
     shortest: int = 0,
     tried: dict[Lengths, Attempt] | None = None,
 ) -> Iterator[Bound]:
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
     Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or when the time of the
-    ``limits`` is over (by default ``SECONDS``, with one worker); every search gets half of what is left. The
-    first three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than
-    what is known, then whether it is much more: such questions are often decided where the first one is not.
-    ``shortest``: eighths of the filling time; shorter windows are left out. ``tried``: windows (of this
-    pipeline and objective) that were asked before; they are left out too unless they get more time now, or less is asked. It is
-    brought up to date.
+    ``limits`` is over; every search gets half of what is left. The first three bounds take milliseconds. Of a window first all
+    that it says is asked; then whether that is a little more than what is known, then whether it is much more. Such questions
+    are often decided where the first one is not.
+
+    ``shortest``: eighths of the filling time; shorter windows are left out. ``tried``: windows (of this pipeline and objective)
+    that were asked before. They are left out too unless they get more time now, or less is asked. It is brought up to date.
 
     Raises:
         ValueError: an unknown objective.
         KeyboardInterrupt: Ctrl-C ended the search of a window.
     """
     known = -1
-    limits = limits or Limits.of(SECONDS, workers=1)
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)
         if bound is not None and bound.value > known:
@@ -75,7 +67,8 @@ def best(
         if target is not None and known >= target:
             return
     if known >= 0 and not limits.clock.over:
-        yield from _Escalation(pipeline, objective, target, pairs, limits, {} if tried is None else tried).bounds(known, shortest)
+        escalation = _Escalation(pipeline, objective, target, pairs, limits, tuning, {} if tried is None else tried)
+        yield from escalation.bounds(known, shortest)
 
 
 class _Escalation:
@@ -88,11 +81,11 @@ class _Escalation:
         target: int | None,
         pairs: bool,
         limits: Limits,
+        tuning: BoundsTuning,
         tried: dict[Lengths, Attempt],
     ) -> None:
         self.pipeline, self.objective, self.target, self.pairs = pipeline, objective, target, pairs
-        self.limits, self.tried = limits, tried
-        self.least = limits.clock.left * _LAST
+        self.limits, self.tuning, self.tried = limits, tuning, tried
         self.graph = relaxed_graphs(pipeline, pairs, links=objective == "makespan")[0]
         proved = max(bound.value for of in (machine, memory) if (bound := of(pipeline, pairs=pairs)) is not None)
         self.makespan = of_graph(proved, self.graph, pipeline, objective, pairs)
@@ -101,23 +94,19 @@ class _Escalation:
     def bounds(self, known: int, shortest: int) -> Iterator[Bound]:
         """Those that are more than what is ``known``."""
         self.known = known
-        for first, last, grain in _windows(self.graph, self.objective, shortest):
+        for first, last, grain in _windows(self.graph, self.objective, self.tuning, shortest):
             first = min(first, max(self.makespan // 2, self.makespan - last))
             lengths = Lengths(first, min(last, self.makespan - first), grain)
             if self._asked(lengths):
                 continue
             self.tried[lengths] = Attempt(self.limits.clock.left / 2, self.target)
             yield from self._raised(lengths)
-            if self._reached or self._out_of_time:
+            if self._reached or self.limits.clock.over:
                 return
 
     @property
     def _reached(self) -> bool:
         return self.target is not None and self.known >= self.target
-
-    @property
-    def _out_of_time(self) -> bool:
-        return self.limits.clock.left < self.least
 
     def _asked(self, lengths: Lengths) -> bool:
         """Whether windows were asked before, for as long as they may be asked now, and for no more than now."""
@@ -129,7 +118,7 @@ class _Escalation:
     def _raised(self, lengths: Lengths) -> Iterator[Bound]:
         """All that two windows say; where that stays open, whether it is more than what is known, by larger and larger steps."""
         asked, rise, raising = self.target, 0, False
-        while not self._out_of_time:
+        while not self.limits.clock.over:
             bound = window(
                 self.pipeline,
                 lengths.first,
@@ -154,11 +143,11 @@ class _Escalation:
                 return
             if bound is None or self.target is None or (raising and not better):
                 return
-            rise = 2 * rise if raising else max(1, (self.target - self.known) // _RISE)
+            rise = 2 * rise if raising else max(1, (self.target - self.known) // self.tuning.first_part)
             asked, raising = min(self.target, self.known + rise), True
 
 
-def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterator[Lengths]:
+def _windows(graph: FamilyGraph, objective: Objective, tuning: BoundsTuning, shortest: int) -> Iterator[Lengths]:
     """Lengths of the start and of the end window, and grain: the time in which a pipeline fills, half of it, then up to twice.
 
     That time is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits them
@@ -175,7 +164,7 @@ def _windows(graph: FamilyGraph, objective: Objective, shortest: int) -> Iterato
     if objective == "span":
         begun = [max(time or 0 for time in latest_first_starts(of)) for of in (graph, graph.reversed())]
     longest = max(graph.duration)
-    grains = [-(-longest // COARSE), 1] if longest > FINE else [1]
+    grains = [-(-longest // tuning.coarse), 1] if longest > tuning.fine else [1]
     for grain in grains:
         for eighths in (eighths for eighths in (8, 10, 4, 12, 14, 16) if eighths >= shortest):
             first, last = (max(grain, time + fill * eighths // 8) for time in begun)

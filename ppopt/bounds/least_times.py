@@ -20,18 +20,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.bounds.state_graph import StateGraph
+from ppopt.bounds.state_graph import MEMORY, StateGraph
+from ppopt.bounds.tuning import BoundsTuning
 from ppopt.clock import Clock
 from ppopt.pipeline import IntArray
 
 Times = npt.NDArray[np.int32]
 
 _FAR = 2**30
-_LONGEST = 24
-"""Most microbatches over which the cost of more of them is compared."""
-_HELD = 2**27
-"""Most least times that are held at once, each row counted as ``_ROW`` of them at least: each takes a time of its own."""
-_ROW = 2**14
+"""The time of a way that there is not."""
 _EDGE, _LAYER = 1e-8, 1e-5
 """Deterministic seconds of a row for every edge, and for all edges from one depth; about what they take."""
 
@@ -148,23 +145,23 @@ class Way(NamedTuple):
     time: IntArray
     starts: IntArray
 
-    def parts(self) -> list[Part]:
-        """What could be repeated: the parts that end in the state in which they begin, if not too many microbatches begin."""
+    def parts(self, longest: int) -> list[Part]:
+        """What could be repeated: parts that end in the state in which they begin, with at most ``longest`` microbatches."""
         found: list[Part] = []
         visits: dict[int, list[int]] = {}
         for last, state in enumerate(self.states.tolist()):
             before = visits.setdefault(state, [])
             for first in reversed(before):
                 begun = int(self.left[first] - self.left[last])
-                if begun > _LONGEST:
+                if begun > longest:
                     break
                 found.append(Part(Fraction(int(self.time[last] - self.time[first]), begun), begun, first, last))
             before.append(last)
         return found
 
-    def repeated(self, more: int) -> Way | None:
+    def repeated(self, more: int, longest: int) -> Way | None:
         """The shortest one with ``more`` microbatches that repeats a part of this; ``None`` where none can be."""
-        period, begun, a, b = min((part for part in self.parts() if more % part.begun == 0), default=(None, 0, 0, 0))
+        period, begun, a, b = min((part for part in self.parts(longest) if more % part.begun == 0), default=(None, 0, 0, 0))
         if period is None:
             return None
         times, later = more // begun, int(period * begun)
@@ -186,13 +183,13 @@ class Found:
     way: Way | None
 
 
-def least_time(graph: StateGraph, microbatches: int, clock: Clock) -> Found | None:
+def least_time(graph: StateGraph, microbatches: int, clock: Clock, tuning: BoundsTuning) -> Found | None:
     """The least time in which the microbatches are done, or a bound on it; ``None``: not in time."""
     times = LeastTimes(graph)
     bound, period = -1, Fraction(0)
     way: Way | None = None
     next_try = 0
-    while not clock.over and len(times.rows) * max(_ROW, graph.open) < _HELD:
+    while not clock.over and len(times.rows) * times.rows[-1].nbytes < MEMORY:
         times.add()
         clock.charge(times.seconds)
         n = len(times.rows) - 1
@@ -200,7 +197,7 @@ def least_time(graph: StateGraph, microbatches: int, clock: Clock) -> Found | No
             return Found(int(times.rows[n][0]), None, times.way(n))
         if times.longest > _FAR // 2:
             break
-        for step in range(1, min(_LONGEST, n - 1) + 1):
+        for step in range(1, min(tuning.longest, n - 1) + 1):
             turns = -(-(microbatches - n) // step)
             known = int(times.rows[microbatches - turns * step][0])
             if known + turns * times.rise(step, 1 + graph.open // 256) > bound:
@@ -208,10 +205,10 @@ def least_time(graph: StateGraph, microbatches: int, clock: Clock) -> Found | No
                 if known + turns * rise > bound:
                     bound, period, next_try = known + turns * rise, Fraction(rise, step), n
         if n >= next_try and bound >= 0:
-            lengths = {part.begun for part in times.way(n).parts() if part.period == period}
+            lengths = {part.begun for part in times.way(n).parts(tuning.longest) if part.period == period}
             for step in sorted(lengths)[:2] or [period.denominator]:
                 few = n - (n - microbatches) % step
-                repeated = times.way(few).repeated(microbatches - few)
+                repeated = times.way(few).repeated(microbatches - few, tuning.longest)
                 if repeated is not None and (way is None or repeated.time[-1] < way.time[-1]):
                     way = repeated
             next_try = n + 1 + n // 4

@@ -24,26 +24,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ppopt.bounds.tuning import BoundsTuning
 from ppopt.clock import Clock
 from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
 States = npt.NDArray[np.int16]
-STATES = 50_000
-"""States that are found in a second, about; deterministic mode counts so."""
 NEVER = 2**14
+"""A time that does not come, among those of a row."""
 MISSED = -1
-_BYTES = 2**30
-"""Memory that the states of a graph may take."""
-_WORD = 4
+"""What is left of an operation that could have started and has not."""
+MEMORY = 2**29
+"""Bytes that the states of a graph may take, and the least times from them too."""
+_WORD = np.dtype(np.uint64).itemsize // np.dtype(np.int16).itemsize
 """Numbers of a row in a word of 64 bits; rows are made of whole words."""
 _BLOCK = 2**13
-"""States whose successors are found together, at most."""
-_BLOCKS = 32
-"""And at most this part of the largest number of states, so that too many are noticed soon."""
-_SOME = 16
-"""The part of the largest number of states after which it is looked at how many are waiting."""
+"""States whose successors are found together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +301,7 @@ class _Numbered:
         return numbers
 
 
-def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: Clock) -> StateGraph | None:
+def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: Clock, tuning: BoundsTuning) -> StateGraph | None:
     """The state graph; ``None`` where it has more than ``most`` states, takes too long or too much memory, or is not defined.
 
     It is also given up where, after a part of them, half as many states as are done are waiting: so fast only those grow that
@@ -324,19 +321,19 @@ def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: 
     events = _Events(graph)
     last = np.zeros((1, events.width), dtype=np.int16)
     last[0, events.closed] = 1
-    known = _Numbered(events.width, min(most, _BYTES // (2 * events.width)))
+    known = _Numbered(events.width, min(most, MEMORY // last.nbytes))
     known.add(np.zeros_like(last))
     known.add(last)
     blocks: list[tuple[npt.NDArray[Any], ...]] = []
     done = 0
     while done < known.size:
-        until = min(known.size, done + min(_BLOCK, 1 + most // _BLOCKS))
+        until = min(known.size, done + _BLOCK)
         new, source, begun, elapsed = events.after(known.rows[done:until])
         if span:
             new[events.ended(new, graph.owner[0])] = last
         target = known.add(new)
-        clock.charge((until - done) / STATES)
-        hopeless = until > max(_BLOCK, most // _SOME) and 2 * (known.size - until) > until
+        clock.charge((until - done) * tuning.state_seconds)
+        hopeless = until > max(_BLOCK, most // tuning.hopeless_after) and 2 * (known.size - until) > until
         if target is None or hopeless or clock.over:
             return None
         blocks.append(((source + done).astype(np.int32), target, begun > 0, elapsed.astype(np.int16)))

@@ -17,23 +17,13 @@ import numpy as np
 from ppopt.bounds.bound import Bound, check_objective
 from ppopt.bounds.least_times import Way, least_time
 from ppopt.bounds.state_graph import state_graph_of
+from ppopt.bounds.tuning import BoundsTuning
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import FamilyGraph, operations, pairs_save_time, relaxed_graphs, splitting_is_free
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.timing import time_order
-
-SECONDS = 20.0
-"""Of the search for a bound, where no limits are given."""
-_STEPS = 4
-"""Most steps of the coarse grid in one operation."""
-_FINER, _LESS = 64, 4
-"""Of a finer one; and by which factor less is lost there."""
-_ALIKE = Fraction(19, 20)
-"""Devices that need at least this part of the longest time for what they hold are as slow as the slowest."""
-_BUILDING = 0.75
-"""Of the time for a state graph, what building it may take."""
 
 
 def _schedule(pipeline: Pipeline, graph: FamilyGraph, way: Way) -> Schedule | None:
@@ -59,9 +49,10 @@ def throughput(
     pipeline: Pipeline,
     objective: Objective = "makespan",
     *,
+    most: int,
+    limits: Limits,
+    tuning: BoundsTuning,
     pairs: bool = False,
-    most: int = 200_000,
-    limits: Limits | None = None,
     exact: bool = False,
     target: int | None = None,
 ) -> Bound | None:
@@ -73,21 +64,20 @@ def throughput(
     (:func:`_one_device`) left out, and the bound stays valid; not with ``exact``. No more is asked for than ``target``, a value
     known to be possible. With exact times the bound comes with a schedule, which mostly attains it (for the device span: on the
     first device) but for what transfers take from each other and traffic is more than the least, and is timed with that.
-    ``None``: it does not apply (:func:`~ppopt.bounds.state_graph.state_graph_of`), or takes more states or time than given.
-    ``limits``: by default ``SECONDS``.
+    ``None``: it does not apply (:func:`~ppopt.bounds.state_graph.state_graph_of`), or takes more time or than ``most`` states.
 
     Raises:
         ValueError: an unknown objective.
     """
     check_objective(objective)
-    clock = (limits or Limits.of(SECONDS)).clock
+    clock = limits.clock
     graphs = [
         one for links in ([True, False] if pipeline.lines else [True]) for one in relaxed_graphs(pipeline, pairs, links=links)
     ]
     best: Bound | None = None
     for place, graph in enumerate(graphs if objective == "makespan" else graphs[-1:], 1):
         slice_ = clock.slice(clock.left / (len(graphs) - place + 1))
-        for bound in _Relaxations(pipeline, objective, most, slice_).bounds(graph, exact):
+        for bound in _Relaxations(pipeline, objective, most, tuning, slice_).bounds(graph, exact):
             if best is None or (bound.value, bound.schedule is not None) > (best.value, best.schedule is not None):
                 best = bound
             if target is not None and best.value >= target:
@@ -112,6 +102,7 @@ class _Relaxations:
     pipeline: Pipeline
     objective: Objective
     most: int
+    tuning: BoundsTuning
     clock: Clock
 
     def bounds(self, graph: FamilyGraph, exact: bool) -> Iterator[Bound]:
@@ -125,8 +116,8 @@ class _Relaxations:
             if bound is not None:
                 yield bound
             return
-        grids = _grids(graph)
-        easy = bool(_slowest(graph))
+        grids = _grids(graph, self.tuning)
+        easy = bool(_slowest(graph, self.tuning))
         kinds, best = [(grid, easy) for grid in grids], -1
         third = self.clock.slice(self.clock.left / 3)
         for thin in _thinned(graph):
@@ -138,7 +129,7 @@ class _Relaxations:
                 break
             best = max(values)
         kinds = [(grid, easier) for grid in grids for easier in ((True, False) if easy else (False,))]
-        others = _one_device(graph)
+        others = _one_device(graph, self.tuning)
         yield from self._of_kinds(whole, kinds, self.clock, spare=bool(others))
         for other in [] if kinds else others:
             yield from self._of_kinds(other, [(grid, False) for grid in grids], self.clock)
@@ -151,7 +142,7 @@ class _Relaxations:
         What is too large, or can only be larger than that, is taken out of ``kinds``. With ``spare`` half of the time is left
         where all are.
         """
-        relaxed = {True: _easier(of), False: [of]}
+        relaxed = {True: _easier(of, self.tuning), False: [of]}
         for grid, easy in kinds[:]:
             if (grid, easy) not in kinds:
                 continue
@@ -172,11 +163,11 @@ class _Relaxations:
         if clock.over:
             return None
         pipeline, graph, objective = self.pipeline, relaxed.graph, self.objective
-        building = clock.slice(clock.left * _BUILDING)
-        states = state_graph_of(_coarser(graph, grid), span=objective == "span", most=self.most, clock=building)
+        coarse = _coarser(graph, grid)
+        states = state_graph_of(coarse, span=objective == "span", most=self.most, clock=clock, tuning=self.tuning)
         if states is None:
             return None
-        found = least_time(states, graph.count[0], clock)
+        found = least_time(states, graph.count[0], clock, self.tuning)
         if found is None:
             return None
         text = f"{states.states} states" + ("" if grid == 1 else f", times rounded down to multiples of {float(grid):g} ticks")
@@ -206,7 +197,7 @@ def _thinned(graph: FamilyGraph) -> Iterator[_Relaxed]:
             yield _Relaxed(graph.thinned(kept, slowest.shift), share, text)
 
 
-def _easier(of: _Relaxed) -> list[_Relaxed]:
+def _easier(of: _Relaxed, tuning: BoundsTuning) -> list[_Relaxed]:
     """With the weight gradients of one device alone, of each that memory makes slowest: far fewer states.
 
     A relaxation (:meth:`~ppopt.constraints.FamilyGraph.without`). Where memory costs throughput, most other devices
@@ -214,18 +205,18 @@ def _easier(of: _Relaxed) -> list[_Relaxed]:
     """
     return [
         _Relaxed(_without_weights(of.graph, device), of.share, f"{of.text}, weight gradients of device {device} alone")
-        for device in _slowest(of.graph)
+        for device in _slowest(of.graph, tuning)
     ]
 
 
-def _one_device(graph: FamilyGraph) -> list[_Relaxed]:
+def _one_device(graph: FamilyGraph, tuning: BoundsTuning) -> list[_Relaxed]:
     """With one device that runs one operation at a time and has a limit of memory, of each that memory makes slowest.
 
     A relaxation (:meth:`~ppopt.constraints.FamilyGraph.restricted`) for devices with several
     stages: these alone hinder each other there.
     """
     forwards = set(graph.of_kind(Kind.F))
-    devices = [device for device in _slowest(graph) if len(forwards.intersection(graph.machines[device].families)) > 1]
+    devices = [device for device in _slowest(graph, tuning) if len(forwards.intersection(graph.machines[device].families)) > 1]
     return [
         _Relaxed(_without_weights(graph, device).restricted({device}), Fraction(1), f", device {device} alone")
         for device in devices
@@ -236,7 +227,7 @@ def _without_weights(graph: FamilyGraph, device: int) -> FamilyGraph:
     return graph.without({o for o in graph.of_kind(Kind.W) if graph.owner[o] != device})
 
 
-def _slowest(graph: FamilyGraph) -> list[int]:
+def _slowest(graph: FamilyGraph, tuning: BoundsTuning) -> list[int]:
     """Devices that need about the longest for what they hold, if several have weight gradients."""
     if not graph.reservoirs:
         return []
@@ -245,7 +236,7 @@ def _slowest(graph: FamilyGraph) -> list[int]:
         limit, held = graph.reservoirs[device]
         time = sum(h.amount * (graph.path(h.first, h.last) or 0) for h in held)
         slowest[device] = Fraction(time, max(1, limit))
-    least = max(slowest.values(), default=Fraction(0)) * _ALIKE
+    least = max(slowest.values(), default=Fraction(0)) * tuning.as_slow
     return [device for device, time in slowest.items() if time >= least] if len(slowest) > 1 else []
 
 
@@ -259,22 +250,22 @@ def _traffic(graph: FamilyGraph, objective: Objective) -> int:
     return min(first) + min(graph.tail[family] for family in graph.of_kind(*Kind))
 
 
-def _grids(graph: FamilyGraph) -> list[Fraction]:
+def _grids(graph: FamilyGraph, tuning: BoundsTuning) -> list[Fraction]:
     """A coarse grid, where operations are one to four steps long and little is lost by rounding down; the coarsest on which
     far less is lost; and the exact one."""
     grids = [Fraction(1)]
-    if max(graph.duration) > 4 * _STEPS:
+    if max(graph.duration) > 4 * tuning.coarse_steps:
         some = [time for time in graph.duration if time]
         lags = [p.lag for p in graph.precedences if p.lag]
 
         def lost(grid: Fraction) -> Fraction:
             return Fraction(sum(time % grid for time in some + lags))
 
-        candidates = {Fraction(time, n) for time in some for n in range(1, _STEPS + 1)}
+        candidates = {Fraction(time, n) for time in some for n in range(1, tuning.coarse_steps + 1)}
         fitting = [grid for grid in candidates if grid <= min(some)]
         coarse = min(fitting, key=lambda grid: (sum(time % grid for time in some), -grid))
-        finer = {Fraction(time // n) for time in {*some, *lags} for n in range(1, min(time, _FINER) + 1)}
-        fine = max((grid for grid in finer if grid < coarse and _LESS * lost(grid) <= lost(coarse)), default=grids[0])
+        finer = {Fraction(time // n) for time in {*some, *lags} for n in range(1, min(time, tuning.finest_steps) + 1)}
+        fine = max((grid for grid in finer if grid < coarse and tuning.less_lost * lost(grid) <= lost(coarse)), default=grids[0])
         grids = sorted({*grids, fine, coarse})
     return grids[::-1]
 

@@ -29,8 +29,6 @@ from ppopt.schedule import Objective
 
 MAX_OPERATIONS = 20_000
 """Windows with more operations are not tried: posting them alone takes seconds, and no proof comes of it."""
-SECONDS = 10.0
-"""Of a search for a bound, where no limits are given; one worker."""
 
 
 def window(
@@ -40,11 +38,11 @@ def window(
     objective: Objective = "makespan",
     *,
     makespan: int,
+    limits: Limits,
     known: int = 0,
     target: int | None = None,
     grain: int = 1,
     pairs: bool = False,
-    limits: Limits | None = None,
 ) -> Bound | None:
     """What the ``first`` and the ``last`` ticks imply, by one CP-SAT model of both (``makespan``: a proved bound of it).
 
@@ -56,15 +54,14 @@ def window(
 
     Valid for every pipeline: all routes, uneven durations, latencies, links, memory, few microbatches (for the device span a
     transfer is a mere delay). ``pairs``: also for schedules with overlapped pairs. ``None``: where a window is below ``grain`` or
-    both are more than ``makespan``, or hold more than ``MAX_OPERATIONS``. ``limits``: by default ``SECONDS``, and one worker;
-    with two or more two solvers race, with and without presolve.
+    both are more than ``makespan``, or hold more than ``MAX_OPERATIONS``. With two workers or more two solvers race, with and
+    without presolve.
 
     Raises:
         ValueError: an unknown objective.
         KeyboardInterrupt: Ctrl-C ended the search.
     """
     check_objective(objective)
-    limits = limits or Limits.of(SECONDS, workers=1)
     own = objective == "span"
     graph = relaxed_graphs(pipeline, pairs, links=not own)[0]
     graph = graph.computing() if own else graph

@@ -10,13 +10,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ppopt.cpsat.tuning import NeighbourhoodTuning
 from ppopt.interrupt import uninterrupted
 
 if TYPE_CHECKING:
     from ppopt.cpsat.neighbourhood import improved
     from ppopt.cpsat.question import NAME, VERSION, decide, solve
 
-__all__ = ["NAME", "VERSION", "decide", "improved", "solve"]
+__all__ = ["NAME", "VERSION", "NeighbourhoodTuning", "decide", "improved", "solve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,8 +22,6 @@ from ppopt.interrupt import check
 
 BUILD = 5e-5
 """Deterministic seconds for making a constraint; about what it takes."""
-MOST = 6
-"""Most solvers that race on a small model."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,8 @@ class Preset:
     probing: bool = True
     inprocessing: bool = True
     """Probing between restarts."""
-    relaxations: int = 1
-    """Level of linear relaxations."""
+    relaxed: bool = True
+    """Whether it solves linear relaxations."""
     new_conflicts: bool = False
     """The newer resolution of conflicts between integer bounds."""
     precedences: bool = True
@@ -48,7 +46,7 @@ class Preset:
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         parameters.cp_model_presolve = self.presolve
-        parameters.linearization_level = self.relaxations
+        parameters.linearization_level = int(self.relaxed)
         parameters.use_new_integer_conflict_resolution = self.new_conflicts
         parameters.use_precedences_in_disjunctive_constraint = self.precedences
         if not self.probing:
@@ -64,7 +62,7 @@ class Preset:
 MINIMISING = Preset()
 """For the best schedule of a whole pipeline: CP-SAT's own way, whose workers share what they find."""
 DECIDING = Preset(
-    presolve=False, probing=False, inprocessing=False, relaxations=0, new_conflicts=True, precedences=False
+    presolve=False, probing=False, inprocessing=False, relaxed=False, new_conflicts=True, precedences=False
 )  # fmt: skip
 """For decisions, and for windows of a schedule. Measured: propagation decides, not presolve, relaxations or probing; often ten
 times faster. A makespan that is given says so much of all starts that known precedences add nothing."""
@@ -73,14 +71,14 @@ SPANS = replace(DECIDING, precedences=True)
 BEGINS_FIRST = replace(DECIDING, model_first=True)
 """For decisions on spans: it settles first when the devices begin, since all starts are known well then. Beside it a search that
 does not is now and then faster."""
-WINDOW = Preset(presolve=False, probing=False, relaxations=0, new_conflicts=True)
+WINDOW = Preset(presolve=False, probing=False, relaxed=False, new_conflicts=True)
 """For bounds from the first and last ticks. The relaxations of intervals cost far more than they bring there; probing takes
 longer than the rest of presolve, and seldom helps."""
 WINDOW_PRESOLVED = replace(WINDOW, presolve=True)
 """``WINDOW`` after presolve: now the one, now the other is by far the faster."""
-SMALL = Preset(presolve=False, probing=False, relaxations=0)
+SMALL = Preset(presolve=False, probing=False, relaxed=False)
 """For small models with tight ranges: presolve, probing above all, often takes ten times as long as the search itself."""
-SMALL_RELAXED = replace(SMALL, relaxations=1)
+SMALL_RELAXED = replace(SMALL, relaxed=True)
 """``SMALL`` and linear relaxations: what one way does not find another may."""
 SMALL_PRESOLVED = replace(SMALL_RELAXED, presolve=True)
 """``SMALL_RELAXED`` after presolve, which pays now and then where starts are fine-grained."""
@@ -195,25 +193,24 @@ def race(model: cp_model.CpModel, limits: Limits, presets: Sequence[Preset], *, 
     threads, the first ones. Otherwise as :func:`search`.
     """
     _charge_building([model], limits.clock)
-    return _raced(model, limits, [(preset, 0) for preset in presets[: limits.threads]], seconds)
+    return _raced(model, limits, presets[: limits.threads], seconds)
 
 
 def in_every_way(model: cp_model.CpModel, limits: Limits, presets: Sequence[Preset], seconds: float) -> Answer:
     """Search a small model in several ways: with several workers they race, with one each has its share of the time.
 
-    The first way has half of it. More workers than ways race with other seeds. Otherwise as :func:`search`.
+    The first way has half of it. Otherwise as :func:`search`.
     """
-    workers, ways = limits.threads, len(presets)
+    ways = len(presets)
     if ways == 1:
         return search(model, limits, presets[0], seconds=seconds)
+    if limits.threads > 1:
+        return race(model, limits, presets, seconds=seconds)
     _charge_building([model], limits.clock)
-    if workers > 1:
-        entries = [(presets[place % ways], place // ways) for place in range(min(workers, MOST))]
-        return _raced(model, limits, entries, seconds)
     answer = Answer(Known.OPEN)
     for place, preset in enumerate(presets):
         share = seconds / 2 if place == 0 else seconds / (2 * (ways - 1))
-        answer = _raced(model, limits, [(preset, 0)], share)
+        answer = _raced(model, limits, [preset], share)
         if answer.found or answer.certain or answer.interrupted:
             break
     return answer
@@ -292,10 +289,10 @@ def _whole(bound: float) -> int:
     return math.ceil(bound - 1e-6)
 
 
-def _raced(model: cp_model.CpModel, limits: Limits, entries: Sequence[tuple[Preset, int]], seconds: float) -> Answer:
-    """One answer of solvers that search in these ways, each with what is added to the seed, until the first has ended."""
-    models = [model, *(model.clone() for _ in entries[1:])]  # threads share none
-    runs = [_Run(of, preset.solver(), limits.seed + more) for of, (preset, more) in zip(models, entries, strict=True)]
+def _raced(model: cp_model.CpModel, limits: Limits, presets: Sequence[Preset], seconds: float) -> Answer:
+    """One answer of solvers that search in these ways, until the first has ended."""
+    models = [model, *(model.clone() for _ in presets[1:])]  # threads share none
+    runs = [_Run(of, preset.solver(), limits.seed) for of, preset in zip(models, presets, strict=True)]
     answers = _answers(runs, limits.clock, seconds, first_ends=True)
     best = min(answers, key=lambda answer: (not answer.certain, _RANK.index(answer.known)))
     return replace(best, bound=max(answer.bound for answer in answers))

@@ -13,33 +13,28 @@ from ppopt.clock import Limits
 from ppopt.cpsat import engine
 from ppopt.cpsat.around import Around
 from ppopt.cpsat.engine import Known
+from ppopt.cpsat.tuning import NeighbourhoodTuning
 from ppopt.cpsat.window import Window
 from ppopt.interrupt import check
 from ppopt.schedule import Objective, Schedule
 from ppopt.solvers.outcome import Outcome, Progress
 
-_FIRST, _LEAST = 120, 12
-"""Operations in a window at first, and at least."""
-_LARGER, _SMALLER = 1.2, 0.85
-"""How that changes: after a window was searched through, and after it was not."""
-_BEGINS_MOVE, _FIRST_WHERE_BEGINS_MOVE = 0.15, 30
-"""Share of the rounds for spans in which begins may move, and operations in a window there at first."""
-_PATIENCE: dict[Objective, float] = {"makespan": 0.25, "span": 1.0}
-_MOST_PATIENCE = 2.0
-"""Seconds for one window at first, and at most."""
-_LONGER = 1.3
-"""How they grow where no window of a round was any good; and shrink where one was."""
-
 
 def improved(
-    schedule: Schedule, *, objective: Objective, lower: int, limits: Limits, progress: Progress | None = None
+    schedule: Schedule,
+    *,
+    objective: Objective,
+    lower: int,
+    limits: Limits,
+    tuning: NeighbourhoodTuning,
+    progress: Progress | None = None,
 ) -> Outcome:
     """The best schedule found from this one on, with its pairs and its ways to run each backward; none where none is better.
 
     ``lower``: a proved bound in ticks, where the search is over. As many windows are searched at a time as there are workers.
     Ctrl-C stops it and is noted in the outcome. For pipelines without traffic of the devices' own.
     """
-    search = _Search(schedule, objective, lower, limits)
+    search = _Search(schedule, objective, lower, limits, tuning)
     try:
         search.run(progress)
     except KeyboardInterrupt:
@@ -49,12 +44,14 @@ def improved(
 
 
 class _Search:
-    def __init__(self, schedule: Schedule, objective: Objective, lower: int, limits: Limits) -> None:
+    def __init__(self, schedule: Schedule, objective: Objective, lower: int, limits: Limits, tuning: NeighbourhoodTuning) -> None:
         self.best, self.objective, self.lower, self.limits = schedule, objective, lower, limits
         self.value = schedule.objective(objective)
         self.chance = random.Random(limits.seed)
-        self.patience = _PATIENCE[objective]
-        self.size = {False: float(_FIRST), True: float(_FIRST_WHERE_BEGINS_MOVE)}
+        self.tuning = tuning
+        self.least_patience = tuning.patience if objective == "makespan" else tuning.patience_for_spans
+        self.patience = self.least_patience
+        self.size = {False: float(tuning.first_size), True: float(tuning.first_size_where_begins_move)}
         """Operations in a window, by whether begins may move."""
         self.begins_move = False
 
@@ -74,20 +71,20 @@ class _Search:
     def round(self, around: Around) -> bool:
         """Search one window per worker; whether the best got better."""
         if self.objective == "span":
-            self.begins_move = self.size[False] >= 2 * len(around.start) or self.chance.random() < _BEGINS_MOVE
+            self.begins_move = self.size[False] >= 2 * len(around.start) or self.chance.random() < self.tuning.begins_move
         windows = [Window(around, *self.span(around), begins_move=self.begins_move) for _ in range(self.limits.threads)]
         preset = engine.SPANS if self.objective == "span" else engine.DECIDING
         seeds = [self.chance.randrange(2**31) for _ in windows]
         answers = engine.at_once([w.model for w in windows], self.limits, preset, seconds=self.patience, seeds=seeds)
         value = self.value
         for window, answer in zip(windows, answers, strict=True):
-            factor = _LARGER if answer.known is Known.BEST else _SMALLER
-            self.size[self.begins_move] = max(_LEAST, self.size[self.begins_move] * factor)
+            factor = self.tuning.growth if answer.known is Known.BEST else 1 / self.tuning.growth
+            self.size[self.begins_move] = max(1.0, self.size[self.begins_move] * factor)
             if answer.found and answer.objective < value:
                 self.keep(window.schedule(answer))
         better = self.value < value
-        longer = self.patience / _LONGER if better else self.patience * _LONGER
-        self.patience = min(max(longer, _PATIENCE[self.objective]), _MOST_PATIENCE)
+        longer = self.patience / self.tuning.growth if better else self.patience * self.tuning.growth
+        self.patience = min(max(longer, self.least_patience), self.tuning.most_patience)
         return better
 
     def keep(self, schedule: Schedule | None) -> None:

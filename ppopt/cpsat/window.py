@@ -15,10 +15,7 @@ from ppopt.cpsat.posting import Hold, interval, machine, reservoir, waits
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Order, Schedule, halves
 from ppopt.timing import in_turn
-from ppopt.timing.paths import NEVER, largest_mean, shortest_spans
-
-_LONG = -NEVER // 2
-"""Paths below ``-_LONG`` do not exist."""
+from ppopt.timing.paths import NEVER, largest_mean, shortest_spans, there_is
 
 
 class Turns(NamedTuple):
@@ -92,12 +89,12 @@ class Window:
         for node in self.free:
             x = self.x[node] = model.new_int_var(around.start[node] - reach, around.start[node] + reach, "")
             for device, begin in begins.items():
-                if heads[node][device] > -_LONG:
+                if there_is(heads[node][device]):
                     model.add(x >= begin + int(heads[node][device]))
-                if tails[node][device] > -_LONG:
+                if there_is(tails[node][device]):
                     model.add(ends[device] >= x + (around.duration[node] + int(tails[node][device])))
         for (device, begin), (other, end) in product(begins.items(), ends.items()):
-            if direct[device, other] > -_LONG:
+            if there_is(direct[device, other]):
                 model.add(end >= begin + int(direct[device, other]))
         model.add_hint(span, value)
         model.minimize(span)

@@ -9,17 +9,39 @@ The terms are those of compilers, which schedule loops so (Rau, "Iterative modul
 
 :func:`solve` looks for the best schedule. :func:`repeated` and :func:`repeated_value` work on kernels of ordinary schedules,
 :func:`stretched` makes schedules for many devices from one for few.
+
+OR-Tools is imported with the first of these that is used.
 """
 
-from ppopt.periodic.graph_search import Asked, Found
-from ppopt.periodic.kernel_in_schedule import repeated, repeated_value
-from ppopt.periodic.periodic_schedule import PeriodicSchedule
-from ppopt.periodic.search import PeriodicOutcome, solve
-from ppopt.periodic.stretching import stretched
+from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ppopt.interrupt import uninterrupted
+from ppopt.periodic.tuning import ModuloTuning
+
+if TYPE_CHECKING:
+    from ppopt.periodic.graph_search import Asked, Found
+    from ppopt.periodic.kernel_in_schedule import repeated, repeated_value
+    from ppopt.periodic.periodic_schedule import PeriodicSchedule
+    from ppopt.periodic.search import PeriodicOutcome, solve
+    from ppopt.periodic.stretching import stretched
+
+_PLACES = {
+    "Asked": "graph_search",
+    "Found": "graph_search",
+    "PeriodicOutcome": "search",
+    "PeriodicSchedule": "periodic_schedule",
+    "repeated": "kernel_in_schedule",
+    "repeated_value": "kernel_in_schedule",
+    "solve": "search",
+    "stretched": "stretching",
+}
 __all__ = [
     "Asked",
     "Found",
+    "ModuloTuning",
     "PeriodicOutcome",
     "PeriodicSchedule",
     "repeated",
@@ -27,3 +49,11 @@ __all__ = [
     "solve",
     "stretched",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with uninterrupted():
+        module = import_module(f"{__name__}.{_PLACES[name]}")
+    return getattr(module, name)

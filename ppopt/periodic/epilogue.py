@@ -22,11 +22,6 @@ from ppopt.op import Kind
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, block_precedences
 from ppopt.pipeline import IntArray
 
-SECONDS = 1.2e-5
-"""About what it takes to schedule an operation once."""
-LARGEST = 1500
-"""Operations of an epilogue up to which a model of it is searched."""
-
 
 def reversed_periodic(periodic: PeriodicSchedule, graph: FamilyGraph) -> PeriodicSchedule:
     """The schedule with time running backwards; ``graph`` is the reversed one."""
@@ -268,6 +263,9 @@ def shortened_by_cpsat(
     """The best epilogue with every start within ``reach`` ticks of where it is, by CP-SAT, and whether that is certain.
 
     ``seconds``: most for the search.
+
+    Raises:
+        KeyboardInterrupt: a signal came before the search.
     """
     epilogue = Epilogue(periodic)
     graph, horizon = periodic.graph, periodic.makespan

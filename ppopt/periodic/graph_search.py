@@ -11,14 +11,12 @@ from fractions import Fraction
 
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
-from ppopt.periodic.epilogue import SECONDS, reversed_periodic, shortened_by_list_scheduling
+from ppopt.periodic.epilogue import reversed_periodic, shortened_by_list_scheduling
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, microbatches_per_route
+from ppopt.periodic.tuning import ModuloTuning
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Progress
-
-_FINE = 8
-"""With shortest operations of more ticks than this, orders are sought on a coarser grid too."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,13 @@ class SharedState:
         pipeline: Pipeline,
         lower: int,
         limits: Limits,
+        tuning: ModuloTuning,
         upper: int | None,
         known: Found,
         example: Schedule | None,
         progress: Progress | None,
     ) -> None:
-        self.pipeline, self.lower, self.limits, self.progress = pipeline, lower, limits, progress
+        self.pipeline, self.lower, self.limits, self.tuning, self.progress = pipeline, lower, limits, tuning, progress
         self.known, self.example = known, example
         self.counts = microbatches_per_route(pipeline)
         self.value = upper
@@ -101,12 +100,12 @@ class GraphSearch:
     """What is known of one graph, and the time for it."""
 
     def __init__(self, shared: SharedState, graph: FamilyGraph, limits: Limits) -> None:
-        self.shared, self.graph, self.limits = shared, graph, limits
+        self.shared, self.graph, self.limits, self.tuning = shared, graph, limits, shared.tuning
         known = (shared.known.best, shared.known.least_unrolled)
         self.best, self.least_unrolled = (one if one is not None and one.graph == graph else None for one in known)
         """As in :class:`Found`; questions about the least unrolled one are the easiest."""
         shortest = min((time for time in graph.duration if time), default=1)
-        self.grid = shortest if shortest > _FINE else 1
+        self.grid = shortest if shortest > self.tuning.coarse_steps else 1
         """Ticks of the grid on which orders are sought too."""
         self.chance = random.Random(limits.seed)
         self.reversed_graph = graph.reversed()
@@ -139,12 +138,13 @@ class GraphSearch:
             self.least_unrolled = periodic
         return self.shared.offer(periodic)
 
-    def with_shorter_ends(self, periodic: PeriodicSchedule, trials: int) -> PeriodicSchedule:
-        """Epilogue and prologue made shorter by list scheduling alone."""
+    def with_shorter_ends(self, periodic: PeriodicSchedule) -> PeriodicSchedule:
+        """Epilogue and prologue made shorter by list scheduling alone, in a few variations."""
+        trials = self.tuning.variations
         after = shortened_by_list_scheduling(periodic, trials=trials, chance=self.chance)
         backwards = reversed_periodic(after, self.reversed_graph)
         before = shortened_by_list_scheduling(backwards, trials=trials, chance=self.chance)
-        self.limits.clock.charge(2 * trials * sum(map(len, periodic.start)) * SECONDS)
+        self.limits.clock.charge(2 * trials * sum(map(len, periodic.start)) * self.tuning.operation_seconds)
         return reversed_periodic(before, self.graph)
 
 

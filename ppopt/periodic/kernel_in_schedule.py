@@ -9,25 +9,23 @@ import numpy as np
 
 from ppopt.constraints import FamilyGraph, operations
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, microbatches_per_route, order_from, retimed, schedule_of
+from ppopt.periodic.tuning import ModuloTuning
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
 
-_MOST = 32
-"""Largest unroll factor of a kernel that is looked for."""
 
-
-def kernel_in(schedule: Schedule, graph: FamilyGraph) -> PeriodicSchedule | None:
+def kernel_in(schedule: Schedule, graph: FamilyGraph, tuning: ModuloTuning) -> PeriodicSchedule | None:
     """The schedule cut into prologue, one kernel and epilogue. With the other kernels back it has the same makespan.
 
-    Traffic of data parallelism does not count. ``None``: around half of its time the schedule does not repeat itself twice, or it
-    runs other operations than the graph has.
+    Traffic of data parallelism does not count. ``None``: around half of its time the schedule does not repeat itself
+    often enough, or it runs other operations than the graph has.
     """
     rows = _starts(schedule, graph)
     if rows is None:
         return None
     makespan = max(int(row[-1]) + time for row, time in zip(rows, graph.duration, strict=True) if len(row))
     half = makespan // 2
-    for unroll in range(1, min(_MOST, *(len(row) // 2 for row in rows)) + 1):
+    for unroll in range(1, min(tuning.most_in_schedule, *(len(row) // 2 for row in rows)) + 1):
         period = _later_by(rows[0], half, unroll)
         if not period:
             continue
@@ -41,7 +39,7 @@ def kernel_in(schedule: Schedule, graph: FamilyGraph) -> PeriodicSchedule | None
             continue
         begin = max(begin, *(int(row[place]) - period + 1 for row, place in zip(rows, at, strict=True)))  # all have begun
         kernels = (end - begin) // period + 1  # what starts from the begin on and before the end starts again a period later
-        if kernels >= 3:
+        if kernels >= tuning.repeats:
             prologue = [int(np.searchsorted(row, begin)) for row in rows]
             start = tuple(
                 np.concatenate((row[: at + unroll], row[at + kernels * unroll :] - (kernels - 1) * period))
@@ -52,22 +50,22 @@ def kernel_in(schedule: Schedule, graph: FamilyGraph) -> PeriodicSchedule | None
     return None
 
 
-def repeated_value(schedule: Schedule, graphs: Sequence[FamilyGraph], microbatches: int) -> Fraction | None:
+def repeated_value(schedule: Schedule, graphs: Sequence[FamilyGraph], microbatches: int, tuning: ModuloTuning) -> Fraction | None:
     """Ticks that it takes about, its kernel repeated up to ``microbatches``; ``None`` where it has no kernel.
 
     About, since the numbers of microbatches may differ by a part of a kernel.
     """
     more = microbatches - schedule.pipeline.microbatches
-    found = (kernel_in(schedule, graph) for graph in graphs)
+    found = (kernel_in(schedule, graph, tuning) for graph in graphs)
     return min((schedule.makespan + Fraction(one.period, one.unroll) * more for one in found if one is not None), default=None)
 
 
-def repeated(schedule: Schedule, graphs: Sequence[FamilyGraph], pipeline: Pipeline) -> Schedule | None:
+def repeated(schedule: Schedule, graphs: Sequence[FamilyGraph], pipeline: Pipeline, tuning: ModuloTuning) -> Schedule | None:
     """Its kernel repeated up to the microbatches of ``pipeline``, which has more of them.
 
     ``None``: it has no kernel, or no whole number of kernels leads there.
     """
-    found = (kernel_in(schedule, graph) for graph in graphs)
+    found = (kernel_in(schedule, graph, tuning) for graph in graphs)
     fit = (one for one in found if one is not None and one.copies_for(microbatches_per_route(pipeline)) is not None)
     return next((schedule_of(pipeline, one) for one in fit), None)
 

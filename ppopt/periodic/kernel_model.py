@@ -18,9 +18,6 @@ from ppopt.periodic.kernel import Kernel
 from ppopt.pipeline import IntArray
 from ppopt.timing.paths import NEVER
 
-_PATH = 1e-9
-"""Deterministic seconds for every three operations between which the longest paths are sought; about what it takes."""
-
 
 class _KernelModel:
     """Is there a kernel with this period?
@@ -141,11 +138,13 @@ def find_kernel(
 
     ``seconds``: most for the search. ``near``: one of the same unroll factor to begin it with. With ``reach`` only such kernels
     are meant in which operations that share a machine are at most ``reach`` periods more or less apart than there.
+
+    Raises:
+        KeyboardInterrupt: a signal came before the search.
     """
     if period < max(1, unroll * max(graph.work_per_microbatch)):
         return None, True
     model = _KernelModel(graph, period, unroll, near, reach)
-    limits.clock.charge(_PATH * (unroll * len(graph.families)) ** 3)
     if not model.possible:
         return None, True
     # presolve takes longer than the search, relaxations help

@@ -13,21 +13,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ppopt.clock import Clock
 from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
 from ppopt.periodic.kernel import Kernel, least_period
+from ppopt.periodic.tuning import ModuloTuning
 from ppopt.pipeline import IntArray
 
-_TRIALS = 40_000
-"""Operations that are placed in all trials for one period."""
-_PLACES = 3
-"""Most places that an operation passes over at a time."""
-_STEPS = (1, 2, 3, 4)
-"""Steps of the coarse grids in the longest operation."""
-_LONGER = 1.7
-"""Periods on a grid are tried up to this many times the shortest."""
-_FINEST = 40
-"""Part of the shortest period that is the first step to a longer one."""
+_SECONDS = 4e-6
+"""Deterministic seconds for placing an operation; measured: 2e-6 to 5e-6."""
 
 
 class _ReservationTable:
@@ -88,7 +82,9 @@ class _ReservationTable:
         return above, area
 
 
-def placed_kernels(graph: FamilyGraph, unroll: int, *, seed: int = 0) -> Iterator[Kernel | None]:
+def placed_kernels(
+    graph: FamilyGraph, unroll: int, clock: Clock, tuning: ModuloTuning, *, seed: int = 0
+) -> Iterator[Kernel | None]:
     """Kernels of ``unroll`` microbatches with the true times, made on several grids; ``None`` after a trial without result.
 
     On a grid every way to another device takes a step longer than it must, then just as long: the first takes up latency and
@@ -97,15 +93,15 @@ def placed_kernels(graph: FamilyGraph, unroll: int, *, seed: int = 0) -> Iterato
     longest = max(graph.duration)
     if not longest:
         return
-    grids = dict.fromkeys(max(1, round(longest / steps)) for steps in _STEPS)
+    grids = dict.fromkeys(max(1, round(longest / steps)) for steps in range(1, tuning.coarse_steps + 1))
     exact = all(time % longest == 0 for edge in graph.precedences for time in (edge.lag, graph.duration[edge.before]))
     for grid in [longest] if exact else grids:
         for slack in (0,) if exact else (1, 0):
             coarse = graph.rounded(grid, slack)
             low = _least_period_in_memory(coarse, unroll)
-            most, rise, high, period = int(_LONGER * low), max(1, low // _FINEST), 0, low
+            most, rise, high, period = int(tuning.most_stretch * low), 1, 0, low
             while period <= most and low < (high or period + 1):
-                rough = placed(coarse, period, unroll, seed)
+                rough = placed(coarse, period, unroll, clock, tuning, seed)
                 found = None if rough is None else with_least_period(rough, graph)
                 yield found
                 if found is not None and found.period <= unroll * max(graph.work_per_microbatch):
@@ -127,7 +123,7 @@ def _least_period_in_memory(graph: FamilyGraph, unroll: int) -> int:
     return bound
 
 
-def placed(graph: FamilyGraph, period: int, unroll: int, seed: int) -> Kernel | None:
+def placed(graph: FamilyGraph, period: int, unroll: int, clock: Clock, tuning: ModuloTuning, seed: int) -> Kernel | None:
     """A kernel of ``unroll`` microbatches with this period within the memory limits, if one is found.
 
     For graphs of few steps per operation.
@@ -137,12 +133,13 @@ def placed(graph: FamilyGraph, period: int, unroll: int, seed: int) -> Kernel | 
     passed: dict[tuple[int, int], int] = {}
     best = table.placed(passed)
     value = None if best is None else table.excess(best)
-    for _ in range(_TRIALS // len(table.sequence)):
+    for _ in range(tuning.placements // len(table.sequence)):
         if value is not None and not value[0]:
             break
+        clock.charge(_SECONDS * len(table.sequence))
         changed = dict(passed)
         for _ in range(chance.choice((1, 1, 2, 3))):
-            changed[chance.choice(table.sequence)] = chance.randint(0, _PLACES)
+            changed[chance.choice(table.sequence)] = chance.randint(0, tuning.most_passed)
         start = table.placed(changed)
         found = None if start is None else table.excess(start)
         if found is not None and (value is None or found <= value):

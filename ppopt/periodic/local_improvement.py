@@ -21,6 +21,9 @@ def locally_improved(
     Prologue, kernel and epilogue keep their operations; within each of a device's blocks the order is free. Valid for every
     number of kernels, as :class:`PeriodicSchedule` says. ``lower`` is a bound of the makespan below which nothing is to be found,
     ``seconds`` the most for the search.
+
+    Raises:
+        KeyboardInterrupt: a signal came before the search.
     """
     graph, period = periodic.graph, periodic.period
     model = cp_model.CpModel()

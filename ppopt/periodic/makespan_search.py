@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from ppopt.cpsat.engine import Known
 from ppopt.cpsat.neighbourhood import improved
 from ppopt.periodic.epilogue import (
-    LARGEST,
-    SECONDS,
     Epilogue,
     reversed_periodic,
     shortened_by_cpsat,
@@ -20,19 +18,12 @@ from ppopt.periodic.local_improvement import locally_improved
 from ppopt.periodic.periodic_model import PeriodicModel, Question, search_model
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, retimed, schedule_of
 
-_MORE = 5
-"""Kernels more in a schedule whose neighbourhoods are searched."""
-_MIDDLE = (2, 3, 1, 4, 0, 5)
-"""How many of these come before the one that is repeated, in the order in which that is tried."""
-_LARGE = 6000
-"""Operations of a small schedule up to which it is modelled as a whole."""
-
 
 class MakespanSearch:
     """The questions about the makespan of one graph, where its kernel is known."""
 
     def __init__(self, search: GraphSearch) -> None:
-        self.search, self.shared = search, search.shared
+        self.search, self.shared, self.tuning = search, search.shared, search.tuning
         self.coarse_graph = search.graph.rounded(search.grid)
         self.coarsely = search.grid > 1 and search.graph.several_stages
         """Whether the coarser grid is worth a question."""
@@ -168,7 +159,7 @@ class MakespanSearch:
 
     def fits(self, counts: Sequence[int]) -> bool:
         """Whether a schedule of ``counts`` microbatches is small enough to be modelled as a whole."""
-        return sum(counts[family.route] for family in self.search.graph.families) <= _LARGE
+        return sum(counts[family.route] for family in self.search.graph.families) <= self.tuning.modelled
 
     def shorten_ends(self, periodic: PeriodicSchedule, seconds: float) -> None:
         """Shorten epilogue and prologue, each by list scheduling, then by CP-SAT, while one of them gets shorter."""
@@ -189,10 +180,11 @@ class MakespanSearch:
 
     def _with_shorter_epilogue(self, periodic: PeriodicSchedule, seconds: float) -> PeriodicSchedule:
         search, size = self.search, Epilogue(periodic).size
-        trials = max(4, int(seconds / 2 / (SECONDS * max(1, size))))
+        trial = self.tuning.operation_seconds * max(1, size)
+        trials = max(4, int(seconds / 2 / trial))
         found = shortened_by_list_scheduling(periodic, trials=trials, chance=search.chance)
-        search.limits.clock.charge(trials * size * SECONDS)
-        if size <= LARGEST:
+        search.limits.clock.charge(trials * trial)
+        if size <= self.tuning.decided:
             reach = max(1, *search.graph.duration) * (2 + search.chance.randrange(4))
             found, _ = shortened_by_cpsat(found, search.limits, reach=reach, seconds=seconds / 2)
         return found
@@ -209,17 +201,19 @@ class MakespanSearch:
 
     def search_neighbourhoods(self, periodic: PeriodicSchedule, patience: float) -> None:
         """Search neighbourhoods of a schedule with a few kernels more, where the kernel is at full speed and stays as it is."""
-        counts, unroll = self.shared.counts, periodic.unroll
-        few, fastest = periodic.microbatches[0] + _MORE * unroll, unroll * max(self.search.graph.work_per_microbatch)
+        counts, unroll, more = self.shared.counts, periodic.unroll, self.tuning.more_kernels
+        few, fastest = periodic.microbatches[0] + more * unroll, unroll * max(self.search.graph.work_per_microbatch)
         if len(counts) > 1 or few > counts[0] or periodic.period > fastest:
             return
         copies = (counts[0] - few) // unroll
         with self.shared.asking(f"neighbourhoods in {few} microbatches") as answer:
             small = schedule_of(self.shared.pipeline.changed(microbatches=few), periodic)
             lower = max(0, self.shared.lower - copies * periodic.period)
-            outcome = improved(small, objective="makespan", lower=lower, limits=self.search.limits.slice(patience))
+            limits, tuning = self.search.limits.slice(patience), self.tuning.neighbourhoods
+            outcome = improved(small, objective="makespan", lower=lower, limits=limits, tuning=tuning)
             self.open |= outcome.schedule is not None
-            ways = (repeated_as(outcome.schedule or small, periodic, more) for more in _MIDDLE)
+            from_the_middle = sorted(range(more + 1), key=lambda before: abs(2 * before - more))
+            ways = (repeated_as(outcome.schedule or small, periodic, before) for before in from_the_middle)
             found = next(filter(None, ways), None)
             answer.append("nothing that repeats" if found is None else self.search.offer(found))
 

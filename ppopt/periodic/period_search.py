@@ -14,25 +14,6 @@ from ppopt.periodic.kernel_placing import placed_kernels, with_least_period
 from ppopt.periodic.periodic_schedule import PeriodicSchedule
 from ppopt.schedule import Schedule
 
-_UNROLL = 4
-"""Largest unroll factor that is tried."""
-_SEEDS = 8
-"""Seeds with which kernels are sought by placing operations: the first one, and the others where a search goes on."""
-_FEW = 8
-"""Variations of the ends by which kernels of the same period are compared."""
-_TRIAL = 0.02
-"""Deterministic seconds for placing the operations of a kernel; about what it takes."""
-_SHARE = 0.7
-"""Of the time, for the period."""
-_REACH = 2
-"""Periods by which operations may come nearer or go away from each other, around a known kernel."""
-_MODELLED = 800
-"""Operations of several microbatches up to which their kernel is modelled."""
-_NEAR = 20
-"""Part of a period by which another one is near."""
-_PARTS = (50, 1000, 10**9)
-"""Parts of a period by which a smaller one is sought, one after the other."""
-
 Value = tuple[Fraction, int]
 """The time per microbatch, then what prologue and epilogue take beside whole periods."""
 
@@ -41,7 +22,7 @@ class PeriodSearch:
     """The questions about the period of one graph."""
 
     def __init__(self, search: GraphSearch) -> None:
-        self.search, self.shared = search, search.shared
+        self.search, self.shared, self.tuning = search, search.shared, search.tuning
         self.kernels: dict[int, Kernel] = {}
         """Per unroll factor the kernel with the shortest period."""
         self.period_bounds = dict(search.best.period_bounds) if search.best is not None else {}
@@ -53,7 +34,7 @@ class PeriodSearch:
         """Begin with the kernel of a schedule, if that is better than what there is."""
         counts = self.shared.counts
         with self.shared.asking("the kernel of the best schedule") as answer:
-            found = kernel_in(schedule, self.search.graph)
+            found = kernel_in(schedule, self.search.graph, self.tuning)
             if found is not None:
                 self.kernels[found.unroll] = kernel = Kernel.of(found)
                 if found.makespan_for(counts) is None:  # of another remainder
@@ -64,51 +45,55 @@ class PeriodSearch:
                 answer.append("it has none")
 
     def fastest(self) -> PeriodicSchedule | None:
-        """The least time per microbatch that is found, with an unroll factor of ``_UNROLL`` at most, for ``_SHARE`` of the time.
+        """The least time per microbatch that is found in the period's share of the time.
 
-        Operations are placed for one microbatch first. Then a model is asked for less, first roughly for all unroll factors. No
-        less than the bound leaves room for is looked for.
+        Operations are placed for one microbatch first. Then a model is asked for less, first roughly for all unroll factors, then
+        exactly. No less than the bound leaves room for is looked for.
         """
-        search = self.search
-        unrolls = range(1, min(_UNROLL, *self.shared.counts) + 1) if any(search.graph.work_per_microbatch) else ()
+        search, tuning = self.search, self.tuning
+        unrolls = range(1, min(tuning.most_unroll, *self.shared.counts) + 1) if any(search.graph.work_per_microbatch) else ()
         best = search.best
-        with search.within(_SHARE * search.left):
+        with search.within(tuning.period_share * search.left):
             if best is not None:
                 self.kernels[best.unroll] = Kernel.of(best)
             if self.shared.known.best is None:
                 placed = self.place(unrolls[:1], None, search.left / 4)
                 if placed is not None and (best is None or placed.period * best.unroll <= best.period * placed.unroll):
                     best = placed
-            for part, unroll in product(_PARTS, unrolls):
-                if not search.done and (unroll == 1 or unroll * len(search.graph.families) <= _MODELLED):
-                    best = self.with_smaller_period(unroll, best, part)
+            for roughly, unroll in product((True, False), unrolls):
+                if not search.done and (unroll == 1 or unroll * len(search.graph.families) <= tuning.decided):
+                    best = self.with_smaller_period(unroll, best, roughly)
             return self.place(unrolls, best, search.left)
 
-    def with_smaller_period(self, unroll: int, best: PeriodicSchedule | None, part: int) -> PeriodicSchedule | None:
-        """A smaller period than the ``best`` one's, up to a ``part`` of it, with another unroll factor; or the best."""
+    def with_smaller_period(self, unroll: int, best: PeriodicSchedule | None, roughly: bool) -> PeriodicSchedule | None:
+        """A smaller period than the ``best`` one's, ``roughly`` the smallest of this unroll factor or exactly; or the best."""
         enough = Fraction(self.shared.lower, min(self.shared.counts))
         low = self.next_period.setdefault(unroll, least_period(self.search.graph, unroll))
         high = None if best is None else -(-best.period * unroll // best.unroll)
-        if high is not None and (low >= high - high // part or high <= enough * unroll):
+        if high is not None and (low >= self.good(high, roughly) or high <= enough * unroll):
             return best
         with self.shared.asking(f"a kernel of {unroll} microbatches") as answer:
-            found = self.smallest_period(unroll, low, high, part)
+            found = self.smallest_period(unroll, low, high, roughly)
             answer.append("no better one" if found is None else f"{self.shared.pipeline.time(found.period)}")
             if found is not None:
-                best = self.search.with_shorter_ends(found.with_ends(self.shared.counts), _FEW)
+                best = self.search.with_shorter_ends(found.with_ends(self.shared.counts))
                 answer.append(self.search.offer(best))
         return best
 
-    def smallest_period(self, unroll: int, low: int, high: int | None, part: int) -> Kernel | None:
-        """A kernel with the smallest period in ``low..high - 1`` that is found, up to a ``part`` of it.
+    def good(self, period: int, roughly: bool) -> int:
+        """Where ``period`` is known, a smallest one that is no less than this is worth no search."""
+        return period - (period // self.tuning.near if roughly else 0)
+
+    def smallest_period(self, unroll: int, low: int, high: int | None, roughly: bool) -> Kernel | None:
+        """A kernel with the smallest period in ``low..high - 1`` that is found, ``roughly`` or exactly.
 
         By bisection, nearer to ``high`` than to ``low``: it takes little time to find the next one around the last. If both are
         near, or without ``high``, first with ``low`` itself; then with the first for which there is one, in growing steps.
         """
         best, rise, period = None, max(1, self.search.grid // 2), low
-        if high is not None and (high - low) * _NEAR > high:
+        if high is not None and (high - low) * self.tuning.near > high:
             period = (low + 2 * high) // 3
-        while (high is None or low < high - high // part) and not self.search.done:
+        while (high is None or low < self.good(high, roughly)) and not self.search.done:
             found, sure = self.kernel_with(period, unroll)
             if found is not None:
                 best, high = found, found.period
@@ -126,7 +111,7 @@ class PeriodSearch:
         best = min(known, key=lambda found: Fraction(found.period, found.unroll), default=None)
         near = None if best is None else best.unrolled(unroll // best.unroll)
         sure = False
-        for reach in (None,) if near is None else (_REACH, None):
+        for reach in (None,) if near is None else (self.tuning.reach, None):
             patience = self.patience / (1 if reach is None else 2)
             found, sure = find_kernel(self.search.graph, period, unroll, self.search.limits, patience, near, reach)
             if found is not None:
@@ -140,7 +125,7 @@ class PeriodSearch:
         Where there is a best one, with other seeds.
         """
         value = None if best is None else (Fraction(best.period, best.unroll), 0)
-        seeds = range(1) if best is None else range(1, _SEEDS)
+        seeds = range(1) if best is None else range(1, self.tuning.variations)
         with self.search.within(seconds):
             for seed, unroll in product(seeds, unrolls):
                 least = Fraction(least_period(self.search.graph, unroll), unroll)
@@ -154,14 +139,14 @@ class PeriodSearch:
         self, unroll: int, seed: int, best: PeriodicSchedule | None, value: Value | None, answer: list[str]
     ) -> tuple[PeriodicSchedule | None, Value | None]:
         """The best with one seed, and its value."""
-        for found in placed_kernels(self.search.graph, unroll, seed=self.search.limits.seed + seed):
-            self.search.limits.clock.charge(_TRIAL)
+        limits = self.search.limits
+        for found in placed_kernels(self.search.graph, unroll, limits.clock, self.tuning, seed=limits.seed + seed):
             if self.search.done:
                 break
             time = None if found is None else Fraction(found.period, unroll)
             if found is None or time is None or (value is not None and time > value[0]):
                 continue
-            complete = self.search.with_shorter_ends(found.with_ends(self.shared.counts), _FEW)
+            complete = self.search.with_shorter_ends(found.with_ends(self.shared.counts))
             ends = complete.makespan - complete.microbatches[0] // unroll * complete.period
             if value is None or best is None or time < value[0] or (unroll == best.unroll and ends < value[1]):
                 best, value = complete, (time, ends)
@@ -177,10 +162,10 @@ class PeriodSearch:
         for unroll in (unroll for unroll in range(1, periodic.unroll) if periodic.period * unroll % periodic.unroll == 0):
             with self.shared.asking(f"a kernel of {unroll} microbatches, as fast") as answer:
                 period = periodic.period * unroll // periodic.unroll
-                seeds = range(search.limits.seed, search.limits.seed + _SEEDS)
-                first = (next(placed_kernels(graph, unroll, seed=seed), None) for seed in seeds)
+                seed, clock = search.limits.seed, search.limits.clock
+                seeds = range(seed, seed + self.tuning.variations)
+                first = (next(placed_kernels(graph, unroll, clock, self.tuning, seed=seed), None) for seed in seeds)
                 kernel = next((one for one in first if one is not None and one.period <= period), None)
-                search.limits.clock.charge(_SEEDS * _TRIAL)
                 if kernel is None:
                     kernel, _ = self.kernel_with(period, unroll)
                 answer.append("none found" if kernel is None else search.offer(kernel.with_ends(self.shared.counts)))

@@ -198,7 +198,11 @@ def start_ranges(graph: FamilyGraph, count: Sequence[int], makespan: int) -> lis
 
 
 def search_model(model: PeriodicModel, limits: Limits, seconds: float) -> tuple[PeriodicSchedule | None, bool]:
-    """What a search of ``seconds`` has found, and whether it shows that there is nothing to be found."""
+    """What a search of ``seconds`` has found, and whether it shows that there is nothing to be found.
+
+    Raises:
+        KeyboardInterrupt: a signal came before the search.
+    """
     if not model.possible:
         return None, True
     answer = engine.in_every_way(model.model, limits, _WAYS, seconds)

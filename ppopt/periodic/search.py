@@ -11,12 +11,10 @@ from ppopt.periodic.kernel import Kernel
 from ppopt.periodic.makespan_search import MakespanSearch
 from ppopt.periodic.period_search import PeriodSearch
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, schedule_of
+from ppopt.periodic.tuning import ModuloTuning
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.solvers.outcome import Outcome, Progress
-
-_LONGEST = 12
-"""Largest unroll factor, once no better time per microbatch is found."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ def solve(
     *,
     lower_bound: int,
     limits: Limits,
+    tuning: ModuloTuning,
     upper: int | None = None,
     known: Found | None = None,
     example: Schedule | None = None,
@@ -52,7 +51,7 @@ def solve(
     earlier search of this pipeline has found. ``example``: a schedule of it, with any number of microbatches, whose kernel may be
     a good one. Ctrl-C ends the search and is noted in the outcome.
     """
-    shared = SharedState(pipeline, lower_bound, limits, upper, known or Found(), example, progress)
+    shared = SharedState(pipeline, lower_bound, limits, tuning, upper, known or Found(), example, progress)
     try:
         _run(shared)
     except KeyboardInterrupt:  # what was found is kept
@@ -102,7 +101,7 @@ def _run_graph(search: GraphSearch) -> None:
         best = search.best if search.best.makespan_for(counts) != value else best
         if least_unrolled is None or search.least_unrolled is None or search.least_unrolled.unroll <= least_unrolled.unroll:
             least_unrolled = search.least_unrolled
-        if 2 * search.best.unroll > _LONGEST:
+        if 2 * search.best.unroll > search.tuning.most_doubled:
             break
         makespans.unroll_twice()
     if best is not None:

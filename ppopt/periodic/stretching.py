@@ -23,10 +23,6 @@ from ppopt.timing import time_order
 
 Times: TypeAlias = npt.NDArray[np.float64]
 
-_EARLY = (8, 16, 4, 0, 32)
-"""An operation starts no earlier than this many of the longest operations before it is due."""
-_FINE = 16
-"""Parts of a tick by which due times are told apart."""
 _LIKE = {Kind.F: (Kind.F,), Kind.B: (Kind.B, Kind.I), Kind.I: (Kind.I, Kind.B), Kind.W: (Kind.W, Kind.B)}
 """Per kind those whose time counts, the first that the small schedule runs."""
 
@@ -34,18 +30,30 @@ _LIKE = {Kind.F: (Kind.F,), Kind.B: (Kind.B, Kind.I), Kind.I: (Kind.I, Kind.B), 
 def stretched(periodic: PeriodicSchedule, pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     """Schedules of ``pipeline`` after one for a like pipeline of fewer devices; both have a single route.
 
-    For no fewer microbatches than that has, times the factor between the two; what is more is in the middle.
+    For no fewer microbatches than that has, times the factor between the two; what is more is in the middle. Operations start up
+    to some times the longest one before they are due: the number of stages rounded up to a power of two, then half of that, and
+    so on down to 0. Measured: now the one, now the other has the best kernel, and many have none.
     """
     jobs = Jobs(pipeline, rules_of(pipeline), links=True)
     due = _due(periodic, pipeline, jobs)
     longest = int(jobs.duration.max())
-    for early in _EARLY:
+    rank = np.unique(due.astype(np.float32), return_inverse=True)[1].astype(np.int64)  # equal but for rounding errors: equal
+    for early in _powers(pipeline.stages):
         release = np.maximum(0, due - early * longest).astype(np.int64)
         try:
-            order = run_jobs(jobs, ((_FINE * due).round().astype(np.int64), jobs.features.turn), release=release)
+            order = run_jobs(jobs, (rank, jobs.features.turn), release=release)
         except Stuck:
             continue
         yield f"stretched, up to {early} operations early", time_order(pipeline, order)
+
+
+def _powers(number: int) -> Iterator[int]:
+    """The first power of two that is no less than the number, half of it, and so on down to 0."""
+    power = 1 << (number - 1).bit_length()
+    while power:
+        yield power
+        power //= 2
+    yield power
 
 
 def _due(periodic: PeriodicSchedule, pipeline: Pipeline, jobs: Jobs) -> Times:

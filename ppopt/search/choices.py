@@ -118,11 +118,11 @@ def solve_branches(
         return (branches[0].go_on(clock, math.inf, progress),)
     turns = _Turns(branches, [_floor(branch.relaxation, objective) for branch in branches], settings.deterministic)
     while opened := sorted(turns.opened(), key=turns.known):
-        if all(branch.result is not None for branch in branches) and clock.left < settings.seconds / tuning.LAST_PART:
+        if all(branch.result is not None for branch in branches) and clock.left < settings.seconds / tuning.PART:
             break
         for turn, i in enumerate(opened):
             if turns.is_open(i):
-                share = max(settings.seconds / tuning.LEAST_PART, clock.left / (len(opened) - turn))
+                share = max(settings.seconds / tuning.PART, clock.left / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
                 own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too
                 result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))

@@ -236,7 +236,7 @@ class RecomputeChoice:
         if stages not in self.tried and not self._clock.over and not self.words:
             self.tried.add(stages)
             for _, schedule in baselines(self._resolved(stages)):
-                self._clock.charge(tuning.LISTED * schedule.pipeline.index.computations)
+                self._clock.charge(tuning.SCHEDULED * schedule.pipeline.index.computations)
                 self._found(schedule)
 
     def _found(self, schedule: Schedule) -> None:

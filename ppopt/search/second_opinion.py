@@ -13,6 +13,7 @@ from ppopt.clock import Limits
 from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, pairs_of, rules_of, select
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
+from ppopt.search import tuning
 from ppopt.solvers.outcome import NotForIlp, Outcome, TooLarge
 from ppopt.timing.obeys import broken
 
@@ -114,6 +115,7 @@ def _by_bounds(claim: _Claim, limits: Limits) -> tuple[Schedule | bool, str]:
         target=claim.bound,
         pairs=not claim.extra or bool(select(claim.extra, Together, Pairable)),
         limits=limits,
+        tuning=tuning.BOUNDS,
     ):
         if best.value >= claim.bound:
             return True, f"{best.argument}: {best.proof}"

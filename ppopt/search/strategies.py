@@ -22,7 +22,7 @@ from ppopt.search.steps.neighbourhoods import Neighbourhoods
 from ppopt.search.steps.smaller_pipelines import FewerDevices, FewMicrobatches
 from ppopt.search.steps.state_graph import StateGraph
 from ppopt.search.steps.windows import Windows
-from ppopt.search.turns import Entry, Rounds, Share, Turn, left, whole
+from ppopt.search.turns import Entry, Rounds, Turn, left, whole
 
 # --- conditions ---
 
@@ -88,12 +88,12 @@ def coarse(run: Run) -> bool:
 
 
 def several(run: Run) -> bool:
-    """A list schedule takes a moment, so that there is time for many."""
-    return run.problem.operations <= tuning.SEVERAL
+    """There is time for many list schedules."""
+    return tuning.PATIENCE * tuning.SCHEDULED * run.problem.operations <= run.clock.seconds
 
 
 def too_many_for_several(run: Run) -> bool:
-    """A list schedule takes a while."""
+    """There is not."""
     return not several(run)
 
 
@@ -115,8 +115,8 @@ def bound(run: Run) -> bool:
 # --- tables ---
 
 CLOSED_FORMS: tuple[Entry, ...] = (Turn(OneMachine), Turn(MemoryBound))
-SMALL_STATE_GRAPH = Turn(StateGraph, Share(1 / 30, of_whole=True, least=1.0), options={"most": tuning.SMALL_GRAPH, "exact": True})
-LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), slower, {"most": tuning.LARGE_GRAPH})
+SMALL_STATE_GRAPH = Turn(StateGraph, left(1 / 4, most=2.0), options={"most": tuning.STATE_GRAPH, "exact": True})
+LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), slower, {"most": tuning.LARGE_STATE_GRAPH})
 
 SMALL: tuple[Entry, ...] = (
     # decisions at the bound and between bound and best; better schedules first where much is open
@@ -185,7 +185,7 @@ BEGIN_SMALL: tuple[Entry, ...] = (
     Turn(BindingOrder, when=bound),
     *CLOSED_FORMS,
     SMALL_STATE_GRAPH,
-    Turn(ListSchedules, options={"least": tuning.LISTING}),
+    Turn(ListSchedules, options={"least": 1.0}),
 )
 
 BEGIN_LARGE: tuple[Entry, ...] = (
@@ -205,7 +205,7 @@ ILP: tuple[Entry, ...] = (
     Turn(NamedSchedules),
     Turn(BindingOrder, when=bound),
     *CLOSED_FORMS,
-    Turn(ListSchedules, options={"least": tuning.LISTING}),
+    Turn(ListSchedules, options={"least": 1.0}),
     Turn(IntegerProgram),
 )
 

@@ -1,38 +1,110 @@
 """The numbers that steer the search, but for the shares of the time (:mod:`ppopt.search.strategies`).
 
-Each has a line that says which measurement set it, or what it is.
+The rooms below take theirs from here, as one small object each. With every number stands what set it: a measurement, or that
+there is none. How long something takes was measured on a machine of two cores.
 """
 
+from __future__ import annotations
+
+from ppopt.bounds.tuning import BoundsTuning
+from ppopt.cpsat.tuning import NeighbourhoodTuning
+from ppopt.periodic.tuning import ModuloTuning
+
+# --- sizes, in operations of a pipeline ---
+
 LARGE = 5000
-"""Operations beyond which schedules are sought by modulo scheduling alone: a CP-SAT model of more takes seconds to build."""
+"""Beyond, schedules are sought by modulo scheduling alone. Measured: a CP-SAT model of more takes seconds to build."""
 MANY = 1000
-"""Operations beyond which schedules are improved before decisions are asked for: these take longer than a thirtieth of 60 s."""
-SEVERAL = 20_000
-"""Operations up to which a list schedule takes less than 0.5 s, so that there is time for many."""
-WIDE = 0.05
-"""Gap above which better schedules are looked for first; below, the first decision often ends the search."""
+"""Beyond, schedules are improved before decisions are asked for, and kernels and epilogues are not modelled. Measured:
+decisions on more take longer than a thirtieth of 60 s."""
+
+# --- grids ---
+
 FINE, COARSE = 1000, 200
-"""With operations of more than 1000 ticks, schedules are sought on a grid of 200 steps to the longest one: CP-SAT loses proofs on
-microseconds that it finds at once on tenths of milliseconds."""
-SMALL_GRAPH, LARGE_GRAPH = 30_000, 4_000_000
-"""States up to which the state graph is built before any search (less than a second), and after one (a minute, a gigabyte)."""
-LEAST_PART, LAST_PART = 100, 20
-"""A placement gets a hundredth of the time at least, whatever others took; nothing more once less than a twentieth is left."""
-ROOT, SLICE = 6, 30
-"""The parts of the time that the root of the choice of recomputing stages, and at first every other node, may take."""
-LISTING = 1.0
-"""Seconds of list schedules however short the time limit is: all rules on the small pipelines whose proofs take a moment."""
-LISTED = 2e-5
-"""Deterministic seconds for an operation of a list schedule: what it takes."""
-LEAST = 1e-3
-"""Deterministic seconds that every step takes at least, so that nothing goes on for ever: what a bound in closed form takes."""
+"""With operations of more than 1000 ticks, schedules are sought on a grid of 200 steps to the longest one. Measured: CP-SAT loses
+proofs on microseconds that it finds at once on tenths of milliseconds; where between the two is not measured."""
+STEPS = 4
+"""Most steps of a coarse grid in an operation, for kernels that are placed and for state graphs. Not measured."""
+
+# --- what is enough ---
+
+WIDE = 0.05
+"""Gap above which better schedules are looked for first. Measured: below, the first decision often ends the search; the number
+itself is not measured."""
 PATIENCE = 150
-"""List schedules that are tried after the last one that was the best."""
-ROUNDS = 4
-"""Microbatches per device that the beginning and the end of a list schedule take, more or less."""
-PERIODS = 12
-"""Few microbatches are fewer by a multiple of 12, so that periods of 1, 2, 3, 4 and 6 fit."""
-TURNS = 3
-"""Twelves of microbatches in the middle of such a schedule."""
+"""List schedules that are tried after the last one that was the best. Not measured."""
+PART = 100
+"""A placement gets a hundredth of the time at least, whatever others took, and nothing once less is left. Not measured."""
+ROOT, SLICE = 6, 30
+"""The parts of the time that the root of the choice of recomputing stages, and at first every other node, may take. Not
+measured."""
+
+# --- deterministic seconds ---
+
+SCHEDULED = 1.5e-5
+"""For an operation of a list schedule, or a state of a state graph. Measured: 0.9e-5 in a whole schedule, 1.3e-5 to 1.7e-5 in an
+epilogue, 2e-5 for a state."""
+LEAST = 1e-3
+"""For every step at least, so that nothing goes on for ever. Measured: what a bound in closed form takes."""
+
+# --- smaller pipelines ---
+
 DEVICES, MANY_DEVICES = 4, 12
-"""From 12 devices on it takes less time to solve a like pipeline of 4 and to stretch its schedule than to begin with all."""
+"""From 12 devices on a like pipeline of 4 is solved first and its schedule stretched. Measured: that takes less time then than to
+begin with all."""
+ROUNDS = 4
+"""Microbatches per device that the prologue and the epilogue of a list schedule take, more or less. Not measured."""
+KERNELS = 3
+"""How often a kernel comes at least in a schedule in which it is found: it repeats itself twice. Not measured."""
+UNROLL, LONG_UNROLL = 4, 12
+"""Largest unroll factor of kernels that are sought, and of those that come from doubling. Few microbatches are fewer by a
+multiple of 12, so that unroll factors of 1, 2, 3, 4 and 6 fit. Not measured."""
+LONGEST = 24
+"""Most microbatches of a period that is found in a schedule or in a state graph. Measured, for schedules: 32 finds
+nothing better, with 12 kernels are missed, with 32 devices most."""
+
+# --- parameters of the rooms below ---
+
+NEIGHBOURHOODS = NeighbourhoodTuning(
+    first_size=120,  # not measured
+    first_size_where_begins_move=30,  # measured: windows may be several times as large where begins stay
+    begins_move=0.15,  # not measured
+    growth=1.2,  # not measured
+    patience=0.25,  # measured: most that is gained is found early
+    patience_for_spans=1.0,  # not measured
+    most_patience=2.0,  # not measured
+)
+STATE_GRAPH, LARGE_STATE_GRAPH = 30_000, 4_000_000
+"""States up to which the state graph is built before any search, and after one. Measured: less than a second, and
+a minute with a gigabyte."""
+BOUNDS = BoundsTuning(
+    fine=FINE,
+    coarse=COARSE,
+    first_part=8,  # not measured
+    coarse_steps=STEPS,
+    finest_steps=64,  # not measured
+    less_lost=4,  # not measured
+    as_slow=0.95,  # measured on 16 uneven pipelines: 1.0 loses a bound, 0 is rarely better and takes three times as long
+    hopeless_after=16,  # not measured
+    longest=LONGEST,
+    state_seconds=SCHEDULED,
+)
+MODULO = ModuloTuning(
+    most_unroll=UNROLL,
+    most_doubled=LONG_UNROLL,
+    most_in_schedule=LONGEST,
+    repeats=KERNELS,
+    period_share=0.7,  # not measured
+    near=50,  # not measured
+    reach=2,  # measured: a kernel with operations a period or two nearer or further is found in a tenth of the time
+    variations=8,  # not measured
+    placements=40_000,  # they take up to 0.2 s; not measured
+    most_passed=STEPS,
+    coarse_steps=STEPS,
+    most_stretch=1.7,  # not measured
+    decided=MANY,
+    modelled=LARGE,
+    more_kernels=5,  # not measured
+    operation_seconds=SCHEDULED,
+    neighbourhoods=NEIGHBOURHOODS,
+)

@@ -41,7 +41,7 @@ class Demands(NamedTuple):
         return Demands(*map(np.concatenate, zip(self, other, strict=True)))
 
 
-_NONE = np.empty(0, dtype=np.int64)
+_NONE = np.array([], dtype=np.int64)
 NO_DEMANDS = Demands(_NONE, _NONE, _NONE)
 
 

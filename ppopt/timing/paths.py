@@ -13,6 +13,11 @@ NEVER = -(2**40)
 """Ticks of a path that there is not: so few that adding to it leaves it far below every path that there is."""
 
 
+def there_is(length: int) -> bool:
+    """Whether a path has that length; :data:`NEVER` with something added to it is none."""
+    return length > NEVER // 2
+
+
 class Paths:
     """A schedule's operations and transfers as the nodes of a graph, in the order of its rows.
 

@@ -37,7 +37,7 @@ class ListSchedules(Step):
         for name, schedule in self._left:
             incumbent.offer(schedule, name)
             for each in (clock, own):
-                each.charge(tuning.LISTED * run.problem.operations)
+                each.charge(tuning.SCHEDULED * run.problem.operations)
             if incumbent.closed or (clock.over and own.over and incumbent.best is not None):
                 break
         return incumbent.text(before)
@@ -53,7 +53,7 @@ class ListSchedules(Step):
             for patient, reserve in ((False, False), (True, False), (False, True)):
                 if run.incumbent.best is not None and run.clock.over:
                     return
-                run.clock.charge(tuning.LISTED * run.problem.operations)
+                run.clock.charge(tuning.SCHEDULED * run.problem.operations)
                 try:
                     order = run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve)
                     schedule = time_order(pipeline, order, words=words)
@@ -91,7 +91,7 @@ class OneAfterTheOther(Step):
         self._left = self._left or self.make(run)
         for name, schedule in self._left:
             tries = 0 if schedule.within_memory and incumbent.offer(schedule, name) else tries + 1
-            clock.charge(tuning.LISTED * run.problem.operations)
+            clock.charge(tuning.SCHEDULED * run.problem.operations)
             if clock.over or tries == tuning.PATIENCE or not incumbent.open:
                 break
         return incumbent.text(before)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppopt.interrupt import uninterrupted
 from ppopt.schedule import Schedule
+from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step, Taken
 
@@ -53,6 +54,7 @@ class ModuloScheduling(Step):
             run.problem.pipeline,
             lower_bound=max(0, incumbent.lower - traffic),
             limits=run.limits(seconds),
+            tuning=tuning.MODULO,
             upper=incumbent.target,
             known=periodic.Found(self.best, self.least_unrolled),
             example=example or incumbent.best,

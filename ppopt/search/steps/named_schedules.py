@@ -21,7 +21,7 @@ class NamedSchedules(Step):
         """Make the rows, and begin from the best that fits."""
         problem, incumbent = run.problem, run.incumbent
         run.named = tuple(run.rows())
-        run.clock.charge(tuning.LISTED * problem.operations * len(run.named))
+        run.clock.charge(tuning.SCHEDULED * problem.operations * len(run.named))
         timed = [(row.name, row.schedule) for row in run.named if row.schedule is not None]
         own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == problem.pipeline.routes]
         if problem.words:  # the best first: waiting for what binds makes none of them shorter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ppopt.interrupt import uninterrupted
+from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
 
@@ -40,6 +41,7 @@ class Neighbourhoods(Step):
             objective=run.problem.objective,
             lower=incumbent.lower,
             limits=run.limits(seconds),
+            tuning=tuning.NEIGHBOURHOODS,
             progress=incumbent.report,
         )
         self.gained = found.schedule is not None

@@ -32,7 +32,9 @@ class FewMicrobatches(Step):
     def run(self, run: Run, seconds: float, **options: Any) -> None:
         """A third of the time for the list schedules, the rest for modulo scheduling."""
         problem = run.problem
-        small = with_few_microbatches(problem.pipeline, tuning.ROUNDS * problem.pipeline.devices + tuning.TURNS * tuning.PERIODS)
+        small = with_few_microbatches(
+            problem.pipeline, tuning.ROUNDS * problem.pipeline.devices + tuning.KERNELS * tuning.LONG_UNROLL
+        )
         schedules = chain(each_baseline(small), each_paced(small, problem.objective, run.seed))
         step = f"kernels of schedules of {small.microbatches} microbatches"
         example = best_repeated(run, step, small, schedules, run.clock.slice(seconds / 3))
@@ -101,8 +103,8 @@ def schedule_modulo(run: Run, seconds: float, example: Schedule | None) -> None:
 
 
 def with_few_microbatches(pipeline: Pipeline, most: int) -> Pipeline:
-    """The pipeline with about ``most`` microbatches: fewer by a multiple of :data:`~ppopt.search.tuning.PERIODS`."""
-    fewer = max(0, pipeline.microbatches - most) // tuning.PERIODS * tuning.PERIODS
+    """The pipeline with about ``most`` microbatches: fewer by a multiple of :data:`~ppopt.search.tuning.LONG_UNROLL`."""
+    fewer = max(0, pipeline.microbatches - most) // tuning.LONG_UNROLL * tuning.LONG_UNROLL
     return pipeline.changed(microbatches=pipeline.microbatches - fewer)
 
 
@@ -119,17 +121,17 @@ def best_repeated(
         for name, schedule in schedules:
             if small.microbatches == pipeline.microbatches:
                 incumbent.offer(schedule, name)
-            value = repeated_value(schedule, graphs, pipeline.microbatches)
+            value = repeated_value(schedule, graphs, pipeline.microbatches, tuning.MODULO)
             if value is not None and (best is None or value < best[0]):
                 best = value, name, schedule
                 say(f"about {pipeline.time(round(value))} ({name})")
-            clock.charge(tuning.LISTED * small.index.size)
+            clock.charge(tuning.SCHEDULED * small.index.size)
             if clock.over:
                 break
         if best is None:
             say("none has a kernel")
         elif pipeline.ticks.margins:  # modulo scheduling does not count it, and what it finds may have more of it
-            whole = repeated(best[2], graphs, pipeline)
+            whole = repeated(best[2], graphs, pipeline, tuning.MODULO)
             if whole is not None and whole.within_memory:
                 incumbent.offer(whole, f"{best[1]}, repeated")
                 say(incumbent.text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ppopt.bounds.throughput import throughput
+from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
 from ppopt.search.steps.closed_forms import learn
@@ -29,6 +30,7 @@ class StateGraph(Step):
             pairs=problem.pairs,
             most=most,
             limits=run.limits(seconds),
+            tuning=tuning.BOUNDS,
             exact=exact,
             target=run.incumbent.target,
         )

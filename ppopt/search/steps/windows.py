@@ -6,6 +6,7 @@ from typing import Any
 
 from ppopt import bounds
 from ppopt.bounds.escalation import Attempt, Lengths
+from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
 from ppopt.search.steps.closed_forms import learn
@@ -30,6 +31,7 @@ class Windows(Step):
             target=run.incumbent.target,
             pairs=problem.pairs,
             limits=run.limits(seconds),
+            tuning=tuning.BOUNDS,
             shortest=shortest,
             tried=self._tried,
         )
