@@ -155,7 +155,7 @@ def _height(schedule: Schedule) -> float:
 
 
 def _width(schedules: Sequence[Schedule], axis: TimeAxis, margins: float) -> float:
-    """Inches that let most microbatch numbers fit in readable type, between margins of so many inches."""
+    """Inches that let most microbatch numbers fit in readable type, between margins given in inches."""
     needed = 8.0
     for schedule in schedules:
         bars = bars_of(schedule)
