@@ -40,7 +40,10 @@ MEMORY = 2**29
 _WORD = np.dtype(np.uint64).itemsize // np.dtype(np.int16).itemsize
 """Numbers of a row in a word of 64 bits; rows are made of whole words."""
 _BLOCK = 2**13
-"""States whose successors are found together."""
+"""States whose successors are found together, at most."""
+_BLOCKS = 32
+"""And at most this part of the largest number of states, so that too many are noticed soon. Measured: a graph of more than 30,000
+states is given up after 0.5 s instead of 1.3 s."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,7 +330,7 @@ def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: 
     blocks: list[tuple[npt.NDArray[Any], ...]] = []
     done = 0
     while done < known.size:
-        until = min(known.size, done + _BLOCK)
+        until = min(known.size, done + min(_BLOCK, 1 + most // _BLOCKS))
         new, source, begun, elapsed = events.after(known.rows[done:until])
         if span:
             new[events.ended(new, graph.owner[0])] = last
