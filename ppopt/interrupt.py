@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -55,6 +56,22 @@ def uninterrupted() -> Iterator[None]:
     finally:
         if came:
             signal.raise_signal(came[0])
+
+
+def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a ``package`` that imports compiled packages: each name from its module once it is used.
+
+    ``modules`` has the module of each name. No signal interrupts the import (:func:`uninterrupted`).
+    """
+
+    def attribute(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with uninterrupted():
+            module = import_module(f"{package}.{modules[name]}")
+        return getattr(module, name)
+
+    return attribute
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,11 +79,11 @@ def test_what_stays_open_goes_on_from_where_it_was(monkeypatch: pytest.MonkeyPat
     calls: list[tuple[ClosedSearch, int, int | None]] = []
     go_on = ClosedSearch.go_on
 
-    def slow(self: ClosedSearch, clock: Clock, enough: int | None = None) -> Result:
+    def slow(self: ClosedSearch, clock: Clock, enough: int | None, progress: Callable[[int | None, int], None]) -> Result:
         calls.append((self, self.run.incumbent.lower, enough))
         if sum(one is self for one, _, _ in calls) == 1:
             clock = Clock(0)
-        return go_on(self, clock, enough)
+        return go_on(self, clock, enough, progress)
 
     monkeypatch.setattr(ClosedSearch, "go_on", slow)
     costs = Costs(forward=(3, 5, 4), backward_input=(4, 5, 3), backward_weight=(2, 3, 4))

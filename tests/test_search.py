@@ -27,7 +27,7 @@ from ppopt.search.steps.decisions import Answer, Decide
 from ppopt.search.steps.list_schedules import ListSchedules
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.steps.neighbourhoods import Neighbourhoods
-from ppopt.search.steps.smaller_pipelines import FewerDevices
+from ppopt.search.steps.smaller_pipelines import FewerDevices, FewMicrobatches
 from ppopt.search.steps.state_graph import StateGraph
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST, strategy_of
 from ppopt.search.turns import Entry, Rounds, Turn, left, whole
@@ -112,7 +112,9 @@ def test_what_closes_the_gap_ends_the_search() -> None:
 def test_the_incumbent() -> None:
     problem = Problem(Pipeline(2, 3), gap=0.1, enough=20)
     told: list[tuple[int | None, int]] = []
-    incumbent = Incumbent(problem, lambda value, bound: told.append((value, bound)))
+    incumbent = Incumbent(problem)
+    incumbent.tell(lambda value, bound: told.append((value, bound)))
+    assert told == []  # there is nothing to tell yet
     assert (incumbent.open, incumbent.gap, incumbent.target) == (True, 1.0, None)
     schedules = sorted((schedule for _, schedule in baselines(problem.pipeline)), key=lambda s: -s.makespan)
     worst, best = schedules[0], schedules[-1]
@@ -127,6 +129,17 @@ def test_the_incumbent() -> None:
     assert incumbent.lower == incumbent.value == best.makespan
     assert incumbent.closed
     assert told[-1] == (best.makespan, best.makespan)
+    told.clear()
+    incumbent.tell(lambda value, bound: told.append((value, bound)))
+    assert told == [(best.makespan, best.makespan)]
+
+
+def test_few_microbatches_begin_a_search_for_spans() -> None:
+    """Modulo scheduling is for makespans, but a schedule of few microbatches is repeated for either objective."""
+    run = run_of(Pipeline(2, 200, memory=Memory(limit=2)), objective="span")
+    run.take(Turn(FewMicrobatches), 5)
+    assert run.step(ModuloScheduling).best is not None
+    assert run.incumbent.best is not None
 
 
 def test_why_steps_do_not_apply() -> None:

@@ -7,11 +7,10 @@ with the first of these that is used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ppopt.cpsat.tuning import NeighbourhoodTuning
-from ppopt.interrupt import uninterrupted
+from ppopt.interrupt import lazily
 
 if TYPE_CHECKING:
     from ppopt.cpsat.neighbourhood import improved
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "VERSION", "NeighbourhoodTuning", "decide", "improved", "solve"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with uninterrupted():
-        module = import_module(f"{__name__}.{'neighbourhood' if name == 'improved' else 'question'}")
-    return getattr(module, name)
+__getattr__ = lazily(
+    __name__,
+    {"NAME": "question", "VERSION": "question", "decide": "question", "improved": "neighbourhood", "solve": "question"},
+)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
 from ppopt.constraints import (
     Capacity,
     Exclusive,
-    Lead,
-    OneOf,
-    Pairable,
     Precede,
-    Tail,
     Together,
     Word,
     chosen,
     expand,
     instances,
     operations,
+    select,
     sends,
     without_links,
 )
@@ -30,8 +26,6 @@ from ppopt.heuristics.features import Features
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import durations, halves
-
-_Kind = TypeVar("_Kind")
 
 
 class Jobs:
@@ -48,7 +42,7 @@ class Jobs:
 
     Raises:
         ValueError: the words contradict each other, or choose between other things than the ways to run a backward.
-        TypeError: a word that is not known here.
+        TypeError: something that is no word.
     """
 
     def __init__(
@@ -63,12 +57,9 @@ class Jobs:
         words = tightest(words if links else without_links(pipeline, words))
         if run is None:
             run = _cheapest(pipeline, words)
-        for word in words:
-            if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
-                raise TypeError(f"the list scheduler does not know the word {word!r}")
-        machine = _machines(pipeline, _those(words, Exclusive))
+        machine = _machines(pipeline, select(words, Exclusive))
         if pairs is None:
-            pairs = _demanded(pipeline, _those(words, Together))
+            pairs = _demanded(pipeline, select(words, Together))
         self.pipeline = pipeline
         self.numbers = _with_pairs(pipeline, run, pairs)
         """Per job, the number of its operation or pair."""
@@ -81,12 +72,12 @@ class Jobs:
         """Per job, in ticks."""
         self.machine = machine[first]
         """Per job, the machine that it occupies: the devices come first, then the links."""
-        before, after, lag = expand(pipeline, _those(words, Precede))
+        before, after, lag = expand(pipeline, select(words, Precede))
         before, after = self.of_operation[before], self.of_operation[after]
         both = (before >= 0) & (after >= 0)
         self.before, self.after, self.lag = before[both], after[both], lag[both]
         """Job ``after[i]`` starts at least ``lag[i]`` ticks after the end of job ``before[i]``."""
-        self._capacities = _those(words, Capacity)
+        self._capacities = select(words, Capacity)
 
     @cached_property
     def features(self) -> Features:
@@ -101,10 +92,6 @@ class Jobs:
             ValueError: a device has two memories that hold different things.
         """
         return Claims.of(self.pipeline, self._capacities, self.of_operation, self.features)
-
-
-def _those(words: Iterable[Word], kind: type[_Kind]) -> list[_Kind]:
-    return [word for word in words if isinstance(word, kind)]
 
 
 def _machines(pipeline: Pipeline, words: Iterable[Exclusive]) -> IntArray:

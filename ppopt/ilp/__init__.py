@@ -1,13 +1,23 @@
 """The ILP: the words of :mod:`ppopt.constraints` compiled to an integer program through PuLP, solved by CBC or HiGHS.
 
-Imported only when used. Jobs and their windows need no solver; then come the variables, the constraints with one method per
-word, and the objective. :class:`~ppopt.ilp.program.Program` puts them together, and :func:`solve` solves it.
+PuLP is imported with the first of these that is used. Jobs and their windows need no solver; then come the variables, the
+constraints with one method per word, and the objective. :class:`~ppopt.ilp.program.Program` puts them together, and
+:func:`solve` solves it.
 
 Two operations of one device stand in one of two orders, a binary for each two whose order is still open. Memory needs no
 times: when a forward starts, its device holds what earlier forwards claimed, less what earlier operations gave back, and
 "earlier" is what the binaries say.
 """
 
-from ppopt.ilp.engine import NAME, VERSION, solve
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ppopt.interrupt import lazily
+
+if TYPE_CHECKING:
+    from ppopt.ilp.engine import NAME, VERSION, solve
 
 __all__ = ["NAME", "VERSION", "solve"]
+
+__getattr__ = lazily(__name__, {"NAME": "engine", "VERSION": "engine", "solve": "engine"})

@@ -15,10 +15,9 @@ OR-Tools is imported with the first of these that is used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ppopt.interrupt import uninterrupted
+from ppopt.interrupt import lazily
 from ppopt.periodic.tuning import ModuloTuning
 
 if TYPE_CHECKING:
@@ -28,16 +27,6 @@ if TYPE_CHECKING:
     from ppopt.periodic.search import PeriodicOutcome, solve
     from ppopt.periodic.stretching import stretched
 
-_PLACES = {
-    "Asked": "graph_search",
-    "Found": "graph_search",
-    "PeriodicOutcome": "search",
-    "PeriodicSchedule": "periodic_schedule",
-    "repeated": "kernel_in_schedule",
-    "repeated_value": "kernel_in_schedule",
-    "solve": "search",
-    "stretched": "stretching",
-}
 __all__ = [
     "Asked",
     "Found",
@@ -51,9 +40,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with uninterrupted():
-        module = import_module(f"{__name__}.{_PLACES[name]}")
-    return getattr(module, name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "Asked": "graph_search",
+        "Found": "graph_search",
+        "PeriodicOutcome": "search",
+        "PeriodicSchedule": "periodic_schedule",
+        "repeated": "kernel_in_schedule",
+        "repeated_value": "kernel_in_schedule",
+        "solve": "search",
+        "stretched": "stretching",
+    },
+)

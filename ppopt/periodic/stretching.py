@@ -30,9 +30,10 @@ _LIKE = {Kind.F: (Kind.F,), Kind.B: (Kind.B, Kind.I), Kind.I: (Kind.I, Kind.B), 
 def stretched(periodic: PeriodicSchedule, pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     """Schedules of ``pipeline`` after one for a like pipeline of fewer devices; both have a single route.
 
-    For no fewer microbatches than that has, times the factor between the two; what is more is in the middle. Operations start up
-    to some times the longest one before they are due: the number of stages rounded up to a power of two, then half of that, and
-    so on down to 0. Measured: now the one, now the other has the best kernel, and many have none.
+    With ``n`` times as many devices it needs at least ``n`` times as many microbatches as the periodic one has. Any more are
+    added in the middle. Each schedule lets operations start some time before they are due. That is a multiple of the longest
+    operation: first the number of stages rounded up to a power of two, then half of that, and so on down to 0. Any of these may
+    have the best kernel (measured), and many have none.
     """
     jobs = Jobs(pipeline, rules_of(pipeline), links=True)
     due = _due(periodic, pipeline, jobs)

@@ -19,7 +19,10 @@ from ppopt.pipeline import CHOOSE, Pipeline, plain
 from ppopt.pipeline.runtimes import RUNTIMES, as_run
 from ppopt.schedule import Objective
 from ppopt.search.binding import Binding
-from ppopt.search.choices import Branch, branch_of, combined, solve_branches
+from ppopt.search.choices import Branch, ClosedBranch, combined, solve_branches
+from ppopt.search.closed import ClosedSearch
+from ppopt.search.problem import Problem
+from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Progress, Result
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.solvers.outcome import check_for_ilp
@@ -164,9 +167,12 @@ class _Question:
         self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
     ) -> Branch:
         words = self._words(pipeline)
+        if pipeline.recompute == CHOOSE:
+            return RecomputeChoice(pipeline, self.objective, self.settings, words, beside)
+        search = ClosedSearch(Problem(pipeline, self.objective, words, self.settings.gap), self.settings, beside)
         start = None if self.binding is None else self.binding.start(pipeline)
-        periodic = known.get((pipeline.placement, pipeline.chunks))
-        return branch_of(pipeline, self.objective, self.settings, words, beside, start, periodic)
+        search.begin(start, 0, known.get((pipeline.placement, pipeline.chunks)))
+        return ClosedBranch(search)
 
     def _words(self, pipeline: Pipeline) -> tuple[Word, ...]:
         """What binds beside the rules: the same whatever recomputes, where that is open."""

@@ -10,25 +10,18 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from ppopt import bounds
 from ppopt.clock import Clock
-from ppopt.constraints import Word
-from ppopt.named import Row
-from ppopt.pipeline import CHOOSE, Pipeline
-from ppopt.schedule import Objective, Schedule
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Objective
 from ppopt.search import tuning
 from ppopt.search.closed import ClosedSearch
-from ppopt.search.problem import Problem
-from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.text import place
-
-if TYPE_CHECKING:
-    from ppopt.periodic import PeriodicSchedule
 
 Time: TypeAlias = Fraction | float
 """In the user's unit; infinite where there is none."""
@@ -52,21 +45,10 @@ class Branch(Protocol):
 class ClosedBranch:
     """The search for the best schedule of a pipeline that leaves nothing open (:class:`~ppopt.search.closed.ClosedSearch`)."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        objective: Objective,
-        settings: Settings,
-        words: tuple[Word, ...],
-        beside: Callable[[], Sequence[Row]],
-        start: Schedule | None = None,
-        periodic: PeriodicSchedule | None = None,
-    ) -> None:
-        self.pipeline = pipeline
+    def __init__(self, search: ClosedSearch) -> None:
+        self.pipeline = search.run.problem.pipeline
         self.result: Result | None = None
-        self._progress: Report | None = None
-        self._search = ClosedSearch(Problem(pipeline, objective, words, settings.gap), settings, beside, self._report)
-        self._search.begin(start, 0, periodic)
+        self._search = search
 
     @property
     def relaxation(self) -> Pipeline:
@@ -75,34 +57,15 @@ class ClosedBranch:
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """As :meth:`Branch.go_on`."""
-        self._progress = progress
         per_unit = self.pipeline.ticks.per_unit
-        self.result = self._search.go_on(clock, math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None)
+
+        def report(value: int | None, bound: int) -> None:
+            if progress is not None:
+                progress(None if value is None else Fraction(value, per_unit), Fraction(bound, per_unit))
+
+        ticks = math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None
+        self.result = self._search.go_on(clock, ticks, report)
         return self.result
-
-    def _report(self, value: int | None, bound: int) -> None:
-        per_unit = self.pipeline.ticks.per_unit
-        if self._progress is not None:
-            self._progress(None if value is None else Fraction(value, per_unit), Fraction(bound, per_unit))
-
-
-def branch_of(
-    pipeline: Pipeline,
-    objective: Objective,
-    settings: Settings,
-    words: tuple[Word, ...],
-    beside: Callable[[], Sequence[Row]],
-    start: Schedule | None = None,
-    periodic: PeriodicSchedule | None = None,
-) -> Branch:
-    """The search on one placement, which may leave open which stages recompute.
-
-    Raises:
-        PipelineError: which stages recompute is open, and a stage has other costs on another route.
-    """
-    if pipeline.recompute == CHOOSE:
-        return RecomputeChoice(pipeline, objective, settings, words, beside)
-    return ClosedBranch(pipeline, objective, settings, words, beside, start, periodic)
 
 
 def solve_branches(
@@ -128,8 +91,8 @@ def solve_branches(
                 result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))
                 clock.charge(own.spent)
                 if result.limit == "interrupted":
-                    return turns.with_ends()
-    return turns.with_ends()
+                    return turns.begun()
+    return turns.begun()
 
 
 class _Turns:
@@ -145,7 +108,7 @@ class _Turns:
 
     def reached(self) -> Time:
         """The best value of all."""
-        return min((value_of(result) for result in self.with_ends()), default=math.inf)
+        return min((value_of(result) for result in self.begun()), default=math.inf)
 
     def is_open(self, i: int) -> bool:
         """Whether a placement may still have the best, and its search can go on."""
@@ -156,10 +119,10 @@ class _Turns:
         return not settled and self.known(i) < self.reached()
 
     def opened(self) -> list[int]:
-        """Those."""
+        """The placements of :meth:`is_open`."""
         return [i for i in range(len(self.branches)) if self.is_open(i)]
 
-    def with_ends(self) -> tuple[Result, ...]:
+    def begun(self) -> tuple[Result, ...]:
         """What the placements have shown whose search has begun."""
         return tuple(branch.result for branch in self.branches if branch.result is not None)
 

@@ -56,23 +56,17 @@ def solve_closed(
     """
     settings = settings or Settings()
     problem = Problem(pipeline, objective, words, settings.gap, enough)
-    search = ClosedSearch(problem, settings, beside, progress)
+    search = ClosedSearch(problem, settings, beside)
     search.begin(start, lower_bound, periodic)
-    return search.go_on(clock or settings.limits().clock)
+    return search.go_on(clock or settings.limits().clock, progress=progress)
 
 
 class ClosedSearch:
     """The search on one pipeline that leaves nothing open, which can go on where it stopped."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        settings: Settings,
-        beside: Callable[[], Sequence[Row]] = lambda: (),
-        progress: Callable[[int | None, int], None] | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem, settings: Settings, beside: Callable[[], Sequence[Row]] = lambda: ()) -> None:
         self.settings = settings
-        self.run = Run(problem, Clock(0), Incumbent(problem, progress), workers=settings.workers, seed=settings.seed, rows=beside)
+        self.run = Run(problem, Clock(0), Incumbent(problem), workers=settings.workers, seed=settings.seed, rows=beside)
         self._seconds = 0.0
         self._strategy = strategy_of(problem, settings.solver)
 
@@ -88,9 +82,13 @@ class ClosedSearch:
         if lower_bound:
             incumbent.prove(lower_bound, "a bound that was given")
 
-    def go_on(self, clock: Clock, enough: int | None = None) -> Result:
-        """Search until the gap is closed or the clock is over; ``enough`` as in :func:`solve_closed`, if it has changed."""
+    def go_on(self, clock: Clock, enough: int | None = None, progress: Callable[[int | None, int], None] | None = None) -> Result:
+        """Search until the gap is closed or the clock is over.
+
+        ``enough`` and ``progress`` as in :func:`solve_closed`; without ``enough`` that of before.
+        """
         begun = time.monotonic()
+        self.run.incumbent.tell(progress)
         if enough is not None:
             self.run.ask(replace(self.run.problem, enough=enough))
         self.run.clock = clock

@@ -9,12 +9,9 @@ from ppopt.search.problem import Problem
 
 
 class Incumbent:
-    """The best schedule of a problem so far, and the best lower bound, in ticks of the objective.
+    """The best schedule of a problem so far, and the best lower bound, in ticks of the objective."""
 
-    ``report`` is called with both whenever one improves.
-    """
-
-    def __init__(self, problem: Problem, report: Callable[[int | None, int], None] | None = None) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.best: Schedule | None = None
         self.source = ""
@@ -24,7 +21,7 @@ class Incumbent:
         """The argument that shows the bound."""
         self.infeasible = False
         """Whether it is shown that there is no schedule at all."""
-        self._report = report
+        self._listener: Callable[[int | None, int], None] | None = None
 
     @property
     def value(self) -> int:
@@ -80,11 +77,17 @@ class Incumbent:
         if lower is not None:
             self.lower = lower
 
+    def tell(self, listener: Callable[[int | None, int], None] | None) -> None:
+        """Call the ``listener`` with the best value and the bound, with those that are known now and whenever one improves."""
+        self._listener = listener
+        if self.best is not None or self.lower:
+            self.report(None, 0)
+
     def report(self, value: int | None, bound: int) -> None:
         """Tell who wants to know: of these, or of what is better already."""
-        if self._report is not None:
+        if self._listener is not None:
             values = [v for v in (value, self.target) if v is not None]
-            self._report(min(values, default=None), max(bound, self.lower))
+            self._listener(min(values, default=None), max(bound, self.lower))
 
     def text(self, before: Schedule | None = None) -> str:
         """The best value and where it is from; with ``before``, a schedule, also whether it has got better than that."""

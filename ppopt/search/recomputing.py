@@ -90,7 +90,6 @@ class RecomputeChoice:
     best: Schedule | None = None
     value: Fraction | float = math.inf
     proved_by: str | None = None
-    interrupted: bool = False
     nodes: list[tuple[Fraction, int, int, _Node]] = field(default_factory=list)
     """A heap: the smallest bound first, of equal ones the node with the fewest open stages."""
     tried: set[Stages] = field(default_factory=set)
@@ -132,7 +131,6 @@ class RecomputeChoice:
                 self._run()
         except KeyboardInterrupt:
             clock.interrupt()
-            self.interrupted = True
         self.seconds += time.monotonic() - begun
         self.result = self._result()
         return self.result
@@ -146,7 +144,7 @@ class RecomputeChoice:
 
     def _run(self) -> None:
         """Solve the node of the smallest bound, until the gap is closed or the time is up."""
-        while self.nodes and not self.closed and not self.interrupted and not self._clock.over and self.lower < self.enough:
+        while self.nodes and not self.closed and not self._clock.over and self.lower < self.enough:
             self._visit(self.nodes[0][-1])  # it stays in the heap until it is done: its bound counts
 
     def _visit(self, node: _Node) -> None:
@@ -159,7 +157,6 @@ class RecomputeChoice:
             self.steps.append(Taken(self._name(node), 0.0, "the memory limit is too low"))
             return
         result = self._solved(pipeline, node)
-        self.interrupted = result.limit == "interrupted"
         bound = max(node.bound, Fraction(result.ticks.lower_bound, pipeline.ticks.per_unit))
         if not self.steps:
             self.proved_by = result.proved_by
@@ -177,7 +174,7 @@ class RecomputeChoice:
         if bound >= self.value or result.reason == "infeasible":
             self._replace()
             outcome = "nothing better"
-        elif branches and not self.interrupted:
+        elif branches and not self._clock.interrupted:
             stage = branches[-1]
             self._replace(
                 _Node(node.yes, node.no | {stage}, bound, seconds, start),
@@ -294,7 +291,7 @@ class RecomputeChoice:
             reason = "optimal" if self.lower >= self.value else "feasible"
         limit: Limit | None = None
         if reason in ("feasible", "no-solution") and self.lower < self.enough:
-            limit = "interrupted" if self.interrupted else "gap" if self.closed else "time"
+            limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"
         visited = len(self.steps)
         proof = f"{self.proved_by}, whichever stages recompute" if self.proved_by is not None else None
         if visited > 1:

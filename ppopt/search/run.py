@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ppopt.clock import Clock, Limits
 from ppopt.interrupt import check
@@ -86,9 +86,13 @@ class Run:
                 self._left_out.add((step.name, reason))
                 self.taken.append(Taken(step.name, 0.0, f"left out: {reason}"))
             return
+        self.do(step, seconds, **turn.options)
+
+    def do(self, step: Step, seconds: float, **options: Any) -> None:
+        """Take a step for about ``seconds``, and note it."""
         with self.note(step.name) as say:
             self.clock.charge(tuning.LEAST)
-            say(step.run(self, seconds, **turn.options))
+            say(step.run(self, seconds, **options))
 
     def ask(self, problem: Problem) -> None:
         """Go on with another ``enough`` or gap for the same pipeline and objective."""

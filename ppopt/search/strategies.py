@@ -22,9 +22,19 @@ from ppopt.search.steps.neighbourhoods import Neighbourhoods
 from ppopt.search.steps.smaller_pipelines import FewerDevices, FewMicrobatches
 from ppopt.search.steps.state_graph import StateGraph
 from ppopt.search.steps.windows import Windows
-from ppopt.search.turns import Entry, Rounds, Turn, left, whole
+from ppopt.search.turns import Entry, Rounds, Turn, When, left, whole
 
 # --- conditions ---
+
+
+def no(condition: When) -> When:
+    """Where it does not hold."""
+    return lambda run: not condition(run)
+
+
+def both(one: When, other: When) -> When:
+    """Where both hold."""
+    return lambda run: one(run) and other(run)
 
 
 def full_speed(run: Run) -> bool:
@@ -32,19 +42,9 @@ def full_speed(run: Run) -> bool:
     return run.step(ModuloScheduling).full_speed
 
 
-def slower(run: Run) -> bool:
-    """No such schedule is known."""
-    return not full_speed(run)
-
-
 def many(run: Run) -> bool:
     """Decisions take long."""
     return run.problem.many
-
-
-def few(run: Run) -> bool:
-    """Decisions do not take long."""
-    return not run.problem.many
 
 
 def wide(run: Run) -> bool:
@@ -52,14 +52,14 @@ def wide(run: Run) -> bool:
     return run.problem.many or run.incumbent.gap > tuning.WIDE
 
 
+def span(run: Run) -> bool:
+    """The objective is the device span."""
+    return run.problem.span
+
+
 def asking(run: Run) -> bool:
     """Decisions on spans of few operations, which take longer and bring more than the rest."""
-    return run.problem.span and not run.problem.many
-
-
-def not_asking(run: Run) -> bool:
-    """Anything else."""
-    return not asking(run)
+    return span(run) and not many(run)
 
 
 def hard(run: Run) -> bool:
@@ -67,9 +67,9 @@ def hard(run: Run) -> bool:
     return asking(run) or run.step(Decide).best_undecided
 
 
-def hard_without_starts(run: Run) -> bool:
-    """As :func:`hard`, where no list schedules at a pace were made before."""
-    return hard(run) and run.step(PacedSchedules).fresh
+def fresh(run: Run) -> bool:
+    """No list schedules at a pace were made before."""
+    return run.step(PacedSchedules).fresh
 
 
 def gaining(run: Run) -> bool:
@@ -92,11 +92,6 @@ def several(run: Run) -> bool:
     return tuning.PATIENCE * tuning.SCHEDULED * run.problem.operations <= run.clock.seconds
 
 
-def too_many_for_several(run: Run) -> bool:
-    """There is not."""
-    return not several(run)
-
-
 def not_from_modulo_scheduling(run: Run) -> bool:
     """The best schedule is not from modulo scheduling yet."""
     return run.incumbent.source != ModuloScheduling.name
@@ -116,31 +111,31 @@ def bound(run: Run) -> bool:
 
 CLOSED_FORMS: tuple[Entry, ...] = (Turn(OneMachine), Turn(MemoryBound))
 SMALL_STATE_GRAPH = Turn(StateGraph, left(1 / 4, most=2.0), options={"most": tuning.STATE_GRAPH, "exact": True})
-LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), slower, {"most": tuning.LARGE_STATE_GRAPH})
+LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), no(full_speed), {"most": tuning.LARGE_STATE_GRAPH})
 
 SMALL: tuple[Entry, ...] = (
     # decisions at the bound and between bound and best; better schedules first where much is open
     Turn(NamedHeuristics, left(1 / 4, most=1.0), wide),
-    Turn(PacedSchedules, left(1 / 40), lambda run: wide(run) and few(run)),
+    Turn(PacedSchedules, left(1 / 40), both(wide, no(many))),
     Turn(PacedSchedules, left(1 / 12), many),
     Turn(Windows, whole(1 / 12), many),
     Turn(ModuloScheduling, left(1 / 5), long),
     Turn(Neighbourhoods, left(1 / 5), many),
     Turn(Decide, whole(1 / 15, least=1.0), asking),
-    Turn(Decide, whole(1 / 30, least=1.0), not_asking, {"between": False}),
+    Turn(Decide, whole(1 / 30, least=1.0), no(asking), {"between": False}),
     # what proves that the best cannot be beaten, or beats it
-    Turn(NamedHeuristics, left(1 / 4, most=1.0), hard_without_starts),
-    Turn(PacedSchedules, left(1 / 40), hard_without_starts),
+    Turn(NamedHeuristics, left(1 / 4, most=1.0), both(hard, fresh)),
+    Turn(PacedSchedules, left(1 / 40), both(hard, fresh)),
     Turn(Windows, whole(1 / 12), hard),
-    Turn(Neighbourhoods, left(1 / 3), lambda run: hard(run) and run.problem.span),
-    Turn(Neighbourhoods, left(1 / 5), lambda run: hard(run) and not run.problem.span),
-    Turn(Decide, whole(1 / 30, least=1.0), not_asking, {"ends": False}),
-    Turn(Windows, whole(1 / 8), not_asking),
+    Turn(Neighbourhoods, left(1 / 3), both(hard, span)),
+    Turn(Neighbourhoods, left(1 / 5), both(hard, no(span))),
+    Turn(Decide, whole(1 / 30, least=1.0), no(asking), {"ends": False}),
+    Turn(Windows, whole(1 / 8), no(asking)),
     LARGE_STATE_GRAPH,
-    Turn(Neighbourhoods, left(1 / 2), lambda run: gaining(run) and many(run)),
-    Turn(Neighbourhoods, left(1 / 3), lambda run: gaining(run) and few(run)),
+    Turn(Neighbourhoods, left(1 / 2), both(gaining, many)),
+    Turn(Neighbourhoods, left(1 / 3), both(gaining, no(many))),
     Turn(Decide, whole(1 / 5, least=3.0), asking),
-    Turn(Decide, whole(1 / 10, least=3.0), not_asking),
+    Turn(Decide, whole(1 / 10, least=3.0), no(asking)),
     Turn(ModuloScheduling, left(1 / 4)),
     Rounds(
         (
@@ -161,20 +156,20 @@ LARGE: tuple[Entry, ...] = (
     Turn(ModuloScheduling, left(1 / 4), full_speed),
     LARGE_STATE_GRAPH,
     Turn(Windows, left(1 / 3), full_speed, {"shortest": 8}),
-    Turn(Windows, left(1 / 8), slower, {"shortest": 8}),
+    Turn(Windows, left(1 / 8), no(full_speed), {"shortest": 8}),
     Turn(ModuloScheduling, left(1 / 4), full_speed),
-    Turn(ModuloScheduling, left(1 / 2), slower),
+    Turn(ModuloScheduling, left(1 / 2), no(full_speed)),
     Turn(ListSchedules, left(1 / 8)),
-    Turn(PacedSchedules, left(1 / 8), slower),
+    Turn(PacedSchedules, left(1 / 8), no(full_speed)),
     Turn(Windows, left(1 / 2), full_speed, {"shortest": 10}),
-    Turn(Windows, left(1 / 6), slower, {"shortest": 10}),
+    Turn(Windows, left(1 / 6), no(full_speed), {"shortest": 10}),
     Turn(ModuloScheduling),
     Turn(ListSchedules, when=nothing_found),
 )
 
 FOR_MAKESPAN = {"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *SMALL)}
 SPAN_FIRST: dict[str, tuple[Entry, ...]] = {
-    "small": (Turn(MakespanFirst, left(0.15), few, FOR_MAKESPAN), Turn(MakespanFirst, left(0.3), many, FOR_MAKESPAN)),
+    "small": (Turn(MakespanFirst, left(0.15), no(many), FOR_MAKESPAN), Turn(MakespanFirst, left(0.3), many, FOR_MAKESPAN)),
     "large": (Turn(MakespanFirst, left(0.8), options={"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *LARGE)}),),
 }
 """For spans the makespan comes first."""
@@ -196,7 +191,7 @@ BEGIN_LARGE: tuple[Entry, ...] = (
     Turn(FewMicrobatches, whole(1 / 10)),
     Turn(FewerDevices, whole(1 / 6), options={"strategy": (*CLOSED_FORMS, Turn(ModuloScheduling))}),
     Turn(ListSchedules, whole(1 / 5), several),
-    Turn(ListSchedules, whole(1 / 20), too_many_for_several),
+    Turn(ListSchedules, whole(1 / 20), no(several)),
     Turn(NamedSchedules),
 )
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from ppopt.named import Model
 from ppopt.pipeline import CHOOSE
-from ppopt.search.horizons import ended_by, horizon
 from ppopt.search.problem import Problem
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings, SettingsFields
@@ -84,14 +83,14 @@ def _opinion(result: Result, bound: int, settings: Settings) -> Opinion:
 
     pipeline, objective = result.pipeline, result.objective
     if result.reason == "infeasible":
-        objective, bound = "makespan", horizon(pipeline, result.binding) + 1
+        objective, bound = "makespan", Problem(pipeline, objective, result.binding).longest + 1
     return second_opinion(
         pipeline,
         result.binding,
         objective=objective,
         bound=bound,
         proved_by=result.proved_by,
-        horizon=ended_by(pipeline, objective, bound - 1, result.binding),
+        horizon=Problem(pipeline, objective, result.binding).ended_by(bound - 1),
         limits=settings.limits(),
     )
 
@@ -125,14 +124,14 @@ def model_text(result: Result, solver: str = "auto") -> str:
     if result.points:
         raise Unanswerable(f"a model is for one number of microbatches; got {len(result.points)}")
     pipeline, objective = result.pipeline, result.objective
-    words = result.binding
-    upper = horizon(pipeline, words) if result.ticks.value is None else result.ticks.value
+    problem = Problem(pipeline, objective, result.binding)
+    upper = problem.longest if result.ticks.value is None else result.ticks.value
     return text_of(
         pipeline,
-        Problem(pipeline, objective, words).all_words,
+        problem.all_words,
         solver="ilp" if solver == "ilp" else "cp-sat",
         objective=objective,
         lower=0,
         upper=upper,
-        horizon=ended_by(pipeline, objective, upper, words),
+        horizon=problem.ended_by(upper),
     )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from ppopt import cpsat
 from ppopt.bounds.latest_starts import start_by
-from ppopt.interrupt import uninterrupted
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
 
@@ -105,9 +105,6 @@ def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Ans
     They are asked at the same time, and the first answer ends it. A schedule found on a coarser ``grid`` may be longer than asked
     for; where it is no better than the best, the question stays open.
     """
-    with uninterrupted():
-        from ppopt import cpsat
-
     problem, before = run.problem, run.incumbent.value
     times = " or ".join(str(problem.pipeline.time(target)) for target in targets)
     with run.note(f"CP-SAT: is there one of {times}?{_on(grid)}") as say:
@@ -152,9 +149,6 @@ class Minimise(Step):
 
 def _solved(run: Run, lower: int, upper: int, seconds: float, grid: int) -> Outcome:
     """A schedule in ``lower..upper``, the best there is if possible."""
-    with uninterrupted():
-        from ppopt import cpsat
-
     problem = run.problem
     return cpsat.solve(
         problem.pipeline,
@@ -173,8 +167,6 @@ def _solved(run: Run, lower: int, upper: int, seconds: float, grid: int) -> Outc
 
 def _learned(run: Run, outcome: Outcome, lower: int, upper: int) -> Answer:
     """Keep what CP-SAT has shown of schedules in ``lower..upper``."""
-    from ppopt import cpsat
-
     run.versions["ortools"] = cpsat.VERSION
     argument = f"{cpsat.NAME} {cpsat.VERSION}"
     if outcome.schedule is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ppopt.interrupt import uninterrupted
+from ppopt import ilp
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
 
@@ -18,9 +18,6 @@ class IntegerProgram(Step):
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
         """Until it is solved or the time is over."""
-        with uninterrupted():
-            from ppopt import ilp
-
         problem, incumbent = run.problem, run.incumbent
         run.versions["pulp"] = ilp.VERSION
         upper = problem.longest if incumbent.best is None else incumbent.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ppopt.interrupt import uninterrupted
+from ppopt import cpsat, periodic
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.run import Run
@@ -40,9 +40,6 @@ class ModuloScheduling(Step):
 
     def run(self, run: Run, seconds: float, *, example: Schedule | None = None, **options: Any) -> str:
         """Go on from what was found; ``example``: a schedule whose kernel may be a good one."""
-        with uninterrupted():
-            from ppopt import cpsat, periodic
-
         incumbent, ticks = run.incumbent, run.problem.pipeline.ticks
         run.versions["ortools"] = cpsat.VERSION
         traffic = int(ticks.lead.max() + ticks.tail.max())

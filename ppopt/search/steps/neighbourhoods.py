@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ppopt.interrupt import uninterrupted
+from ppopt import cpsat
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
@@ -30,9 +30,6 @@ class Neighbourhoods(Step):
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
         """From the best schedule on."""
-        with uninterrupted():
-            from ppopt import cpsat
-
         run.versions["ortools"] = cpsat.VERSION
         incumbent = run.incumbent
         assert incumbent.best is not None

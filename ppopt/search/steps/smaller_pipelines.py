@@ -7,10 +7,10 @@ from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ppopt import periodic
 from ppopt.clock import Clock
 from ppopt.constraints import graphs_of
 from ppopt.heuristics import each_baseline, each_paced
-from ppopt.interrupt import uninterrupted
 from ppopt.pipeline import Pipeline, PipelineError, fewer_devices
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
@@ -67,9 +67,6 @@ class FewerDevices(Step):
 
     def run(self, run: Run, seconds: float, *, strategy: Iterable[Entry] = (), **options: Any) -> None:
         """Follow a ``strategy`` for few devices for a quarter of the time; then stretch its schedule and go on from there."""
-        with uninterrupted():
-            from ppopt.periodic import stretched
-
         pipeline = run.problem.pipeline
         small = self._with_few_devices(pipeline)
         assert small is not None
@@ -87,19 +84,15 @@ class FewerDevices(Step):
         few = with_few_microbatches(pipeline, -(-found.microbatches[0] * pipeline.devices // small.devices))
         if found.microbatches[0] <= most:
             step = f"after {inner.incumbent.text()} of {tuning.DEVICES} devices"
-            example = best_repeated(run, step, few, stretched(found, few), run.clock.slice(seconds / 4))
+            example = best_repeated(run, step, few, periodic.stretched(found, few), run.clock.slice(seconds / 4))
             if example is not None:
                 schedule_modulo(run, seconds / 2, example)
 
 
 def schedule_modulo(run: Run, seconds: float, example: Schedule | None) -> None:
-    """Modulo scheduling from the kernel of an ``example``, where it applies."""
+    """Modulo scheduling from the kernel of an ``example``, for either objective: a short makespan is a good begin for spans."""
     if run.goes_on:
-        step = run.step(ModuloScheduling)
-        reason = step.applies(run)
-        if reason is None:
-            with run.note(step.name) as say:
-                say(step.run(run, seconds, example=example))
+        run.do(run.step(ModuloScheduling), seconds, example=example)
 
 
 def with_few_microbatches(pipeline: Pipeline, most: int) -> Pipeline:
@@ -112,16 +105,13 @@ def best_repeated(
     run: Run, step: str, small: Pipeline, schedules: Iterable[tuple[str, Schedule]], clock: Clock
 ) -> Schedule | None:
     """Of ``schedules`` of few microbatches the one that is best with its kernel repeated."""
-    with uninterrupted():
-        from ppopt.periodic import repeated, repeated_value
-
     pipeline, graphs, incumbent = run.problem.pipeline, graphs_of(run.problem.pipeline), run.incumbent
     best: tuple[Fraction, str, Schedule] | None = None
     with run.note(step) as say:
         for name, schedule in schedules:
             if small.microbatches == pipeline.microbatches:
                 incumbent.offer(schedule, name)
-            value = repeated_value(schedule, graphs, pipeline.microbatches, tuning.MODULO)
+            value = periodic.repeated_value(schedule, graphs, pipeline.microbatches, tuning.MODULO)
             if value is not None and (best is None or value < best[0]):
                 best = value, name, schedule
                 say(f"about {pipeline.time(round(value))} ({name})")
@@ -131,7 +121,7 @@ def best_repeated(
         if best is None:
             say("none has a kernel")
         elif pipeline.ticks.margins:  # modulo scheduling does not count it, and what it finds may have more of it
-            whole = repeated(best[2], graphs, pipeline, tuning.MODULO)
+            whole = periodic.repeated(best[2], graphs, pipeline, tuning.MODULO)
             if whole is not None and whole.within_memory:
                 incumbent.offer(whole, f"{best[1]}, repeated")
                 say(incumbent.text())
