@@ -24,13 +24,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmark import RESULTS, Instance, gap, instances, is_aim, read
 
 from ppopt.search import solve
 from ppopt.search.run import Run
 from ppopt.search.step import Step
-from ppopt.search.steps.decisions import Decide
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, LARGE, SMALL, SPAN_FIRST, Entry, Rounds
 
 Row = dict[str, Any]
@@ -55,23 +55,26 @@ def steps() -> list[type[Step]]:
 
 @contextmanager
 def left_out(step: type[Step] | None) -> Iterator[None]:
-    """While this lasts, the step applies nowhere."""
+    """While this lasts, the step applies nowhere, and does nothing where another takes it."""
     if step is None:
         yield
         return
-    own = step.__dict__.get("applies")
-
-    def never(self: Step, run: Run) -> str:
-        return "left out on purpose"
-
-    step.applies = never  # type: ignore[method-assign]
-    try:
+    with patch.object(step, "applies", lambda self, run: "left out on purpose"), patch.object(step, "run", lambda *_, **__: None):
         yield
-    finally:
-        if own is None:
-            del step.applies  # type: ignore[misc]
-        else:
-            step.applies = own  # type: ignore[method-assign]
+
+
+@contextmanager
+def recorded() -> Iterator[set[str]]:
+    """The names of the steps that are taken while this lasts, those of derived problems among them."""
+    names: set[str] = set()
+    do = Run.do
+
+    def noted(self: Run, step: Step, seconds: float, **options: Any) -> None:
+        names.add(step.name)
+        do(self, step, seconds, **options)
+
+    with patch.object(Run, "do", noted):
+        yield names
 
 
 def solved(instance: Instance, without: type[Step] | None, seconds: float, runs: int, workers: int | None) -> Row:
@@ -79,7 +82,7 @@ def solved(instance: Instance, without: type[Step] | None, seconds: float, runs:
     rows = []
     for seed in range(runs):
         begun = time.monotonic()
-        with left_out(without):
+        with left_out(without), recorded() as taken:
             result = solve(instance.pipeline(), objective=instance.objective, seconds=seconds, workers=workers, seed=seed)
         rows.append(
             {
@@ -89,17 +92,11 @@ def solved(instance: Instance, without: type[Step] | None, seconds: float, runs:
                 "lower_bound": result.lower_bound,
                 "reason": result.reason,
                 "seconds": round(time.monotonic() - begun, 3),
-                "steps": sorted({taken.name for taken in result.steps if not taken.outcome.startswith("left out")}),
+                "steps": sorted(taken),
             }
         )
     rows.sort(key=lambda row: (row["reason"] != "optimal", row["seconds"]))
     return rows[len(rows) // 2]
-
-
-def took(row: Row, step: type[Step]) -> bool:
-    """Whether a search had taken the step."""
-    kinds = ("CP-SAT: is there one",) if step is Decide else (step.name,)
-    return any(kind in name for name in row["steps"] for kind in kinds)
 
 
 def table(rows: Sequence[Row], command: str) -> str:
@@ -141,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for step in (None, *steps()):
         for instance in (each for each in instances(options.seed) if options.match in str(each)):
             place = (None if step is None else step.name, json.dumps(asdict(instance)))
-            if place in known or (step is not None and not took(known[None, place[1]], step)):
+            if place in known or (step is not None and step.name not in known[None, place[1]]["steps"]):
                 continue
             seconds = options.time_limit if is_aim({"instance": asdict(instance)}) else options.beyond
             row = known[place] = solved(instance, step, seconds, options.runs, options.workers)
@@ -149,9 +146,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             with output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         given = f"--seed {options.seed} --time-limit {options.time_limit:g} --beyond {options.beyond:g} --runs {options.runs}"
+        given += f' --match "{options.match}"' if options.match else ""
         text = table(rows, f"python scripts/ablation.py {given}")
         output.with_suffix(".md").write_text(text, encoding="utf-8")
-        print(text.splitlines()[-1 if step is not None else 4], flush=True)
+        if step is not None and not any(row["without"] == step.name for row in rows):
+            print(f"{step.name}: no search had taken it", flush=True)
+        else:
+            print(text.splitlines()[-1 if step is not None else 4], flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The benchmark scripts: the set is stratified and repeatable, a run goes on where it stopped, the summary counts right."""
+"""The benchmark: the set is stratified and repeatable, a run goes on where it stopped, the summary counts right."""
 
 import json
 import subprocess
@@ -11,8 +11,16 @@ import pytest
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+import ablation  # noqa: E402
 import benchmark  # noqa: E402
 import proof_times  # noqa: E402
+
+from ppopt.clock import Clock  # noqa: E402
+from ppopt.search.incumbent import Incumbent  # noqa: E402
+from ppopt.search.problem import Problem  # noqa: E402
+from ppopt.search.run import Run  # noqa: E402
+from ppopt.search.step import Step  # noqa: E402
+from ppopt.search.steps.state_graph import StateGraph  # noqa: E402
 
 RESULTS = sorted((SCRIPTS / "results").glob("proof-*.jsonl"))
 
@@ -162,3 +170,27 @@ def test_answers_in_the_table() -> None:
     assert proof_times.Answer(10, 10, 0.123).shown(60) == "0.12 s"
     assert proof_times.Answer(10, 9, 60.2).shown(60) == "> 60 s (10.0 %)"
     assert proof_times.Answer(None, 0, 60).shown(60) == "> 60 s (none)"
+
+
+def test_a_step_is_left_out() -> None:
+    """The search names what it took; without a step it takes the others, and the table compares the two."""
+    instance = benchmark.Instance("linear", 1, 4, 48, 0.75, "unit", False, "makespan", 0)
+    rows = [ablation.solved(instance, step, 2.0, runs=1, workers=1) for step in (None, StateGraph)]
+    assert StateGraph.name in rows[0]["steps"]
+    assert StateGraph.name not in rows[1]["steps"]
+    assert {"named schedules", "CP-SAT: decisions"} <= set(rows[1]["steps"])
+    assert rows[0]["reason"] == "optimal"
+    lost = int(rows[1]["reason"] != "optimal")
+    line = ablation.table(rows, "a command").splitlines()[-1]
+    assert line.startswith(f"| bound: state graph | 1 | {lost} | 0 | +")
+    assert StateGraph().applies(Run(Problem(instance.pipeline()), Clock(1), Incumbent(Problem(instance.pipeline())))) is None
+
+
+def test_every_step_can_be_left_out() -> None:
+    names = {step.name for step in ablation.steps()} | set(ablation.NEEDED)
+
+    def below(kind: type[Step]) -> list[type[Step]]:
+        return [each for child in kind.__subclasses__() for each in (child, *below(child))]
+
+    taken = {step.name for step in below(Step) if "name" in vars(step) and step.__module__.startswith("ppopt.search.steps")}
+    assert names == taken - {"ILP: minimise"}
