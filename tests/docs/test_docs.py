@@ -10,7 +10,7 @@ import pytest
 
 from ppopt.files import model_of_text
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("model-file", "result-json", "command-line", "api", "torch", "schedules")),
