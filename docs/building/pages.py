@@ -1,0 +1,63 @@
+"""Pages of the site that are made from files elsewhere in the tree: the home page, contributing, changes, and the API."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parents[2]
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""Files beside the folder docs, and the pages that they become."""
+ROOMS = {
+    "op": (),
+    "pipeline": (),
+    "constraints": (),
+    "schedule": (),
+    "timing": (),
+    "heuristics": (),
+    "checker": (),
+    "named": (),
+    "clock": (),
+    "cpsat": (),
+    "ilp": (),
+    "bounds": (),
+    "periodic": (),
+    "search": ("strategies", "tuning"),
+    "files": (),
+    "study": ("frontier", "plan", "store", "sweep"),
+    "pictures": ("curves", "figure", "frontier", "gantt", "memory", "plot", "text"),
+}
+"""The rooms of the table in docs/api.md, and their modules that are public as a whole."""
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages."""
+    for file, page in PAGES.items():
+        files.append(File.generated(config, page, content=moved((ROOT / file).read_text(encoding="utf-8"))))
+    files.append(File.generated(config, "reference/ppopt.md", content=reference("ppopt")))
+    for room, modules in ROOMS.items():
+        parts = [reference(f"ppopt.{room}"), *(reference(f"ppopt.{room}.{module}") for module in modules)]
+        files.append(File.generated(config, f"reference/{room}.md", content="\n".join(parts)))
+    return files
+
+
+def moved(text: str) -> str:
+    """A page of the root as one of the folder docs: its links begin there."""
+    for file, page in PAGES.items():
+        text = re.sub(rf"(\]\()(?:\.\./)?{re.escape(file)}", rf"\g<1>{page}", text)
+    return re.sub(r'(\]\(|src="|href="|srcset=")docs/', r"\1", text)
+
+
+def reference(module: str) -> str:
+    """What mkdocstrings makes of a module: the module itself, and its public names."""
+    names = getattr(importlib.import_module(module), "__all__", None)
+    members = f"\n      members: {list(names)}" if names else ""
+    return f"::: {module}\n    options:\n      show_root_full_path: true{members}\n"
