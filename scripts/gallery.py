@@ -2,19 +2,39 @@
 
 Sizes and times are those of PP-Emulation's README (a forward 1, a backward 2 per stage, a pair 3) and of parallelsim's
 notebook (6 stages, 12 microbatches); V-Half, V-Min, Chimera and ZB-H2 are added, and one run of 1024 microbatches.
+
+    python scripts/gallery.py --docs
+
+makes all pictures of README.md and docs/gallery.md anew, as small png files in docs/pictures. The first one shows the optimum
+of the model file that README.md has as its example; the frontier takes a minute.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import ppopt as pp
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from PIL import Image
+from ppopt.files import model_of_text
 from ppopt.named import find
 from ppopt.pictures.figure import figure, save
+from ppopt.pictures.frontier import frontier as draw_frontier
+from ppopt.pictures.gantt import gantt, legend_handles
+from ppopt.pictures.timeaxis import time_axis
 from ppopt.pipeline import Costs, Pipeline
 from ppopt.schedule import Schedule
+from ppopt.study.frontier import frontier
 
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs" / "pictures"
+COLOURS = 96
+"""Of a small png."""
 STAGE = Costs(per="stage", forward=1, backward_input=1, backward_weight=1, overlap=3)
 PICTURES: dict[str, tuple[str, int, int, int | None]] = {
     "1f1b": ("1f1b", 4, 8, None),
@@ -45,13 +65,87 @@ def schedule(name: str) -> Schedule:
     return definition.schedule(placed.changed(costs=STAGE), placed.chunks)
 
 
+def example() -> Pipeline:
+    """The pipeline of the model file in README.md."""
+    found = re.search(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert found is not None, "README.md has no model file"
+    return model_of_text(found[1], "README.md").pipeline
+
+
+def optimum() -> Figure:
+    """1F1B, ZB-H1 and the optimum of README's example, one below the other on one time axis.
+
+    Raises:
+        AssertionError: the optimum is not proved within two minutes.
+    """
+    result = pp.solve(example(), seconds=120)
+    assert result.reason == "optimal", "the picture needs a proof"
+    titles = {"1f1b": "1F1B", "zb-h1": "ZB-H1 (zero bubble)"}
+    rows = [(title, result.named[name].schedule) for name, title in titles.items()]
+    pipeline = result.pipeline
+    best = f"optimum of all placements, proved ({pipeline.placement}, {pipeline.chunks} chunks per device)"
+    schedules = [*rows, (best, result.schedule)]
+    axis = time_axis([schedule for _, schedule in schedules])
+    picture = Figure(figsize=(9, 5.2), layout="constrained")
+    for ax, (title, schedule) in zip(picture.subplots(len(schedules), sharex=True), schedules, strict=True):
+        gantt(schedule, ax, axis)
+        figures = f"makespan {schedule.pipeline.time(schedule.makespan):g}, bubble ratio {schedule.bubble_ratio:.1%}"
+        ax.set_title(f"{title}: {figures}", loc="left", size=10, weight="bold")
+        ax.label_outer()
+    handles, labels = legend_handles([schedule for _, schedule in schedules])
+    look = {"loc": "outside lower center", "ncols": len(labels), "frameon": False, "fontsize": 8.5, "columnspacing": 1.2}
+    picture.legend(handles, labels, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)}, **look)
+    return picture
+
+
+def memory_frontier() -> Figure:
+    """What memory buys: the best makespan at each limit, of three placements of a measured GPT on four devices."""
+    pipeline = pp.read_model(str(ROOT / "models" / "gpt-1.5b.toml")).pipeline.changed(devices=4, microbatches=8)
+    places = (pipeline, pipeline.placed("loop", 2), pipeline.placed("wave", 2))
+    settings = pp.Settings(seconds=5)
+    picture = Figure(figsize=(9, 5), layout="constrained")
+    ax = draw_frontier([frontier(place, points=8, settings=settings) for place in places], picture.subplots())
+    handles, labels = ax.get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside right upper", fontsize=8, frameon=False)
+    return picture
+
+
+def save_small(picture: Figure, path: Path, dpi: int = 150) -> None:
+    """Write a png of few colours, on a white ground of its own."""
+    buffer = io.BytesIO()
+    picture.savefig(buffer, dpi=dpi, format="png", facecolor="white")
+    small = Image.open(buffer).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
+    print(path)
+
+
+def make_docs() -> None:
+    """All pictures of README and docs."""
+    DOCS.mkdir(exist_ok=True)
+    save_small(optimum(), DOCS / "optimum.png", dpi=200)
+    for name in PICTURES:
+        picture = figure([(name, schedule(name))])
+        save_small(picture, DOCS / f"gallery-{name}.png", dpi=100 if picture.get_figwidth() > 15 else 150)
+    rows = pp.compare(Pipeline(4, 8))
+    held = [(name, rows[name].schedule) for name in ("1f1b", "v-half")]
+    save_small(figure(held, memory=True), DOCS / "memory.png")
+    links = pp.read_model(str(ROOT / "models" / "two-sites-v.toml"))
+    best = pp.solve(links, seconds=60).schedule
+    save_small(figure([("two sites with one line between them", best)]), DOCS / "links.png")
+    save_small(memory_frontier(), DOCS / "frontier.png")
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("studies"), help="folder for the pictures (studies)")
     parser.add_argument("--suffix", default="png", choices=["png", "svg", "pdf"], help="of the files (png)")
     parser.add_argument("--memory", action="store_true", help="with the memory of each device over time")
     parser.add_argument("--quick", action="store_true", help="only the first four")
+    parser.add_argument("--docs", action="store_true", help="the pictures of README.md and docs/gallery.md")
     args = parser.parse_args(argv)
+    if args.docs:
+        make_docs()
+        return
     args.output.mkdir(parents=True, exist_ok=True)
     for name in list(PICTURES)[: 4 if args.quick else None]:
         path = args.output / f"gallery-{name}.{args.suffix}"
