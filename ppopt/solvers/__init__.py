@@ -1,1 +1,1 @@
-"""What every solver takes and gives, and the ILP. CP-SAT has a room of its own, :mod:`ppopt.cpsat`."""
+"""What every solver takes and gives. The solvers are rooms of their own, :mod:`ppopt.cpsat` and :mod:`ppopt.ilp`."""

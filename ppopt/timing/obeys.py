@@ -40,7 +40,7 @@ def broken(schedule: Schedule, words: Iterable[Word]) -> list[str]:
     """Each instance of ``words`` that ``schedule`` breaks, in words of its own; nothing where it obeys them all.
 
     Times count, and where they tie on one device the order of its list. A pair that no ``Together`` asks for and no ``Pairable``
-    allows is broken, too. The rules of the pipeline are not looked at (:func:`ppopt.check.violations`).
+    allows is broken, too. The rules of the pipeline are not looked at (:func:`ppopt.checker.violations`).
 
     Raises:
         TypeError: a word or a stream that is not known here.
