@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ ROOMS = {
 """The rooms of the table in docs/api.md, and their modules that are public as a whole."""
 
 
+OUTSIDE = {
+    "*.html": re.compile(r"<(?:script|link|img|iframe|source|object)\b[^>]*\b(?:src|href|srcset|data)=[\"']?(?:https?:)?//[^>]*>"),
+    "*.css": re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\s]*"),
+}
+"""What a page would fetch from elsewhere."""
+
+
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages."""
     for file, page in PAGES.items():
@@ -49,6 +57,24 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Links from the folder docs to files beside it lead to the pages that these become."""
+    return moved(markdown)
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Nothing; the site fetches nothing from elsewhere.
+
+    Raises:
+        PluginError: a page or a style sheet does.
+    """
+    for pattern, outside in OUTSIDE.items():
+        for path in Path(config.site_dir).rglob(pattern):
+            found = outside.search(path.read_text(encoding="utf-8"))
+            if found is not None:
+                raise PluginError(f"{path.relative_to(config.site_dir)} fetches something from elsewhere: {found[0]}")
+
+
 def moved(text: str) -> str:
     """A page of the root as one of the folder docs: its links begin there."""
     for file, page in PAGES.items():
@@ -57,7 +83,14 @@ def moved(text: str) -> str:
 
 
 def reference(module: str) -> str:
-    """What mkdocstrings makes of a module: the module itself, and its public names."""
-    names = getattr(importlib.import_module(module), "__all__", None)
-    members = f"\n      members: {list(names)}" if names else ""
-    return f"::: {module}\n    options:\n      show_root_full_path: true{members}\n"
+    """What mkdocstrings makes of a module: the module itself, and its public names.
+
+    A function that has the name of its own module hides from it, and is asked for by itself.
+    """
+    room = importlib.import_module(module)
+    names = list(getattr(room, "__all__", ()))
+    hidden = [name for name in names if getattr(getattr(room, name), "__module__", None) == f"{module}.{name}"]
+    members = f"\n      members: {[name for name in names if name not in hidden]}" if names else ""
+    parts = [f"::: {module}\n    options:\n      show_root_full_path: true{members}\n"]
+    parts += [f"::: {module}.{name}.{name}\n    options:\n      heading_level: 3\n" for name in hidden]
+    return "\n".join(parts)

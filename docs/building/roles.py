@@ -10,6 +10,9 @@ import griffe
 
 ROLE = re.compile(r":(?:class|func|meth|attr|mod|data|exc):`(~?)([\w.]+)`")
 
+LITERAL = re.compile(r"::$", re.MULTILINE)
+"""What stands before a literal block, which Markdown knows by its margin."""
+
 
 class Roles(griffe.Extension):
     """Roles become links to what they name, or mere code where the site has no page of that."""
@@ -17,7 +20,8 @@ class Roles(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Rewrite the docstring of ``obj``."""
         if obj.docstring is not None:
-            obj.docstring.value = ROLE.sub(lambda role: link(obj, role[2], bool(role[1])), obj.docstring.value)
+            text = ROLE.sub(lambda role: link(obj, role[2], bool(role[1])), obj.docstring.value)
+            obj.docstring.value = LITERAL.sub(":", text)
 
 
 def link(obj: griffe.Object, name: str, short: bool) -> str:
