@@ -14,13 +14,16 @@ from __future__ import annotations
 import argparse
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
-import ppopt as pp
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+import ppopt as pp
 from ppopt.files import model_of_text
 from ppopt.named import find
 from ppopt.pictures.figure import figure, save
@@ -65,20 +68,21 @@ def schedule(name: str) -> Schedule:
     return definition.schedule(placed.changed(costs=STAGE), placed.chunks)
 
 
-def example() -> Pipeline:
-    """The pipeline of the model file in README.md."""
+def example() -> str:
+    """The model file in README.md."""
     found = re.search(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert found is not None, "README.md has no model file"
-    return model_of_text(found[1], "README.md").pipeline
+    return found[1]
 
 
-def optimum() -> Figure:
-    """1F1B, ZB-H1 and the optimum of README's example, one below the other on one time axis.
+def optimum() -> tuple[Figure, dict[str, str]]:
+    """1F1B, ZB-H1 and the optimum of README's example, one below the other on one time axis; and what the file is to keep.
 
     Raises:
         AssertionError: the optimum is not proved within two minutes.
     """
-    result = pp.solve(example(), seconds=120)
+    text = example()
+    result = pp.solve(model_of_text(text, "README.md"), seconds=120)
     assert result.reason == "optimal", "the picture needs a proof"
     titles = {"1f1b": "1F1B", "zb-h1": "ZB-H1 (zero bubble)"}
     rows = [(title, result.named[name].schedule) for name, title in titles.items()]
@@ -95,7 +99,8 @@ def optimum() -> Figure:
     handles, labels = legend_handles([schedule for _, schedule in schedules])
     look = {"loc": "outside lower center", "ncols": len(labels), "frameon": False, "fontsize": 8.5, "columnspacing": 1.2}
     picture.legend(handles, labels, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)}, **look)
-    return picture
+    makespans = ", ".join(f"{schedule.pipeline.time(schedule.makespan):g}" for _, schedule in schedules)
+    return picture, {"Source": text, "Title": makespans}
 
 
 def memory_frontier() -> Figure:
@@ -110,19 +115,23 @@ def memory_frontier() -> Figure:
     return picture
 
 
-def save_small(picture: Figure, path: Path, dpi: int = 150) -> None:
-    """Write a png of few colours, on a white ground of its own."""
+def save_small(picture: Figure, path: Path, dpi: int = 150, texts: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write a png of few colours, on a white ground of its own; the file keeps the ``texts``."""
     buffer = io.BytesIO()
     picture.savefig(buffer, dpi=dpi, format="png", facecolor="white")
     small = Image.open(buffer).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
+    kept = PngInfo()
+    for key, text in texts.items():
+        kept.add_text(key, text)
+    small.save(path, optimize=True, pnginfo=kept)
     print(path)
 
 
 def make_docs() -> None:
     """All pictures of README and docs."""
     DOCS.mkdir(exist_ok=True)
-    save_small(optimum(), DOCS / "optimum.png", dpi=200)
+    picture, texts = optimum()
+    save_small(picture, DOCS / "optimum.png", dpi=200, texts=texts)
     for name in PICTURES:
         picture = figure([(name, schedule(name))])
         save_small(picture, DOCS / f"gallery-{name}.png", dpi=100 if picture.get_figwidth() > 15 else 150)

@@ -40,7 +40,7 @@ ROOMS = {
 
 
 OUTSIDE = {
-    "*.html": re.compile(r"<(?:script|link|img|iframe|source|object)\b[^>]*\b(?:src|href|srcset|data)=[\"']?(?:https?:)?//[^>]*>"),
+    "*.html": re.compile(r"<(?:script|link|img|iframe|source|object)\b[^>]*\b(?:src|href|srcset|data)=[\"']?(?:https?:)?//"),
     "*.css": re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\s]*"),
 }
 """What a page would fetch from elsewhere."""
@@ -72,7 +72,7 @@ def on_post_build(*, config: MkDocsConfig) -> None:
         for path in Path(config.site_dir).rglob(pattern):
             found = outside.search(path.read_text(encoding="utf-8"))
             if found is not None:
-                raise PluginError(f"{path.relative_to(config.site_dir)} fetches something from elsewhere: {found[0]}")
+                raise PluginError(f"{path.relative_to(config.site_dir)} fetches something from elsewhere: {found[0]}…")
 
 
 def moved(text: str) -> str:

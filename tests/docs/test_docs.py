@@ -1,4 +1,4 @@
-"""The examples of docs/*.md are run: what they show is what happens."""
+"""The examples of the pages are run: what they show is what happens."""
 
 import re
 import shutil
@@ -7,19 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import FENCE, ROOT, blocks
 
 from ppopt.files import model_of_text
+from ppopt.study.plan import read_study
 
-ROOT = Path(__file__).parents[2]
-PAGES = [
-    ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("model-file", "result-json", "command-line", "api", "torch", "schedules")),
-]
-BLOCKS = [
-    pytest.param(language, text, id=f"{page.stem}-{number}-{language}")
-    for page in PAGES
-    for number, (language, text) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))
-]
+BLOCKS = [block for block in blocks() if block.language]
 
 PROGRESS = re.compile(r" *\d+\.\d s(   |$)")
 """A line about a search that takes a second or more, as any does on a busy machine."""
@@ -28,14 +21,20 @@ PROGRESS = re.compile(r" *\d+\.\d s(   |$)")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "models", tmp_path / "models")
+    example = next(text for language, text in FENCE.findall((ROOT / "README.md").read_text()) if language == "toml")
+    (tmp_path / "pipeline.toml").write_text(example)
     (tmp_path / "ppopt").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ppopt "$@"\n')
     (tmp_path / "ppopt").chmod(0o755)
     return tmp_path
 
 
-@pytest.mark.parametrize(("language", "text"), BLOCKS)
+@pytest.mark.parametrize(("language", "text"), [block[2:] for block in BLOCKS], ids=[block.name for block in BLOCKS])
 def test_example(language: str, text: str, folder: Path) -> None:
-    if language == "toml":
+    if language == "toml" and "[vary]" in text:
+        study = folder / "models" / "studies" / "example.toml"
+        study.write_text(text)
+        assert all(instance.error is None for instance in read_study(str(study)).instances)
+    elif language == "toml":
         model_of_text(text, "example")
     elif language == "python":
         subprocess.run([sys.executable, "-c", text], cwd=folder, check=True)
@@ -52,5 +51,6 @@ def test_example(language: str, text: str, folder: Path) -> None:
             assert re.fullmatch(pattern, shown), f"$ {command}\n{shown}"
 
 
-def test_every_page_has_examples() -> None:
-    assert {param.id.split("-")[0] for param in BLOCKS if param.id} == {page.stem.split("-")[0] for page in PAGES}
+def test_pages_have_examples() -> None:
+    pages = {"README", "model-file", "result-json", "command-line", "api", "torch", "schedules", "studies"}
+    assert {block.page.stem for block in BLOCKS} == pages
