@@ -46,6 +46,17 @@ def test_every_page_is_on_the_site() -> None:
         assert f": {page.name}\n" in nav
 
 
+def test_every_room_of_the_python_page_has_its_reference() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    made = (ROOT / "docs" / "building" / "pages.py").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "api.md").read_text(encoding="utf-8").split("\n## Rooms\n")[1]
+    rooms = [room for line in table.splitlines() if line.startswith("| `ppopt.") for room in re.findall(r"`ppopt\.(\w+)`", line)]
+    assert len(rooms) > 12
+    for room in rooms:
+        assert f"- ppopt.{room}: reference/{room}.md\n" in nav
+        assert f'    "{room}": (' in made
+
+
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.stem)
 def test_pictures_are_small_shown_and_on_white(picture: Path) -> None:
     """So that they can be read on a dark page."""
@@ -56,6 +67,18 @@ def test_pictures_are_small_shown_and_on_white(picture: Path) -> None:
         assert image.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
     shown = [page.name for page in PAGES if f"pictures/{picture.name})" in page.read_text(encoding="utf-8")]
     assert shown
+
+
+@pytest.mark.slow
+def test_one_script_makes_all_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    gallery = importlib.import_module("gallery")
+    monkeypatch.setattr(gallery, "DOCS", tmp_path)
+    gallery.main(["--docs"])
+    assert {path.name for path in tmp_path.iterdir()} == {picture.name for picture in PICTURES}
+    assert all(path.stat().st_size <= 200_000 for path in tmp_path.iterdir())
 
 
 # --- words ---
