@@ -37,7 +37,11 @@ def noting() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if a signal came (see :func:`noting`)."""
+    """Raise KeyboardInterrupt if a signal came (see :func:`noting`).
+
+    Raises:
+        KeyboardInterrupt: one came.
+    """
     if _came:
         raise KeyboardInterrupt
 
@@ -62,6 +66,9 @@ def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """The ``__getattr__`` of a ``package`` that imports compiled packages: each name from its module once it is used.
 
     ``modules`` has the module of each name. No signal interrupts the import (:func:`uninterrupted`).
+
+    Raises:
+        AttributeError: the package is asked for another name.
     """
 
     def attribute(name: str) -> Any:

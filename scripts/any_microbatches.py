@@ -6,7 +6,7 @@
 
 Memory is a share of what 1F1B holds: as many microbatches as there are devices. Real costs are those of a GPT of 1.5
 billion parameters (units of 0.1 ms per device and microbatch: 185 forward, 181 and 93 backward; 6 per link). The idle gap
-is the part of the idle time of which it is not proved that it cannot be avoided.
+is the part of the idle time that may be avoidable: nothing proves the opposite.
 """
 
 from __future__ import annotations

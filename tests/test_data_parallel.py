@@ -233,7 +233,7 @@ def test_many_microbatches(overlap: bool) -> None:
     result = solve(pipeline, deterministic=True, seconds=10)
     steps = {step.name: step.outcome for step in result.steps}
     assert "repeated" in steps["kernels of schedules of 56 microbatches"]
-    assert "(modulo scheduling), sought without traffic" in steps["modulo scheduling"]
+    assert "(modulo scheduling), sought without what devices do before and after" in steps["modulo scheduling"]
     assert "microbatches per" in steps["modulo scheduling: the kernel of the best schedule"]
     assert result.schedule is not None
     assert violations(pipeline, result.schedule, earliest=True) == []

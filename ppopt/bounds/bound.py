@@ -24,6 +24,10 @@ class Bound:
 
 
 def check_objective(objective: str) -> None:
-    """Raise ``ValueError`` unless ``objective`` is ``makespan`` or ``span``."""
+    """Raise ``ValueError`` unless ``objective`` is ``makespan`` or ``span``.
+
+    Raises:
+        ValueError: it is neither.
+    """
     if objective not in ("makespan", "span"):
         raise ValueError(f'objective: expected "makespan" or "span", got {objective!r}')

@@ -178,7 +178,7 @@ class _Relaxations:
             text = f"{float(found.period * grid * relaxed.share):g} ticks per microbatch; {text}"
         attained = found.way is not None and grid == 1 and not relaxed.text
         schedule = _schedule(pipeline, graph, found.way) if found.way is not None and attained else None
-        return Bound(math.ceil(found.time * grid) + _traffic(graph, objective), "state graph", text, schedule)
+        return Bound(math.ceil(found.time * grid) + _margins(graph, objective), "state graph", text, schedule)
 
 
 def _thinned(graph: FamilyGraph) -> Iterator[_Relaxed]:
@@ -240,8 +240,8 @@ def _slowest(graph: FamilyGraph, tuning: BoundsTuning) -> list[int]:
     return [device for device, time in slowest.items() if time >= least] if len(slowest) > 1 else []
 
 
-def _traffic(graph: FamilyGraph, objective: Objective) -> int:
-    """What data-parallel traffic adds at least: before the first operation, which waits for none, and after the last one."""
+def _margins(graph: FamilyGraph, objective: Objective) -> int:
+    """What devices do before their first operation, if it waits for none, and after their last one adds this at least."""
     if objective == "span":
         return min(
             around for around, machine in zip(graph.around, graph.machines[: graph.devices], strict=False) if machine.families

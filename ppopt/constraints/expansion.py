@@ -11,7 +11,11 @@ from ppopt.pipeline import IntArray, Pipeline, halves
 
 
 def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
-    """The numbers (:class:`~ppopt.op.OpIndex`) of the stream's operations, in its order."""
+    """The numbers (:class:`~ppopt.op.OpIndex`) of the stream's operations, in its order.
+
+    Raises:
+        TypeError: it is no stream.
+    """
     if isinstance(stream, Family):
         base = (stream.kind * pipeline.stages + stream.stage) * pipeline.microbatches
         return pipeline.microbatches_of[stream.route] + base

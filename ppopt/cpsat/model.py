@@ -86,7 +86,11 @@ class Model:
 
     @singledispatchmethod
     def post(self, word: object) -> None:
-        """Add a word's constraints."""
+        """Add a word's constraints.
+
+        Raises:
+            TypeError: a word that CP-SAT's model cannot say.
+        """
         raise TypeError(f"the CP-SAT model does not know the word {word!r}")
 
     @post.register

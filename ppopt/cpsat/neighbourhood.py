@@ -32,7 +32,7 @@ def improved(
     """The best schedule found from this one on, with its pairs and its ways to run each backward; none where none is better.
 
     ``lower``: a proved bound in ticks, where the search is over. As many windows are searched at a time as there are workers.
-    Ctrl-C stops it and is noted in the outcome. For pipelines without traffic of the devices' own.
+    Ctrl-C stops it and is noted in the outcome. For pipelines whose devices do nothing before and after their operations.
     """
     search = _Search(schedule, objective, lower, limits, tuning)
     try:

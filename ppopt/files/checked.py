@@ -82,7 +82,11 @@ def check_communication(rows: Sequence[Sequence[Action]]) -> list[Violation]:
 
 
 def check_result(file: ResultFile, model: Model | Callable[[Model], Model], source: str) -> list[Violation]:
-    """Every violation in a result: of the rules, and of what it records."""
+    """Every violation in a result: of the rules, and of what it records.
+
+    Raises:
+        ResultError: the result has no schedule.
+    """
     recorded = file.schedule
     if recorded is None:
         raise ResultError(f"{source}: schedule: there is none to check")

@@ -331,7 +331,11 @@ def read_result(path: str) -> ResultFile:
 
 
 def result_of_text(text: str, source: str) -> ResultFile:
-    """The result in a JSON text; ``source`` names it in messages."""
+    """The result in a JSON text; ``source`` names it in messages.
+
+    Raises:
+        ResultError: it is not JSON, or not a result; the message says where.
+    """
     try:
         tree = json.loads(text, parse_constant=_not_a_number)
     except (ValueError, RecursionError) as error:

@@ -10,7 +10,11 @@ import numpy as np
 from ppopt.constraints import (
     Capacity,
     Exclusive,
+    Lead,
+    OneOf,
+    Pairable,
     Precede,
+    Tail,
     Together,
     Word,
     chosen,
@@ -42,7 +46,7 @@ class Jobs:
 
     Raises:
         ValueError: the words contradict each other, or choose between other things than the ways to run a backward.
-        TypeError: something that is no word.
+        TypeError: a word that is not known here.
     """
 
     def __init__(
@@ -57,6 +61,9 @@ class Jobs:
         words = tightest(words if links else without_links(pipeline, words))
         if run is None:
             run = _cheapest(pipeline, words)
+        for word in words:
+            if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
+                raise TypeError(f"the list scheduler does not know the word {word!r}")
         machine = _machines(pipeline, select(words, Exclusive))
         if pairs is None:
             pairs = _demanded(pipeline, select(words, Together))

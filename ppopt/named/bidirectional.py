@@ -27,6 +27,9 @@ def by_slots(name: str, pipeline: Pipeline, params: Parameters) -> Iterable[Word
 
     Unit u is D microbatches, half of them in each direction. With j the index inside its direction and unit, ``F`` of
     stage s has slot ``2Su + 2j + s`` and ``B`` has ``2Su + 2j + 2S-1-s``. Slots of one device never tie.
+
+    Raises:
+        Restriction: an odd number of devices, microbatches that are no multiple of them, or routes with unequal shares of these.
     """
     devices, microbatches, stages = pipeline.devices, pipeline.microbatches, pipeline.stages
     if devices % 2:

@@ -37,7 +37,11 @@ class Parameter:
     least: int = 1
 
     def read(self, schedule: str, value: Any) -> Any:
-        """``value``, validated."""
+        """``value``, validated.
+
+        Raises:
+            Restriction: it is no value of this parameter.
+        """
         if self.choices:
             if value not in self.choices:
                 raise Restriction(f"{schedule}: {self.name} must be one of {', '.join(self.choices)}, got {value!r}")

@@ -12,7 +12,11 @@ from ppopt.pipeline import Pipeline
 
 
 def dualpipe(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
-    """The eight steps on every device; phases 0 and 1 are routes 0 and 1, swapped on the upper half of the devices."""
+    """The eight steps on every device; phases 0 and 1 are routes 0 and 1, swapped on the upper half of the devices.
+
+    Raises:
+        Restriction: an odd number of devices or microbatches, too few microbatches, or routes with unequal shares of them.
+    """
     devices, microbatches = pipeline.devices, pipeline.microbatches
     if devices % 2:
         raise Restriction(f"dualpipe: devices must be even, got {devices}")
@@ -31,7 +35,11 @@ def dualpipe(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
 
 
 def dualpipe_v(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
-    """The eight steps on a V: phase 0 is the stage on the way down, phase 1 the one on the way back."""
+    """The eight steps on a V: phase 0 is the stage on the way down, phase 1 the one on the way back.
+
+    Raises:
+        Restriction: other than two chunks per device, or fewer than two microbatches per device.
+    """
     devices, microbatches = pipeline.devices, pipeline.microbatches
     if pipeline.chunks != 2:
         raise Restriction(f"dualpipe-v: chunks must be 2, got {pipeline.chunks}")

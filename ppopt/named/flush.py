@@ -48,6 +48,9 @@ def seq1f1b(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
 
     A piece is a microbatch of the pipeline: k in a row are one sequence. Piece q's attention reads the keys and values
     of the pieces before it on the same stage, and its backward adds to their gradients; the two chains see to both.
+
+    Raises:
+        Restriction: the microbatches are no multiple of the pieces of a sequence.
     """
     pieces = params.get("pieces", 2)
     if pipeline.microbatches % pieces:

@@ -12,7 +12,11 @@ from ppopt.pipeline import Pipeline
 
 
 def hanayo(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
-    """A construction, so a chain of operations per device: the authors' rule for M = D, groups of D beyond."""
+    """A construction, so a chain of operations per device: the authors' rule for M = D, groups of D beyond.
+
+    Raises:
+        Restriction: an odd number of chunks, or a number of microbatches that the variant has no rule for.
+    """
     devices, microbatches, chunks = pipeline.devices, pipeline.microbatches, pipeline.chunks
     if chunks % 2:
         raise Restriction(f"hanayo: chunks must be even (2 per wave), got {chunks}")

@@ -36,6 +36,9 @@ def looped_bfs(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
     """All forwards chunk by chunk, then all backwards from the last chunk; the backwards of a chunk in either direction.
 
     With k rounds the same for microbatches j, j + k, j + 2k, …, for j = 0 to k - 1.
+
+    Raises:
+        Restriction: the microbatches are no multiple of the rounds, or several rounds with backwards in descending order.
     """
     microbatches, rounds = pipeline.microbatches, params.get("rounds", 1)
     descending = params.get("backward_microbatches", "ascending") == "descending"
@@ -79,7 +82,11 @@ def interleaved_1f1b_overlap(pipeline: Pipeline, params: Parameters) -> Iterable
 
 
 def interleaved_zb(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
-    """A warm-up of ``(D - 1 - d) + (v - 1) D`` forwards, then F, I and W in turn: ``W(k)`` right after ``I(k + d)``."""
+    """A warm-up of ``(D - 1 - d) + (v - 1) D`` forwards, then F, I and W in turn: ``W(k)`` right after ``I(k + d)``.
+
+    Raises:
+        Restriction: the microbatches are no multiple of the devices.
+    """
     devices, chunks = pipeline.devices, pipeline.chunks
     if pipeline.microbatches % devices:
         raise Restriction(f"interleaved-zb: microbatches must be a multiple of devices ({devices}), got {pipeline.microbatches}")

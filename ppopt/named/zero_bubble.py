@@ -24,6 +24,9 @@ def zb_h1(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
     """1F1B with ``I`` for ``B``, and ``W(m)`` right after ``I(m + d)``.
 
     The variant ``fused-adjacent`` runs ``B`` on device 0, where each ``W`` directly follows its ``I``.
+
+    Raises:
+        Restriction: fewer microbatches than devices.
     """
     devices, microbatches = pipeline.devices, pipeline.microbatches
     if microbatches < devices:
@@ -44,6 +47,9 @@ def zb_h2(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
     """A warm-up of ``2 (D - 1 - d)`` forwards, then F and I in turn, and ``W(m)`` right after ``I(m + 2d)``.
 
     The variant ``heuristic`` pins F and I, and of W only its order and the peak: ``W(m) < F(m + 2D - 1)``.
+
+    Raises:
+        Restriction: fewer than ``2 D - 1`` microbatches.
     """
     devices, microbatches = pipeline.devices, pipeline.microbatches
     if microbatches < 2 * devices - 1:

@@ -14,7 +14,11 @@ from ppopt.schedule import Order, Schedule
 
 
 def zb_v(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
-    """The seven steps on every device, made for equal costs; or, adapted to the costs, only each kind in order and the peak."""
+    """The seven steps on every device, made for equal costs; or, adapted to the costs, only each kind in order and the peak.
+
+    Raises:
+        Restriction: a parameter of the other variant.
+    """
     if params.get("variant") != "adapted":
         if "limit" in params:
             raise Restriction("zb-v: limit needs variant = adapted")

@@ -46,10 +46,10 @@ def solve(
 ) -> PeriodicOutcome:
     """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
 
-    Data-parallel traffic does not count here. ``lower_bound`` is a proved one for that, in ticks; the search is over when it is
-    met. The time of the search does not depend on the number of microbatches; that of the expansion does. ``known``: what an
-    earlier search of this pipeline has found. ``example``: a schedule of it, with any number of microbatches, whose kernel may be
-    a good one. Ctrl-C ends the search and is noted in the outcome.
+    What devices do before and after their operations does not count here. ``lower_bound`` is a proved one for that, in ticks; the
+    search is over when it is met. The time of the search does not depend on the number of microbatches; that of the expansion
+    does. ``known``: what an earlier search of this pipeline has found. ``example``: a schedule of it, with any number of
+    microbatches, whose kernel may be a good one. Ctrl-C ends the search and is noted in the outcome.
     """
     shared = SharedState(pipeline, lower_bound, limits, tuning, upper, known or Found(), example, progress)
     try:

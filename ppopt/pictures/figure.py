@@ -38,6 +38,9 @@ def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, widt
     """Gantt charts of ``(name, schedule)``, one below the other on one time axis; with ``memory``, what is held below each.
 
     ``width`` is in inches; by default what the microbatch numbers need, between 8 and 20.
+
+    Raises:
+        ValueError: there is no schedule.
     """
     if not schedules:
         raise ValueError("a picture needs at least one schedule")
@@ -90,7 +93,11 @@ def save(picture: Figure, path: str) -> None:
 
 
 def check_suffix(path: str) -> None:
-    """Raise ValueError where ``path`` does not end in one of :data:`SUFFIXES`."""
+    """Raise ValueError where ``path`` does not end in one of :data:`SUFFIXES`.
+
+    Raises:
+        ValueError: it does not.
+    """
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, got {suffix or 'no suffix'}")

@@ -183,7 +183,11 @@ def rows(ax: Axes, devices: int, links: Sequence[str] = ()) -> None:
 
 
 def points_of(ax: Axes) -> tuple[float, float]:
-    """Width and height of the plot, in points."""
+    """Width and height of the plot, in points.
+
+    Raises:
+        ValueError: the axes belong to no figure.
+    """
     box = ax.get_position()
     figure = ax.get_figure(root=True)
     if figure is None:

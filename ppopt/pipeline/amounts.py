@@ -57,7 +57,11 @@ def _copies(pipeline: Pipeline, device: int) -> Fraction:
 
 
 def check_limit(pipeline: Pipeline) -> None:
-    """Raise where a device cannot hold its static memory and one microbatch's activations."""
+    """Raise where a device cannot hold its static memory and one microbatch's activations.
+
+    Raises:
+        PipelineError: a device cannot; the message names it and what it needs.
+    """
     amounts = pipeline.amounts
     if amounts.limit is None:
         return

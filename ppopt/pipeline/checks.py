@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def check_open_placement(pipeline: Pipeline) -> None:
-    """Raise where something is said of single stages, and several placements are possible."""
+    """Raise where something is said of single stages, and several placements are possible.
+
+    Raises:
+        PipelineError: something is.
+    """
     if len(placements_of(pipeline.placement, pipeline.chunks)) == 1 and pipeline.placement != ANY:
         return
     problem = "belongs to one placement and number of chunks, and these are left open; "
@@ -40,7 +44,11 @@ def check_lengths(pipeline: Pipeline) -> None:
 
 
 def check_activation(pipeline: Pipeline) -> None:
-    """Raise where a part of the activation is more than the activation."""
+    """Raise where a part of the activation is more than the activation.
+
+    Raises:
+        PipelineError: a part is.
+    """
     activation = by_stage(pipeline, pipeline.memory.activation)
     for name, problem in (
         ("retained", "more is retained after the input gradient than the activation holds"),
@@ -56,7 +64,11 @@ def check_activation(pipeline: Pipeline) -> None:
 
 
 def check_recompute(pipeline: Pipeline) -> None:
-    """Raise where stages are to recompute, but the time and the memory of that are not given."""
+    """Raise where stages are to recompute, but the time and the memory of that are not given.
+
+    Raises:
+        PipelineError: they are not.
+    """
     if pipeline.recompute == "none":
         return
     costs, memory = pipeline.costs, pipeline.memory

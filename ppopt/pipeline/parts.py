@@ -37,7 +37,11 @@ class PipelineError(ValueError):
 
 
 def exact(key: str, value: Any) -> Fraction:
-    """``value`` as a fraction >= 0; a float means the decimal that it prints as."""
+    """``value`` as a fraction >= 0; a float means the decimal that it prints as.
+
+    Raises:
+        PipelineError: it is no number, negative, not finite, or outside 1e-30..1e30; ``key`` names it.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
         raise PipelineError(key, f"expected a number >= 0, got {value!r}")
     if isinstance(value, float | Decimal):
@@ -79,7 +83,11 @@ def _table(key: str, value: Any) -> Table:
 
 
 def whole(key: str, value: Any, largest: int) -> int:
-    """``value`` as a whole number from 1 to ``largest``."""
+    """``value`` as a whole number from 1 to ``largest``.
+
+    Raises:
+        PipelineError: it is no such number; ``key`` names it.
+    """
     if isinstance(value, np.integer):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -92,7 +100,11 @@ def whole(key: str, value: Any, largest: int) -> int:
 
 
 def check_length(key: str, value: Value | None, length: int, what: str) -> None:
-    """Raise where ``value`` is a list of another length."""
+    """Raise where ``value`` is a list of another length.
+
+    Raises:
+        PipelineError: it is; ``key`` names it.
+    """
     if isinstance(value, tuple) and len(value) != length:
         raise PipelineError(key, f"expected one number or a list of {length} (one per {what}), got a list of {len(value)}")
 
@@ -202,7 +214,11 @@ class Links:
         return Links(tuple(tuple(sum((at(t, a, b) for t in pairs), Fraction(0)) for b in range(size)) for a in range(size)))
 
     def validate(self, devices: int) -> None:
-        """Raise :class:`PipelineError` where these links do not fit ``devices`` or are not supported yet."""
+        """Raise :class:`PipelineError` where these links do not fit ``devices`` or are not supported yet.
+
+        Raises:
+            PipelineError: they do not; the message names the link.
+        """
         for key, table in (("links.latency", self.latency), ("links.occupancy", self.occupancy)):
             if isinstance(table, tuple):
                 if len(table) != devices:

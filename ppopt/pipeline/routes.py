@@ -17,6 +17,9 @@ def routes_of(placement: str, devices: int, chunks: int) -> Routes:
 
     ``linear``: 0..D-1 (one chunk). ``loop``: stage s on device s mod D. ``wave``: up, down, up, ….
     ``bidirectional``: one route up and one down (one chunk each).
+
+    Raises:
+        PipelineError: there is no such placement, or it has one chunk per device and more were asked for.
     """
     up = tuple(range(devices))
     if placement in ("linear", "bidirectional") and chunks != 1:
@@ -56,7 +59,11 @@ def read_split(given: Any, microbatches: int, routes: int) -> tuple[int, ...]:
 
 
 def explicit_routes(routes: Any, devices: int) -> Routes:
-    """Routes that are written out, validated: equally long, every device on one of them."""
+    """Routes that are written out, validated: equally long, every device on one of them.
+
+    Raises:
+        PipelineError: they are not; the message names the route.
+    """
     if not isinstance(routes, list | tuple) or not all(isinstance(route, list | tuple) for route in routes):
         raise PipelineError("pipeline.routes", f"expected a list of routes, each a list of devices, got {routes!r}")
     for r, route in enumerate(routes):

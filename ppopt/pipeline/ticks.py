@@ -145,6 +145,10 @@ def horizon_of(pipeline: Pipeline) -> int:
 
 
 def check_horizon(pipeline: Pipeline) -> None:
-    """Raise where the longest schedule that wastes no time would have too many ticks."""
+    """Raise where the longest schedule that wastes no time would have too many ticks.
+
+    Raises:
+        PipelineError: it would.
+    """
     if horizon_of(pipeline) >= MOST:
         raise PipelineError("costs", TOO_FINE)

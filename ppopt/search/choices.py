@@ -16,7 +16,7 @@ from ppopt import bounds
 from ppopt.clock import Clock
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective
-from ppopt.search import tuning
+from ppopt.search import strategies
 from ppopt.search.closed import ClosedSearch
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
@@ -81,11 +81,11 @@ def solve_branches(
         return (branches[0].go_on(clock, math.inf, progress),)
     turns = _Turns(branches, [_floor(branch.relaxation, objective) for branch in branches], settings.deterministic)
     while opened := sorted(turns.opened(), key=turns.known):
-        if all(branch.result is not None for branch in branches) and clock.left < settings.seconds / tuning.PART:
+        if all(branch.result is not None for branch in branches) and clock.left < strategies.PLACEMENT * settings.seconds:
             break
         for turn, i in enumerate(opened):
             if turns.is_open(i):
-                share = max(settings.seconds / tuning.PART, clock.left / (len(opened) - turn))
+                share = max(strategies.PLACEMENT * settings.seconds, clock.left / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
                 own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too
                 result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))

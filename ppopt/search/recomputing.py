@@ -25,7 +25,7 @@ from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline, PipelineError
 from ppopt.schedule import Objective, Schedule
-from ppopt.search import tuning
+from ppopt.search import strategies, tuning
 from ppopt.search.closed import check_found, solve_closed
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
@@ -107,7 +107,9 @@ class RecomputeChoice:
         self.each = self.pipeline.per_stage()
         """The pipeline with its costs per stage."""
         self._clock = Clock(0)
-        self.nodes = [self._entry(_Node(frozenset(), frozenset(), Fraction(0), self.settings.seconds / tuning.ROOT))]
+        self.nodes = [
+            self._entry(_Node(frozenset(), frozenset(), Fraction(0), strategies.RECOMPUTE_ROOT * self.settings.seconds))
+        ]
 
     @property
     def relaxation(self) -> Pipeline | None:
@@ -169,7 +171,7 @@ class RecomputeChoice:
             if undecided:
                 self._listed(chosen)
                 self._listed(stages - node.no)
-        seconds, start = self.settings.seconds / tuning.SLICE, result.schedule
+        seconds, start = strategies.RECOMPUTE_NODE * self.settings.seconds, result.schedule
         branches = sorted(undecided & chosen if result.schedule is not None else undecided, key=self._cost)
         if bound >= self.value or result.reason == "infeasible":
             self._replace()

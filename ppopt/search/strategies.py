@@ -88,8 +88,8 @@ def coarse(run: Run) -> bool:
 
 
 def several(run: Run) -> bool:
-    """There is time for many list schedules."""
-    return tuning.PATIENCE * tuning.SCHEDULED * run.problem.operations <= run.clock.seconds
+    """A list schedule takes a moment."""
+    return run.problem.operations <= tuning.SEVERAL
 
 
 def not_from_modulo_scheduling(run: Run) -> bool:
@@ -106,6 +106,13 @@ def bound(run: Run) -> bool:
     """Something binds beside the rules."""
     return bool(run.problem.words)
 
+
+# --- shares of searches within the search, of the time limit; not measured ---
+
+PLACEMENT = 1 / 100
+"""A placement gets that at least, whatever others took, and nothing once less is left."""
+RECOMPUTE_ROOT, RECOMPUTE_NODE = 1 / 6, 1 / 30
+"""What the root of the choice of recomputing stages, and at first every other node, may take."""
 
 # --- tables ---
 

@@ -174,7 +174,11 @@ class _Search:
         return result
 
     def settled(self, scale: Fraction | None) -> Result:
-        """The result at ``scale`` with all that the other points have shown since."""
+        """The result at ``scale`` with all that the other points have shown since.
+
+        Raises:
+            AssertionError: a schedule violates a rule: a mistake of the program.
+        """
         result, pipeline = self._results[scale], self._at(scale)
         bound, proved_by = self._bound(scale)
         best = min((known for known in self._known if scale is None or known[1] <= scale), default=None, key=lambda k: k[0])

@@ -159,7 +159,11 @@ def _read_toml(path: str) -> Tree:
 
 
 def study_of(tree: Mapping[str, Any], source: str, folder: str = "") -> Study:
-    """The study in a tree of tables; ``folder`` is where ``base`` is looked for."""
+    """The study in a tree of tables; ``folder`` is where ``base`` is looked for.
+
+    Raises:
+        StudyError: the tree is no study of this format, or has too many instances.
+    """
     _known(tree, _KEYS, source, "")
     if tree.get("format", 1) != 1:
         raise StudyError(f"{source}: format: expected 1, the only format that this version reads, got {tree['format']!r}")

@@ -71,7 +71,11 @@ class _Reading:
                     self.runs[half] = _Run(start, end, machine, place)
 
     def of(self, word: Word) -> Iterator[str]:
-        """What breaks one word."""
+        """What breaks one word.
+
+        Raises:
+            TypeError: a word that is not known here.
+        """
         if isinstance(word, Precede):
             return self._precede(word)
         if isinstance(word, Exclusive):
@@ -102,7 +106,11 @@ class _Reading:
                 yield f"{first} and {second} run as a pair, which no word allows"
 
     def stream(self, stream: Stream) -> list[Op | Pair]:
-        """The operations of a stream, in its order."""
+        """The operations of a stream, in its order.
+
+        Raises:
+            TypeError: it is no stream.
+        """
         if isinstance(stream, Family):
             route_of = self.pipeline.route_of_microbatch
             return [Op(stream.stage, stream.kind, m) for m, route in enumerate(route_of) if route == stream.route]

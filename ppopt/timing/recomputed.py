@@ -125,7 +125,11 @@ def _stages_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
 
 
 def needs_of(none: Pipeline, every: Pipeline, order: Order) -> list[Need]:
-    """Where the devices exceed their limits without recomputing, and what would be saved there."""
+    """Where the devices exceed their limits without recomputing, and what would be saved there.
+
+    Raises:
+        PipelineError: the amounts of memory have no common unit that is coarse enough.
+    """
     few, many = none.amounts, every.amounts
     if many.limit is None:
         return []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ModuloScheduling(Step):
-    """It is done without data-parallel traffic, which lengthens a schedule by the longest of either kind at most."""
+    """It leaves out what devices do before and after their operations, which adds no more than the longest of each."""
 
     name = "modulo scheduling"
     kind = Kind.IMPROVE
@@ -42,14 +42,14 @@ class ModuloScheduling(Step):
         """Go on from what was found; ``example``: a schedule whose kernel may be a good one."""
         incumbent, ticks = run.incumbent, run.problem.pipeline.ticks
         run.versions["ortools"] = cpsat.VERSION
-        traffic = int(ticks.lead.max() + ticks.tail.max())
+        margins = int(ticks.lead.max() + ticks.tail.max())
 
         def report(value: int | None, bound: int) -> None:
-            incumbent.report(None if value is None else value + traffic, bound)
+            incumbent.report(None if value is None else value + margins, bound)
 
         outcome = periodic.solve(
             run.problem.pipeline,
-            lower_bound=max(0, incumbent.lower - traffic),
+            lower_bound=max(0, incumbent.lower - margins),
             limits=run.limits(seconds),
             tuning=tuning.MODULO,
             upper=incumbent.target,
@@ -62,4 +62,4 @@ class ModuloScheduling(Step):
         if outcome.schedule is not None:
             incumbent.offer(outcome.schedule, self.name)
         run.taken += [Taken(f"{self.name}: {asked.question}", asked.seconds, asked.answer) for asked in outcome.asked]
-        return incumbent.text() + ", sought without traffic" * ticks.margins
+        return incumbent.text() + ", sought without what devices do before and after" * ticks.margins

@@ -25,7 +25,7 @@ class Neighbourhoods(Step):
         if run.problem.words:
             return "it knows nothing of constraints that bind"
         if run.problem.pipeline.ticks.margins:
-            return "it knows nothing of data-parallel traffic"
+            return "it knows nothing of what a device does before and after its operations"
         return "there is no schedule yet" if run.incumbent.best is None else None
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:

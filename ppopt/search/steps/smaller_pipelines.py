@@ -55,7 +55,7 @@ class FewerDevices(Step):
         if len(pipeline.routes) > 1:
             return "microbatches take several routes"
         if pipeline.lines or pipeline.ticks.margins:
-            return "the order on links, or data-parallel traffic, counts"
+            return "the order on links counts, or what a device does before and after its operations"
         return None if self._with_few_devices(pipeline) is not None else "there is no such placement of few devices"
 
     def _with_few_devices(self, pipeline: Pipeline) -> Pipeline | None:
