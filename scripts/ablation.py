@@ -17,11 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -99,6 +101,11 @@ def solved(instance: Instance, without: type[Step] | None, seconds: float, runs:
     return rows[len(rows) // 2]
 
 
+def answer(asked: tuple[Instance, type[Step] | None, float, int, int | None]) -> Row:
+    """As :func:`solved`, for a pool of processes."""
+    return solved(*asked)
+
+
 def table(rows: Sequence[Row], command: str) -> str:
     """A line for each step that was left out."""
     base = {key(row): row for row in rows if row["without"] is None}
@@ -130,22 +137,33 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, help="threads of the solver (all cores)")
     parser.add_argument("--match", default="", help='only instances with this in their name, such as "wave v=2"')
     parser.add_argument("-o", "--output", type=Path, help="the file of results (scripts/results/ablation-SEED.jsonl)")
+    parser.add_argument("--jobs", type=int, default=1, help="instances at the same time, each with its own --workers (1)")
     options = parser.parse_args(argv)
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        run(options, pool)
+
+
+def run(options: argparse.Namespace, pool: Pool) -> None:
+    """Solve what is not known yet, and write the table after each step."""
     output: Path = options.output or RESULTS / f"ablation-{options.seed}.jsonl"
     output.parent.mkdir(exist_ok=True)
     rows = read(output)
     known = {(row["without"], key(row)): row for row in rows}
     for step in (None, *steps()):
+        asked = []
         for instance in (each for each in instances(options.seed) if options.match in str(each)):
             place = (None if step is None else step.name, json.dumps(asdict(instance)))
             if place in known or (step is not None and step.name not in known[None, place[1]]["steps"]):
                 continue
             seconds = options.time_limit if is_aim({"instance": asdict(instance)}) else options.beyond
-            row = known[place] = solved(instance, step, seconds, options.runs, options.workers)
+            asked.append((instance, step, seconds, options.runs, options.workers))
+        for row in pool.imap_unordered(answer, asked):
+            known[row["without"], key(row)] = row
             rows.append(row)
             with output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         given = f"--seed {options.seed} --time-limit {options.time_limit:g} --beyond {options.beyond:g} --runs {options.runs}"
+        given += f" --jobs {options.jobs}" + (f" --workers {options.workers}" if options.workers else "")
         given += f' --match "{options.match}"' if options.match else ""
         text = table(rows, f"python scripts/ablation.py {given}")
         output.with_suffix(".md").write_text(text, encoding="utf-8")
