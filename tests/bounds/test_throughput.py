@@ -14,6 +14,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
 from tests.support import tuned
+from tests.support.many import each
 
 REAL = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -71,6 +72,8 @@ RANDOM = [
     ),
 ]
 
+NUMBERED = {str(number): pipeline for number, pipeline in enumerate(RANDOM)}
+
 
 def optimum(pipeline: Pipeline, objective: Objective) -> int:
     split = always_split(pipeline) if pipeline.costs.split else ()
@@ -89,43 +92,49 @@ def optimum(pipeline: Pipeline, objective: Objective) -> int:
     return found.lower_bound
 
 
-@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
-def test_equal_to_the_optimum_of_a_direct_search(pipeline: Pipeline) -> None:
-    bound = tuned.throughput(pipeline)
-    assert bound is not None
-    assert bound.value == optimum(pipeline, "makespan")
-    assert bound.schedule is not None
-    assert violations(pipeline, bound.schedule) == []
-    assert bound.schedule.makespan == bound.value
+def test_equal_to_the_optimum_of_a_direct_search() -> None:
+    def check(pipeline: Pipeline) -> None:
+        bound = tuned.throughput(pipeline)
+        assert bound is not None
+        assert bound.value == optimum(pipeline, "makespan")
+        assert bound.schedule is not None
+        assert violations(pipeline, bound.schedule) == []
+        assert bound.schedule.makespan == bound.value
+
+    each(NUMBERED, check)
 
 
-@pytest.mark.parametrize("pipeline", [each.changed(microbatches=3) for each in RANDOM], ids=str)
-def test_never_above_the_least_span(pipeline: Pipeline) -> None:
-    bound = tuned.throughput(pipeline, "span")
-    makespan = tuned.throughput(pipeline)
-    assert bound is not None
-    assert makespan is not None
-    assert bound.schedule is not None
-    assert violations(pipeline, bound.schedule) == []
-    assert bound.value <= min(optimum(pipeline, "span"), makespan.value)
-    first = bound.schedule
-    assert int(first.end[0][-1]) - int(first.start[0][0]) == bound.value  # that of the first device is as short
+def test_never_above_the_least_span() -> None:
+    def check(pipeline: Pipeline) -> None:
+        bound = tuned.throughput(pipeline, "span")
+        makespan = tuned.throughput(pipeline)
+        assert bound is not None
+        assert makespan is not None
+        assert bound.schedule is not None
+        assert violations(pipeline, bound.schedule) == []
+        assert bound.value <= min(optimum(pipeline, "span"), makespan.value)
+        first = bound.schedule
+        assert int(first.end[0][-1]) - int(first.start[0][0]) == bound.value  # that of the first device is as short
+
+    each({name: pipeline.changed(microbatches=3) for name, pipeline in NUMBERED.items()}, check)
 
 
-@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
-def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(pipeline: Pipeline) -> None:
-    graph = tuned.state_graph_of(relaxed_graph(pipeline), most=10_000, clock=Clock(60))
-    assert graph is not None
-    counted = LeastTimes(graph)
-    periods = 0
-    for microbatches in range(1, 31):
-        counted.add()
-        found = tuned.least_time(graph, microbatches, Clock(60))
-        assert found is not None
-        assert found.way is not None
-        assert found.time == found.way.time[-1] == counted.rows[-1][0]
-        periods += found.period is not None
-    assert periods > 10
+def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives() -> None:
+    def check(pipeline: Pipeline) -> None:
+        graph = tuned.state_graph_of(relaxed_graph(pipeline), most=10_000, clock=Clock(60))
+        assert graph is not None
+        counted = LeastTimes(graph)
+        periods = 0
+        for microbatches in range(1, 31):
+            counted.add()
+            found = tuned.least_time(graph, microbatches, Clock(60))
+            assert found is not None
+            assert found.way is not None
+            assert found.time == found.way.time[-1] == counted.rows[-1][0]
+            periods += found.period is not None
+        assert periods > 10
+
+    each(NUMBERED, check)
 
 
 def test_fewer_ends_and_arrivals_remain_after_every_event() -> None:
@@ -187,33 +196,39 @@ def test_no_more_is_asked_for_than_the_best_that_is_known() -> None:
     assert "rounded down" in bound.proof or "microbatches alone" in bound.proof
 
 
-@pytest.mark.parametrize("pipeline", [each for each in RANDOM if each.costs.split], ids=str)
-def test_without_weight_gradients_never_above_the_optimum(pipeline: Pipeline) -> None:
-    graph = relaxed_graph(pipeline)
-    for device in range(pipeline.devices):
-        others = {o for o in graph.of_kind(Kind.W) if graph.owner[o] != device}
-        states = [tuned.state_graph_of(of, most=10_000, clock=Clock(60)) for of in (graph.without(others), graph)]
-        for microbatches in (1, 2, 3, 5, 20):
-            with_one, with_all = (tuned.least_time(of, microbatches, Clock(60)) for of in states if of is not None)
-            assert with_one is not None
-            assert with_all is not None
-            assert with_one.time <= with_all.time
+def test_without_weight_gradients_never_above_the_optimum() -> None:
+    def check(pipeline: Pipeline) -> None:
+        graph = relaxed_graph(pipeline)
+        for device in range(pipeline.devices):
+            others = {o for o in graph.of_kind(Kind.W) if graph.owner[o] != device}
+            states = [tuned.state_graph_of(of, most=10_000, clock=Clock(60)) for of in (graph.without(others), graph)]
+            for microbatches in (1, 2, 3, 5, 20):
+                with_one, with_all = (tuned.least_time(of, microbatches, Clock(60)) for of in states if of is not None)
+                assert with_one is not None
+                assert with_all is not None
+                assert with_one.time <= with_all.time
+
+    each({name: pipeline for name, pipeline in NUMBERED.items() if pipeline.costs.split}, check)
 
 
-@pytest.mark.parametrize("pipeline", RANDOM[:9], ids=str)
 @pytest.mark.parametrize(("kept", "of"), [(1, 2), (2, 3), (2, 5), (3, 4)])
-def test_with_fewer_microbatches_never_above_the_optimum(pipeline: Pipeline, kept: int, of: int) -> None:
-    relaxed = relaxed_graph(pipeline)
-    graph, thin = (tuned.state_graph_of(each, most=20_000, clock=Clock(60)) for each in (relaxed, relaxed.thinned(kept, of)))
-    assert graph is not None
-    assert thin is not None
-    for microbatches in (1, 2, 3, 5, 8, 20):
-        whole, some = (
-            tuned.least_time(*each, Clock(60)) for each in ((graph, microbatches), (thin, -(-microbatches * kept // of)))
+def test_with_fewer_microbatches_never_above_the_optimum(kept: int, of: int) -> None:
+    def check(pipeline: Pipeline) -> None:
+        relaxed = relaxed_graph(pipeline)
+        graph, thin = (
+            tuned.state_graph_of(each_, most=20_000, clock=Clock(60)) for each_ in (relaxed, relaxed.thinned(kept, of))
         )
-        assert whole is not None
-        assert some is not None
-        assert some.time <= whole.time
+        assert graph is not None
+        assert thin is not None
+        for microbatches in (1, 2, 3, 5, 8, 20):
+            whole, some = (
+                tuned.least_time(*each_, Clock(60)) for each_ in ((graph, microbatches), (thin, -(-microbatches * kept // of)))
+            )
+            assert whole is not None
+            assert some is not None
+            assert some.time <= whole.time
+
+    each(list(NUMBERED.items())[:9], check)
 
 
 def test_what_few_microbatches_cost_each_other() -> None:
@@ -230,18 +245,20 @@ def test_what_few_microbatches_cost_each_other() -> None:
     assert bound.schedule is None
 
 
-@pytest.mark.parametrize("pipeline", RANDOM, ids=str)
-def test_with_one_device_never_above_the_optimum(pipeline: Pipeline) -> None:
-    relaxed = relaxed_graph(pipeline)
-    graph = tuned.state_graph_of(relaxed, most=20_000, clock=Clock(60))
-    thin = tuned.state_graph_of(relaxed.restricted({0}), most=20_000, clock=Clock(60))
-    assert graph is not None
-    assert thin is not None
-    for microbatches in (1, 2, 3, 5, 20):
-        whole, some = (tuned.least_time(of, microbatches, Clock(60)) for of in (graph, thin))
-        assert whole is not None
-        assert some is not None
-        assert some.time <= whole.time
+def test_with_one_device_never_above_the_optimum() -> None:
+    def check(pipeline: Pipeline) -> None:
+        relaxed = relaxed_graph(pipeline)
+        graph = tuned.state_graph_of(relaxed, most=20_000, clock=Clock(60))
+        thin = tuned.state_graph_of(relaxed.restricted({0}), most=20_000, clock=Clock(60))
+        assert graph is not None
+        assert thin is not None
+        for microbatches in (1, 2, 3, 5, 20):
+            whole, some = (tuned.least_time(of, microbatches, Clock(60)) for of in (graph, thin))
+            assert whole is not None
+            assert some is not None
+            assert some.time <= whole.time
+
+    each(NUMBERED, check)
 
 
 def test_what_two_stages_of_a_device_cost_each_other() -> None:

@@ -11,12 +11,10 @@ import pytest
 from ppopt.files import model_of_text
 
 ROOT = Path(__file__).parents[2]
-
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("model-file", "result-json", "command-line", "api", "torch", "schedules")),
 ]
-
 BLOCKS = [
     pytest.param(language, text, id=f"{page.stem}-{number}-{language}")
     for page in PAGES

@@ -3,7 +3,9 @@
 import json
 import os
 import stat
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,15 @@ from ppopt.named import NAMED, compare
 from ppopt.pipeline import Costs, Memory, Pipeline
 
 
-def tree(**changes: Any) -> dict[str, Any]:
+@cache
+def compared() -> dict[str, Any]:
+    """A schedule beside all named ones."""
     schedule = NAMED["zb-h1"].schedule(Pipeline(4, 8, memory=Memory(limit=Fraction(4))))
-    return {**document(Model(schedule.pipeline), schedule=schedule, named=compare(schedule.pipeline)), **changes}
+    return document(Model(schedule.pipeline), schedule=schedule, named=compare(schedule.pipeline))
+
+
+def tree(**changes: Any) -> dict[str, Any]:
+    return {**compared(), **changes}
 
 
 def test_the_names_are_those_of_the_contract() -> None:
@@ -108,38 +116,41 @@ def without(tree: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in tree.items() if name != key}
 
 
-BAD = {
+BAD: dict[str, tuple[str | Callable[[], Any], str]] = {
     "not JSON": ("{", "x.json: not a JSON file"),
     "NaN": ('{"ppopt": NaN}', "NaN is not a JSON number"),
     "deep": ("[" * 10**5, "x.json: not a JSON file"),
     "a list": ("[]", "x.json: input should be"),
     "nothing": ("{}", "x.json: ppopt: field required"),
-    "no model": (without(tree(), "model"), "x.json: model: field required"),
-    "format": (tree(format=2), "x.json: format: input should be 1, got 2"),
+    "no model": (lambda: without(tree(), "model"), "x.json: model: field required"),
+    "format": (lambda: tree(format=2), "x.json: format: input should be 1, got 2"),
     "model": (
-        tree(model={"pipeline": {"devices": 0, "microbatches": 1}}),
+        lambda: tree(model={"pipeline": {"devices": 0, "microbatches": 1}}),
         "x.json: model: pipeline.devices: expected a whole number",
     ),
-    "reason": (tree(result={**OUTCOME, "reason": "fine"}), "x.json: result.reason: input should be 'optimal'"),
-    "value": (tree(result={**OUTCOME, "value": "27"}), "x.json: result.value: input should be a valid number, got '27'"),
+    "reason": (lambda: tree(result={**OUTCOME, "reason": "fine"}), "x.json: result.reason: input should be 'optimal'"),
+    "value": (lambda: tree(result={**OUTCOME, "value": "27"}), "x.json: result.value: input should be a valid number, got '27'"),
     "bound": (
-        tree(result={**OUTCOME, "lower_bound": True}),
+        lambda: tree(result={**OUTCOME, "lower_bound": True}),
         "x.json: result.lower_bound: input should be a valid number, got True",
     ),
-    "no bound": (tree(result=without(OUTCOME, "lower_bound")), "x.json: result.lower_bound: field required"),
+    "no bound": (lambda: tree(result=without(OUTCOME, "lower_bound")), "x.json: result.lower_bound: field required"),
     "order": (
-        tree(schedule={**tree()["schedule"], "order": [["0F0", 3]]}),
+        lambda: tree(schedule={**tree()["schedule"], "order": [["0F0", 3]]}),
         "x.json: schedule.order[0][1]: input should be a valid string",
     ),
     "rows": (
-        tree(schedule={"order": [[]], "start": [[]], "end": [[]]}),
+        lambda: tree(schedule={"order": [[]], "start": [[]], "end": [[]]}),
         "x.json: schedule.order: expected 4 rows (one per device), got 1",
     ),
     "times": (
-        tree(schedule={"order": [["0F0"], [], [], []], "start": [[], [], [], []], "end": [[1], [], [], []]}),
+        lambda: tree(schedule={"order": [["0F0"], [], [], []], "start": [[], [], [], []], "end": [[1], [], [], []]}),
         "x.json: schedule.start[0]: expected 1 times (one per op), got 0",
     ),
-    "metrics": (tree(metrics={**tree()["metrics"], "work": 4}), "x.json: metrics.work: input should be a valid list, got 4"),
+    "metrics": (
+        lambda: tree(metrics={**tree()["metrics"], "work": 4}),
+        "x.json: metrics.work: input should be a valid list, got 4",
+    ),
 }
 
 
@@ -147,7 +158,7 @@ BAD = {
 def test_a_bad_file_is_named_with_the_place(name: str) -> None:
     given, expected = BAD[name]
     with pytest.raises(ResultError) as caught:
-        result_of_text(given if isinstance(given, str) else json.dumps(given), "x.json")
+        result_of_text(given if isinstance(given, str) else json.dumps(given()), "x.json")
     assert expected in str(caught.value)
 
 
