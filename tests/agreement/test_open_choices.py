@@ -133,10 +133,16 @@ def toml_text(tree: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(58, marks=pytest.mark.slow)])
-def test_the_same_optimum_everywhere(examples: int, tmp_path: Path) -> None:
+def closed(pipeline: pp.Pipeline) -> int:
+    """How many closed pipelines there are."""
+    choices = [2**place.stages if place.recompute == "choose" else 1 for place in settled(pipeline)]
+    return len(counts(pipeline)) * sum(choices)
+
+
+@pytest.mark.parametrize(("examples", "most"), [(6, 10), pytest.param(58, 100, marks=pytest.mark.slow)])
+def test_the_same_optimum_everywhere(examples: int, most: int, tmp_path: Path) -> None:
     @settings(max_examples=examples)
-    @given(open_pipelines)
+    @given(open_pipelines.filter(lambda pipeline: closed(pipeline) <= most))
     def on(pipeline: pp.Pipeline) -> None:
         holds_everywhere(pipeline, tmp_path)
 

@@ -53,7 +53,7 @@ def test_the_choice_is_the_best_of_all() -> None:
     """Some of them are best with some of their stages recomputing, some with none, and not all are settled at the root."""
     answers: list[Result] = []
 
-    @settings(max_examples=14)
+    @settings(max_examples=10)
     @given(st.randoms(use_true_random=False).map(random_choice), objectives)
     def on(pipeline: Pipeline, objective: Objective) -> None:
         answers.append(holds(pipeline, objective))

@@ -9,32 +9,51 @@ from ppopt.cli.progress import Progress
 from ppopt.pipeline import Pipeline, Units
 
 
+class Clock:
+    """In place of ``time`` and of the event that a search has ended: seconds go by where somebody waits, and nowhere else."""
+
+    def __init__(self, until: float) -> None:
+        self.now, self.until, self.waited = 0.0, until, list[float]()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        self.now += seconds
+        return self.now >= self.until
+
+
+def lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], until: float) -> tuple[list[str], Clock]:
+    """What is told of a search of so many seconds that knows a schedule and a bound from the beginning."""
+    clock = Clock(until)
+    monkeypatch.setattr(progress.time, "monotonic", clock.monotonic)
+    shown = Progress(Pipeline(4, 8, units=Units("ms")), "makespan")
+    shown(1000, 500)
+    monkeypatch.setattr(shown, "_ended", clock)
+    shown._lines()
+    out, told = capsys.readouterr()
+    assert out == ""
+    return told.splitlines(), clock
+
+
 def test_lines_come_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(progress, "FIRST", 0.01)
-    lines: list[str] = []
-    echoed = threading.Event()
-
-    def echo(line: str, err: bool) -> None:
-        assert err
-        lines.append(line)
-        if len(lines) == 3:
-            echoed.set()
-
-    monkeypatch.setattr(progress.click, "echo", echo)
-    with Progress(Pipeline(4, 8, units=Units("ms")), "makespan") as shown:
-        shown(1000, 500)
-        assert echoed.wait(60)
-    count = len(lines)
-    assert all(line.endswith("best makespan 1000 ms   bound 500 ms   gap 50.0 %") for line in lines)
-    assert capsys.readouterr() == ("", "")
-    assert len(lines) == count
+    told, clock = lines(monkeypatch, capsys, until=6)
+    assert [line.split()[0] for line in told] == ["1.0", "1.5", "2.2", "3.4", "5.1"]  # each half as late again as the one before
+    assert all(line.endswith("best makespan 1000 ms   bound 500 ms   gap 50.0 %") for line in told)
+    assert clock.waited == pytest.approx([1, 0.5, 0.75, 1.125, 1.6875, 2.53125])
 
 
-def test_a_quick_search_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "FIRST", 3600)
+def test_a_quick_search_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(monkeypatch, capsys, until=0.9)[0] == []
+
+
+def test_the_lines_end_with_the_search() -> None:
     with Progress(Pipeline(4, 8), "makespan") as shown:
         shown(33, 27)
-    assert capsys.readouterr() == ("", "")
+        (thread,) = [each for each in threading.enumerate() if getattr(each, "_target", None) == shown._lines]
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_a_bound_alone_and_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,7 +261,7 @@ def kinds_of(pipeline: Pipeline) -> tuple[Kind, ...]:
     return (F, B, I, W) if pipeline.costs.split else (F, B)
 
 
-def ends_of(pipeline: Pipeline, stage: int, route: int | None = None) -> tuple[Family, ...]:
+def ends_of(pipeline: Pipeline, stage: int, route: int = 0) -> tuple[Family, ...]:
     """What ends the backward of a stage."""
     return tuple(Family(stage, kind, route) for kind in ((B, W) if pipeline.costs.split else (B,)))
 
