@@ -9,10 +9,10 @@ from ppopt import bounds, cpsat
 from ppopt.clock import Limits
 from ppopt.constraints import rules_of
 from ppopt.heuristics import baselines
-from ppopt.pipeline import Costs, Links
+from ppopt.pipeline.parts import Value
 from ppopt.search import horizon, span_horizon
 from tests.support.search import proved
-from tests.support.strategies import objectives, pipelines
+from tests.support.strategies import changed, objectives, pipelines, thrice
 
 
 @given(pipelines(18, least=1), objectives)
@@ -37,17 +37,17 @@ def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective
     assert bare.schedule is None or value == 0
 
 
+def larger(limit: Value) -> Value:
+    """One activation more on each device."""
+    return tuple(each + 1 for each in limit) if isinstance(limit, tuple) else limit + 1
+
+
 @given(pipelines(18, least=1))
 @settings(max_examples=15)
 def test_more_memory_is_never_slower_and_costs_scale(pipeline):
     value = proved(pipeline).ticks.value
     if pipeline.memory.limit is not None:
-        more = dataclasses.replace(pipeline.memory, limit=pipeline.memory.limit + 1)
-        assert proved(pipeline.changed(memory=more)).ticks.value <= value
-    times = {
-        name: None if getattr(pipeline.costs, name) is None else tuple(3 * x for x in getattr(pipeline.costs, name))
-        for name in ("forward", "backward_input", "backward_weight", "backward")
-    }
-    links = Links(latency=3 * pipeline.links.latency)
-    scaled = proved(pipeline.changed(costs=Costs(**times), links=links))
+        more = dataclasses.replace(pipeline.memory, limit=larger(pipeline.memory.limit))
+        assert proved(changed(pipeline, memory=more)).ticks.value <= value
+    scaled = proved(thrice(pipeline))
     assert Fraction(scaled.ticks.value, scaled.ticks.per_unit) == 3 * Fraction(value, pipeline.ticks.per_unit)

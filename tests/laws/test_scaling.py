@@ -1,8 +1,6 @@
 """What changes nothing and what scales everything, for every pipeline."""
 
-from dataclasses import fields, replace
-from fractions import Fraction
-from typing import Any
+from dataclasses import replace
 
 from hypothesis import given, settings
 
@@ -14,22 +12,9 @@ from ppopt.pipeline import DataParallel, Links, Pipeline
 from ppopt.schedule import Transfers
 from ppopt.search import solve
 from ppopt.timing import exposed_traffic
-from tests.support.strategies import machines, objectives
+from tests.support.strategies import machines, objectives, thrice
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
-
-
-def thrice(pipeline: Pipeline) -> Pipeline:
-    """All times three times as long, in ticks of the same length."""
-
-    def longer(value: Any) -> Any:
-        return tuple(map(longer, value)) if isinstance(value, tuple) else 3 * value if isinstance(value, Fraction) else value
-
-    parts = {
-        name: replace(part, **{field.name: longer(getattr(part, field.name)) for field in fields(part)})
-        for name, part in (("costs", pipeline.costs), ("links", pipeline.links), ("data_parallel", pipeline.data_parallel))
-    }
-    return pipeline.changed(**parts, route_of_microbatch=pipeline.route_of_microbatch)
 
 
 @settings(max_examples=25)

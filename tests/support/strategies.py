@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Any
@@ -219,6 +220,19 @@ def changed(pipeline: Pipeline, **changes: Any) -> Pipeline:
         return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, **changes})
     except PipelineError:
         reject()
+
+
+def thrice(pipeline: Pipeline) -> Pipeline:
+    """All times three times as long, in ticks of the same length."""
+
+    def longer(value: Any) -> Any:
+        return tuple(map(longer, value)) if isinstance(value, tuple) else 3 * value if isinstance(value, Fraction) else value
+
+    parts = {
+        name: replace(part, **{field.name: longer(getattr(part, field.name)) for field in fields(part)})
+        for name, part in (("costs", pipeline.costs), ("links", pipeline.links), ("data_parallel", pipeline.data_parallel))
+    }
+    return pipeline.changed(**parts, route_of_microbatch=pipeline.route_of_microbatch)
 
 
 # --- orders ---
