@@ -88,7 +88,7 @@ def test_graphs_of_graphs(pipeline: Pipeline) -> None:
     graph = relaxed_graph(pipeline)
     assert graph.reversed().reversed() == graph
     assert graph.rounded_down(1) == graph
-    assert graph.restricted(range(graph.devices)) == graph
+    assert pipeline.lines or graph.restricted(range(graph.devices)) == graph
     assert graph.thinned(1, 1) == graph if graph.routes == 1 else True
     for number, precedences in enumerate(graph.into):
         assert all(precedence.before < number for precedence in precedences)
