@@ -89,7 +89,7 @@ def test_a_refuted_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_ilp_refuses_what_is_too_large() -> None:
-    shown = run("-d", "16", "-m", "64", "--memory-limit", "8", "--solver", "ilp", code=2)
+    shown = run("-d", "12", "-m", "48", "--memory-limit", "8", "--solver", "ilp", code=2)
     assert "too large for the ILP: " in shown.stderr
 
 

@@ -184,7 +184,7 @@ def test_pairs_that_save_time_count_at_every_point() -> None:
     assert any(point.result.schedule.order.paired for point in line.points)  # type: ignore[union-attr]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=7)
 @given(
     st.integers(1, 3),
     st.integers(1, 4),
