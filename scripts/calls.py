@@ -2,7 +2,7 @@
 
     python scripts/calls.py
 
-A room is a folder or a module of ``ppopt``. Rooms are listed from the bottom up, as imports run (``tests/test_imports.py``). A
+A room is a folder or a module of ``ppopt``. Rooms are listed from the bottom up, as imports run (``tests/test_rooms.py``). A
 call upwards is marked. The only ones are of functions that the upper room has handed down, such as the report of progress.
 """
 

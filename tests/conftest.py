@@ -2,9 +2,10 @@
 
 import signal
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+slow = (HealthCheck.too_slow, HealthCheck.filter_too_much)  # a busy machine is no mistake, and rare cases are looked for
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=slow)
 settings.load_profile("repeatable")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells set it for what they start in the background

@@ -1,3 +1,5 @@
+"""Operations: parsing, printing, numbers."""
+
 import pytest
 
 from ppopt.op import Kind, Op, OpIndex, Pair, Send, parse

@@ -7,13 +7,13 @@ import sys
 from typing import get_args
 
 import pytest
-from pages import ROOT
 
 from ppopt import bounds
 from ppopt.constraints import Word
 from ppopt.search.steps import closed_forms
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST
 from ppopt.search.turns import Entry, Rounds
+from tests.docs.pages import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from calls import ROOMS

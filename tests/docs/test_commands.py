@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 import pytest
-from pages import PAGES, ROOT, Line, blocks, lines
 
 from ppopt.cli import COMMANDS, main
+from tests.docs.pages import PAGES, ROOT, Line, blocks, lines
 
 LINES = lines()
 OF_PPOPT = [line for line in LINES if line.text.startswith("ppopt ")]

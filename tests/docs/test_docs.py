@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import FENCE, ROOT, blocks
 
 from ppopt.files import model_of_text
 from ppopt.study.plan import read_study
+from tests.docs.pages import FENCE, ROOT, blocks
 
 BLOCKS = [block for block in blocks() if block.language]
 

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import FENCE, PAGES, ROOT
 from PIL import Image
 
 import ppopt as pp
 from ppopt.files import model_of_text, result_dict
 from ppopt.text import number, percent
+from tests.docs.pages import FENCE, PAGES, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import run_in_torch
-from test_torch_csv import BROKEN, random_rows
 
 from ppopt.files.torch_csv import CsvError, lines_of, read_csv, rows_of_text
 from ppopt.files.torch_export import NotForTorch, actions_of, for_torch, with_comms
@@ -20,6 +19,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.pipeline.runtimes import as_torch_runs
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
+from tests.support.torch_files import BROKEN, random_rows
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
 

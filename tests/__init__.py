@@ -1,0 +1,1 @@
+"""The tests, by room; what several share is in ``support``."""

@@ -1,0 +1,64 @@
+"""Which stages should recompute, against every choice."""
+
+import itertools
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppopt.bounds import Objective
+from ppopt.checker import violations
+from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.search import Result, solve
+from ppopt.search.recomputing import relaxed
+from tests.support.recompute import random_choice
+from tests.support.strategies import objectives
+
+
+def by_enumeration(pipeline: Pipeline, objective: str) -> Fraction:
+    """The best over all subsets of the stages, each solved to its optimum."""
+    values = []
+    for size in range(pipeline.stages + 1):
+        for stages in itertools.combinations(range(pipeline.stages), size):
+            try:
+                each = pipeline.resolved(stages)
+            except PipelineError:
+                continue
+            result = solve(each, objective=objective, workers=1, seconds=30)  # type: ignore[arg-type]
+            assert result.reason == "optimal"
+            assert result.value is not None
+            values.append(Fraction(result.ticks.value, result.ticks.per_unit))
+    return min(values)
+
+
+def holds(pipeline: Pipeline, objective: Objective) -> Result:
+    """The choice is the best of all."""
+    result = solve(pipeline, objective=objective, workers=1, seconds=60)
+    assert result.reason == "optimal"
+    assert result.value is not None
+    assert result.schedule is not None
+    assert violations(result.pipeline, result.schedule) == []
+    assert result.pipeline == pipeline.resolved(result.pipeline.recomputing)
+    best = by_enumeration(pipeline, result.objective)
+    assert Fraction(result.ticks.value, result.ticks.per_unit) == best
+    assert result.lower_bound == result.value
+    free = solve(relaxed(pipeline, frozenset(), frozenset()), objective=result.objective, workers=1, seconds=30)
+    assert free.reason == "optimal"
+    assert free.value is not None
+    assert Fraction(free.ticks.value, free.ticks.per_unit) <= best
+    return result
+
+
+def test_the_choice_is_the_best_of_all() -> None:
+    """Some of them are best with some of their stages recomputing, some with none, and not all are settled at the root."""
+    answers: list[Result] = []
+
+    @settings(max_examples=10)
+    @given(st.randoms(use_true_random=False).map(random_choice), objectives)
+    def on(pipeline: Pipeline, objective: Objective) -> None:
+        answers.append(holds(pipeline, objective))
+
+    on()
+    kinds = {r.pipeline.recompute if isinstance(r.pipeline.recompute, str) else "some" for r in answers}
+    assert kinds >= {"none", "some"}
+    assert max(len(r.steps) for r in answers) >= 3

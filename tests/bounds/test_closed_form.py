@@ -1,0 +1,80 @@
+"""Bounds by closed forms: work, one machine, memory."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ppopt import bounds
+from ppopt.clock import Limits
+from ppopt.constraints import relaxed_graph
+from ppopt.heuristics import baselines
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Memory, Pipeline
+from tests.support import tuned
+from tests.support.plain_model import idle, linear, optimum
+
+
+@pytest.mark.parametrize(("limit", "expected", "optimal"), [(8, 3, 3), (6, 5, 5), (5, 7, 8), (4, 9, 11)])
+def test_what_a_device_cannot_do_while_it_fills_and_empties(limit, expected, optimal):
+    """Two stages share a device's memory; windows prove the optimal idle time, and there are schedules with it."""
+    pipeline = linear(4, 1024, limit=limit, placement="wave", chunks=2)
+    assert idle(bounds.memory(pipeline), pipeline) == expected <= optimal
+
+
+def test_before_the_first_release_a_device_runs_forwards_alone_and_no_more_than_fit():
+    """The last device of a V begins 7 * 98 ticks after the first; 1542 ticks later the first gradient is back, and 16 forwards
+    take 1472 of these."""
+    pipeline = linear(8, 1024, 92, 90, 47, 6, limit=16, placement="wave", chunks=2)
+    assert idle(bounds.memory(pipeline), pipeline) == 7 * 98 + 1542 - 16 * 92
+
+
+def test_the_cheaper_way_of_the_backward():
+    """A fused backward of 3 instead of 2 + 2, and one of 5 that nobody would run."""
+    cheap, dear = (Pipeline(1, 3, costs=Costs(forward=1, backward_input=2, backward_weight=2, backward=b)) for b in (3, 5))
+    assert [bound.value for bound in tuned.best(cheap)] == [12]
+    assert [bound.value for bound in tuned.best(dear)] == [15]
+
+
+def test_a_route_that_nobody_takes():
+    pipeline = Pipeline(3, 2, routes=((0, 1), (2, 1)), route_of_microbatch=(0, 0))
+    last = list(tuned.best(pipeline, limits=Limits.of(1, workers=1)))[-1]
+    assert last.value == optimum(pipeline, "makespan")
+
+
+def test_unknown_objective():
+    with pytest.raises(ValueError, match='expected "makespan" or "span"'):
+        bounds.machine(linear(2, 2), "time")
+
+
+def test_forwards_of_early_stages_wait_for_those_of_later_ones_where_several_share_a_memory():
+    """In every schedule in order, forwards and reversed; what is claimed at least is not loose."""
+    rng, near = random.Random(5), 0
+    for _ in range(12):
+        placement, chunks = rng.choice([("wave", 2), ("wave", 4), ("loop", 3)])
+        stages = 3 * chunks
+        activation = [rng.randint(1, 3) for _ in range(stages)]
+        costs = Costs(per="stage", forward=[rng.randint(1, 4) for _ in range(stages)])
+        retained = [rng.randint(0, amount) for amount in activation]
+        memory = Memory(activation=activation, retained=retained, limit=rng.randint(3 * chunks, 6 * chunks))
+        pipeline = Pipeline(3, 6, placement=placement, chunks=chunks, costs=costs, memory=memory)
+        graph = relaxed_graph(pipeline)
+        assert any(graph.families[wait.before].kind == Kind.F for wait in graph.implied)
+        for _, schedule in baselines(pipeline)[:4]:
+            begin = {
+                str(pipeline.index.op(number)): start
+                for row, starts in zip(schedule.order.rows, schedule.start, strict=True)
+                for number, start in zip(row.tolist(), starts.tolist(), strict=True)
+            }
+            for before, after, shift, lag in graph.implied:
+                ends = [begin[f"{graph.label[before]}{n - shift}"] + graph.duration[before] for n in range(shift, 6)]
+                waits = [begin[f"{graph.label[after]}{n}"] - end for n, end in zip(range(shift, 6), ends, strict=True)]
+                assert all(wait >= lag for wait in waits)
+                near += sum(wait <= lag + 4 for wait in waits)
+            back = graph.reversed()
+            for before, after, shift, lag in back.implied:
+                for n in range(shift, 6):
+                    end = begin[f"{back.label[after]}{5 - n}"] + back.duration[after]
+                    assert begin[f"{back.label[before]}{5 - n + shift}"] >= end + lag
+    assert near

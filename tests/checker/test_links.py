@@ -1,0 +1,48 @@
+"""The checker on transfers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ppopt.checker import Rule, violations
+from ppopt.schedule import Schedule, Transfers
+from tests.support.links import again, two
+
+
+def moved(schedule: Schedule, link: int, place: int, by: int) -> Schedule:
+    starts = [row.copy() for row in schedule.transfers.start]
+    starts[link][place] += by
+    return replace(schedule, transfers=Transfers(schedule.transfers.rows, tuple(starts)))
+
+
+def without(schedule: Schedule, link: int, place: int) -> Schedule:
+    rows, starts = (
+        tuple(np.delete(row, place) if i == link else row for i, row in enumerate(column)) for column in schedule.transfers
+    )
+    return replace(schedule, transfers=Transfers(rows, starts))
+
+
+def computing_earlier(schedule: Schedule) -> Schedule:
+    starts = [row.copy() for row in schedule.start]
+    starts[0][1] -= 1  # 0F1 waits for 0SEND_F0
+    return replace(schedule, start=tuple(starts))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "rule"),
+    [
+        (lambda s: moved(s, 0, 0, -1), Rule.TRANSFER),  # before its result is there
+        (lambda s: moved(s, 0, 1, -1), Rule.LINK),
+        (lambda s: moved(s, 0, 2, 1), Rule.LATENCY),  # and so too late for its consumer
+        (lambda s: without(s, 0, 1), Rule.MISSING),
+        (lambda s: without(s, 1, 0), Rule.MISSING),
+        (again, Rule.TWICE),
+        (computing_earlier, Rule.BLOCKING),
+    ],
+)
+def test_the_checker_sees_every_mistake(mistake: Callable[[Schedule], Schedule], rule: Rule) -> None:
+    schedule = two(latency=1, occupancy=2, blocking=rule == Rule.BLOCKING)
+    assert violations(schedule.pipeline, schedule) == []
+    assert rule in {v.rule for v in violations(schedule.pipeline, mistake(schedule))}

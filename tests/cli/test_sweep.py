@@ -1,0 +1,42 @@
+"""``ppopt sweep`` and ``ppopt results``."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ppopt.cli.results import results as results_command
+from ppopt.cli.sweep import sweep as sweep_command
+
+
+def test_sweep_and_results_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.toml").write_text(
+        "[model.pipeline]\nmicrobatches = 4\n[vary]\npipeline.devices = [2, 3]\nmemory.limit = [0.5, 2.5]\n"
+        '[run]\nschedules = ["1f1b", {name = "hanayo", chunks = 2}]\n'
+    )
+    run = CliRunner().invoke(sweep_command, ["s.toml", "--workers", "1"])
+    assert run.exit_code == 1
+    assert "8 of 8 instances have a result in s.db; 8 run now" in run.output
+    assert "4 failed; see `ppopt results s.db --status failed`" in run.output
+    again = CliRunner().invoke(sweep_command, ["s.toml"])
+    assert again.exit_code == 0
+    assert "0 run now" in again.output
+    table = CliRunner().invoke(results_command, ["s.db", "--status", "done"])
+    assert table.exit_code == 0
+    assert table.stdout.count("1f1b") == 2
+    text = CliRunner().invoke(results_command, ["s.db", "--csv"]).stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["pipeline.devices"], row["schedule"], row["status"]) for row in rows[2:4]] == [
+        ("2", "1f1b", "done"),
+        ("2", "hanayo", "done"),
+    ]
+    assert rows[2]["makespan"] == "15"
+    tree = json.loads(CliRunner().invoke(results_command, ["s.db", "--json", "--study", "s"]).stdout)
+    assert len(tree["results"]) == 8
+    assert CliRunner().invoke(results_command, ["s.db", "--study", "t"]).exit_code == 2
+    assert CliRunner().invoke(sweep_command, ["none.toml"]).exit_code == 2
+    assert CliRunner().invoke(sweep_command, ["-"]).exit_code == 2

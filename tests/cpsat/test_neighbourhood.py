@@ -1,0 +1,115 @@
+"""Large neighbourhood search: a window's model is right about the whole schedule, and it ends with an optimum."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+
+from ppopt import cpsat
+from ppopt.bounds import Objective
+from ppopt.checker import violations
+from ppopt.clock import Limits
+from ppopt.constraints import cuts_of, free_choices
+from ppopt.cpsat.around import Around
+from ppopt.cpsat.engine import DECIDING, SPANS, search
+from ppopt.cpsat.window import Window
+from ppopt.heuristics import baselines
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.schedule import Schedule
+from tests.support import tuned
+from tests.support.cases import Case, left_open, some
+from tests.support.strategies import pipelines
+from tests.support.unaided import optimum
+
+PIPELINES = {
+    "one stage each": Pipeline(3, 5, costs=Costs(forward=4, backward_input=3, backward_weight=3), memory=Memory(limit=2)),
+    "wave": Pipeline(
+        2, 4, placement="wave", chunks=2, costs=Costs(forward=4, backward_input=4, backward_weight=2), memory=Memory(limit=1.5)
+    ),
+    "links": Pipeline(3, 3, links=Links(1, occupancy=2), costs=Costs(forward=3, backward_input=4, backward_weight=3)),
+    "blocking": Pipeline(
+        3, 3, links=Links(1, occupancy=2, blocking=True), costs=Costs(forward=3, backward_input=4, backward_weight=3)
+    ),
+}
+
+
+def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
+    return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_window_knows_what_becomes_of_the_whole(name: str, objective: Objective) -> None:
+    """What the model of a window says of the objective holds for the schedule that it leads to, exactly."""
+    rng, changed = random.Random(3), 0
+    for _, schedule in baselines(PIPELINES[name]):
+        around = Around(schedule, objective)
+        since, until = sorted(rng.sample(sorted(set(around.start)), 2))
+        window = Window(around, since, until)
+        answer = search(window.model, Limits.of(0.3, workers=1), SPANS if objective == "span" else DECIDING)
+        assert answer.found
+        found = window.schedule(answer)
+        assert found is not None
+        assert violations(schedule.pipeline, found) == []
+        assert found.objective(objective) <= answer.objective <= schedule.objective(objective)
+        if "blocking" not in name:  # there what happens elsewhere may be out of the way at last
+            assert found.objective(objective) == answer.objective or objective == "span"
+        changed += found.order != schedule.order
+    assert changed
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_worst_list_schedule_becomes_an_optimum(name: str) -> None:
+    pipeline = PIPELINES[name]
+    best = optimum(cpsat, pipeline, "makespan", (*free_choices(pipeline), *cuts_of(pipeline)))
+    assert best is not None
+    start = worst(pipeline, "makespan")
+    found = tuned.improved(start, objective="makespan", lower=0, limits=Limits.of(5, workers=2)).schedule or start
+    assert violations(pipeline, found) == []
+    assert found.makespan == best  # in the end everything was in the window
+
+
+def test_random_pipelines() -> None:
+    better = 0
+
+    @settings(max_examples=20)
+    @given(some(pipelines(30)).filter(left_open))
+    def on(case: Case) -> None:
+        nonlocal better
+        pipeline, objective = case
+        start = worst(pipeline, objective)
+        found = tuned.improved(start, objective=objective, lower=0, limits=Limits.of(0.3, workers=1)).schedule
+        if found is not None:
+            better += 1
+            assert violations(pipeline, found) == []
+            assert found.objective(objective) < start.objective(objective)
+
+    on()
+    assert better >= 5
+
+
+def test_what_was_found_before_an_interrupt_is_kept() -> None:
+    def interrupt(value: int | None, lower: int) -> None:
+        raise KeyboardInterrupt
+
+    start = worst(Pipeline(2, 4), "makespan")
+    outcome = tuned.improved(start, objective="makespan", lower=0, limits=Limits.of(10, workers=1), progress=interrupt)
+    assert outcome.interrupted
+    assert outcome.schedule is not None
+    assert outcome.schedule.makespan < start.makespan
+
+
+def test_the_same_again_in_deterministic_mode() -> None:
+    pipeline = Pipeline(4, 5, placement="wave", chunks=2, costs=Costs(forward=7, backward_input=8, backward_weight=5))
+    start = worst(pipeline, "makespan")
+    limits = [Limits.of(0.2, deterministic=True) for _ in range(2)]
+    first, again = (tuned.improved(start, objective="makespan", lower=0, limits=each) for each in limits)
+    assert first.schedule is not None
+    assert again.schedule is not None
+    assert first.schedule.order == again.schedule.order
+    assert limits[0].clock.spent == limits[1].clock.spent > 0
+
+
+def test_no_search_where_the_bound_is_met() -> None:
+    start = worst(PIPELINES["wave"], "makespan")
+    assert tuned.improved(start, objective="makespan", lower=start.makespan, limits=Limits.of(5)).schedule is None

@@ -1,0 +1,61 @@
+"""Times as PyTorch runs a file."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ppopt.files.torch_export import NotForTorch, for_torch, with_comms
+from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.pipeline.runtimes import as_torch_runs
+from ppopt.schedule import Schedule
+from tests.support import golden
+from tests.support.torch_files import both_sides, on_each, rendezvous, starts
+
+
+@pytest.mark.parametrize("name", golden.ONE_ROUTE)
+def test_at_its_planned_time_every_send_finds_its_receive_posted(name: str) -> None:
+    def check(schedule: Schedule) -> None:
+        runnable = for_torch(schedule).schedule
+        assert rendezvous(runnable.pipeline, with_comms(runnable)) == starts(runnable)
+
+    on_each(name, check)
+
+
+@pytest.mark.parametrize("name", golden.ONE_ROUTE)
+def test_transfers_that_block_both_sides_do_not_deadlock(name: str) -> None:
+    def check(schedule: Schedule) -> None:
+        both_sides(schedule.pipeline, with_comms(for_torch(schedule).schedule))
+
+    on_each(name, check)
+
+
+def test_as_torch_runs_prices_stage_0_as_pytorch_runs_it() -> None:
+    pipeline = Pipeline(2, 4, "wave", 2, costs=Costs("device", (2, 4), 6, (2, 8)), memory=Memory(activation=(4, 2), retained=1))
+    target = as_torch_runs(pipeline)
+    assert target.costs.per == "stage"
+    assert target.costs.forward == (1, 2, 2, 1)
+    assert target.costs.backward_input == (0, 3, 3, 3)
+    assert target.costs.backward_weight == (4, 4, 4, 1)
+    assert target.memory.activation == (2, 1, 1, 2)
+    assert target.memory.retained is None
+    assert target.placement == "wave"
+    assert np.array_equal(target.work, pipeline.work)
+    assert as_torch_runs(target) == target
+
+
+def test_as_torch_runs_takes_the_fused_backward_where_it_is_given() -> None:
+    target = as_torch_runs(Pipeline(2, 4, costs=Costs(backward_input=1, backward_weight=1, backward=Fraction(3, 2))))
+    assert target.costs.backward_weight == (Fraction(3, 2), 1)
+    assert target.costs.backward == (Fraction(3, 2), Fraction(3, 2))
+
+
+def test_as_torch_runs_leaves_fused_costs_as_they_are() -> None:
+    target = as_torch_runs(Pipeline(2, 4, costs=Costs(forward=1, backward=2)))
+    assert (target.costs.forward, target.costs.backward) == ((1, 1), (2, 2))
+    assert target.costs.backward_input is None
+
+
+def test_as_torch_runs_refuses_two_routes() -> None:
+    with pytest.raises(NotForTorch, match="stage 0 lives on ranks 0 and 1"):
+        as_torch_runs(Pipeline(2, 4, "bidirectional"))

@@ -1,0 +1,162 @@
+"""Greedy list scheduling: valid, within memory, never stuck under the rules alone, and close to known optima."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from ppopt.constraints import Capacity, Exclusive, Family, Hold, Listed, Precede, Together, chain, rules_of, run
+from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, run_jobs
+from ppopt.op import Kind, Op
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.timing import time_order
+from tests.support.strategies import pipelines
+
+GPT = Costs(forward=185, backward_input=181, backward_weight=93)
+
+
+def gpt(devices: int, microbatches: int, limit: int) -> Pipeline:
+    memory = Memory(retained=Fraction("0.366"), limit=limit)
+    return Pipeline(devices, microbatches, costs=GPT, links=Links(latency=6), memory=memory)
+
+
+@pytest.mark.parametrize(("devices", "microbatches", "limit", "makespan"), [(4, 8, 3, 5400), (4, 8, 2, 6993), (8, 16, 6, 11502)])
+def test_matches_the_list_scheduler_of_the_literature_under_tight_memory(devices, microbatches, limit, makespan):
+    schedules = baselines(gpt(devices, microbatches, limit))
+    assert all(schedule.within_memory for _, schedule in schedules)
+    assert min(schedule.makespan for _, schedule in schedules) <= makespan
+
+
+def test_one_device_has_no_idle_time():
+    for _, schedule in baselines(Pipeline(1, 3)):
+        assert schedule.makespan == 9
+
+
+def test_backward_first_is_1f1b_with_weights_filling_gaps():
+    # Two devices, one microbatch: 0F 1F 1I 0I in a row; 1W runs beside 0I, 0W after it.
+    schedule = list_schedule(Pipeline(2, 1), rules_of(Pipeline(2, 1)))
+    assert schedule.order.texts() == [["0F0", "0I0", "0W0"], ["1F0", "1I0", "1W0"]]
+    assert schedule.makespan == 5
+
+
+def test_a_patient_device_waits_for_what_is_about_to_come():
+    # Device 0 runs 0F0 and 0F1 in 0..3 and 3..6. Device 1 runs 1F0 and 1I0 in 3..5; 1W0 would keep it until 15, 1F1
+    # comes at 6.
+    pipeline = Pipeline(2, 2, costs=Costs(forward=(3, 1), backward_input=1, backward_weight=10))
+    eager, patient = (list_schedule(pipeline, rules_of(pipeline), patient=p) for p in (False, True))
+    assert eager.order.texts()[1][:3] == ["1F0", "1I0", "1W0"]
+    assert patient.order.texts()[1][:3] == ["1F0", "1I0", "1F1"]
+
+
+def test_fills_what_a_named_order_leaves_open_and_keeps_the_rest():
+    pipeline = Pipeline(2, 4)
+    fixed = [chain(Family(s, kind)) for s in range(2) for kind in (Kind.F, Kind.I)]
+    all_forwards_first = [Precede(Family(s, Kind.F), Family(s, Kind.I), shift=-3) for s in range(2)]
+    schedule = list_schedule(pipeline, (*rules_of(pipeline), *fixed, *all_forwards_first), reserve=False)
+    for device, texts in enumerate(schedule.order.texts()):
+        assert texts[:4] == [f"{device}F{m}" for m in range(4)]
+
+
+def test_runs_a_pair_as_one_operation_with_its_own_duration():
+    pipeline = Pipeline(1, 2, costs=Costs(forward=2, backward=3, overlap=4))
+    words = (*rules_of(pipeline), Together(Listed((Op(0, Kind.F, 1),)), Listed((Op(0, Kind.B, 0),))))
+    schedule = list_schedule(pipeline, words)
+    assert schedule.order.texts() == [["0F0", "(0F1;0B0)OVERLAP_F_B", "0B1"]]
+    assert schedule.makespan == 2 + 4 + 3
+
+
+def test_takes_the_cheaper_backward_stage_by_stage():
+    pipeline = Pipeline(2, 1, costs=Costs(backward_input=1, backward_weight=1, backward=(1, 2)))
+    texts = list_schedule(pipeline, rules_of(pipeline)).order.texts()
+    assert texts == [["0F0", "0B0"], ["1F0", "1I0", "1W0"]]
+    assert any("split" in name for name, _ in baselines(pipeline))
+
+
+def test_keeps_to_operations_that_words_require():
+    pipeline = Pipeline(2, 2)
+    words = (*rules_of(pipeline), *run(Family(s, Kind.B) for s in range(2)))
+    assert {text[1] for row in list_schedule(pipeline, words).order.texts() for text in row} == {"F", "B"}
+
+
+def test_without_reservation_a_wave_can_fill_up_and_says_where():
+    pipeline = Pipeline(2, 4, placement="wave", chunks=2, memory=Memory(limit=1))
+    with pytest.raises(
+        Stuck, match=r"stuck at time .*device 0 waits for memory for 3F0 \(holds 1, needs 0.5 more, has 1\)"
+    ) as stuck:
+        list_schedule(pipeline, rules_of(pipeline), "forward-first", reserve=False)
+    assert stuck.value.time == 3  # in half units: 0F0 and 0F1 end at 1 and 2, then 1F1 has no room at 3
+    assert 0 in stuck.value.waiting
+    assert list_schedule(pipeline, rules_of(pipeline), "forward-first").within_memory
+
+
+def test_a_cycle_in_the_words_is_stuck_too():
+    pipeline = Pipeline(1, 1)
+    words = (*rules_of(pipeline), Precede(Family(0, Kind.W), Family(0, Kind.F)))
+    with pytest.raises(Stuck, match="device 0 waits for 0W0, to run 0F0"):
+        list_schedule(pipeline, words)
+
+
+def test_an_unknown_word_raises():
+    @dataclass(frozen=True)
+    class Unknown:
+        pass
+
+    with pytest.raises(TypeError, match="Unknown"):
+        list_schedule(Pipeline(1, 1), (*rules_of(Pipeline(1, 1)), Unknown()))  # type: ignore[arg-type]
+
+
+def test_an_operation_on_two_devices_raises():
+    pipeline = Pipeline(1, 1)
+    with pytest.raises(ValueError, match="in two Exclusive words"):
+        Jobs(pipeline, (*rules_of(pipeline), Exclusive((Family(0, Kind.F),))))
+
+
+def test_release_times_are_kept():
+    pipeline = Pipeline(1, 2)
+    jobs = Jobs(pipeline, rules_of(pipeline))
+    late = np.where(jobs.numbers == pipeline.index.number(Op(0, Kind.F, 0)), 50, 0)
+    assert run_jobs(jobs, PRIORITIES["backward-first"](jobs), release=late).texts()[0][0] == "0F1"
+
+
+@settings(max_examples=100)
+@given(pipelines(120))
+def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
+    least = max(pipeline.work)
+    for _, schedule in baselines(pipeline):
+        assert schedule.within_memory
+        assert schedule.makespan >= least
+        again = time_order(pipeline, schedule.order)
+        assert all(np.array_equal(a, b) for a, b in zip(again.start, schedule.start, strict=True))
+
+
+def test_of_two_memories_that_hold_the_same_the_smaller_counts():
+    pipeline, half = (Pipeline(3, 6, memory=Memory(limit=limit)) for limit in (3, Fraction(5, 2)))  # 5/2: amounts in halves
+    tighter = [word for word in rules_of(half) if isinstance(word, Capacity)]
+    words = rules_of(pipeline)
+    for both in ((*words, *tighter), (*tighter, *words)):
+        assert list_schedule(pipeline, both).order == list_schedule(half, rules_of(half)).order
+        assert max(list_schedule(pipeline, both).peak_memory) == 2
+
+
+def test_two_memories_of_one_device_that_hold_different_things_are_refused():
+    pipeline = Pipeline(1, 3, memory=Memory(limit=2))
+    other = Capacity((Hold(Family(0, Kind.F), (Family(0, Kind.I), Family(0, Kind.B)), 1),), 1)
+    with pytest.raises(ValueError, match="a device has one memory"):
+        list_schedule(pipeline, (*rules_of(pipeline), other))
+
+
+def test_numbers_in_flight_that_change_nothing_are_left_out():
+    """Two microbatches fit a device of three chunks, so up to six first chunks do; what that leads to is seen with fewer."""
+    pipeline = Pipeline(2, 12, placement="wave", chunks=3, memory=Memory(limit=2))
+    schedules = baselines(pipeline)
+    names = [name for name, _ in schedules]
+    assert len(set(names)) == len(names)
+    assert names[0] == "greedy backward-first"
+    most = {int(name.split(", ")[-1].split()[0]) for name in names if name.endswith("in flight")}
+    assert 0 < max(most) < 6
+    for name, schedule in schedules:
+        if name.endswith("in flight"):
+            plain = ", ".join(name.split(", ")[:-1])
+            assert schedule.order.texts() != dict(schedules)[plain].order.texts()

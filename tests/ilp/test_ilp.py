@@ -1,0 +1,95 @@
+"""The integer program: its cuts, named constraints, what it cannot take."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from ppopt import ilp
+from ppopt.checker import violations
+from ppopt.clock import Limits
+from ppopt.constraints import Family, Precede, Word, always_split, cuts_of, rules_of, splitting_is_free
+from ppopt.named import NAMED
+from ppopt.op import Kind
+from ppopt.pipeline import Memory, Pipeline
+from ppopt.solvers.outcome import Outcome
+from tests.support import golden
+from tests.support.many import each
+from tests.support.strategies import pipelines
+
+
+def words_of(pipeline: Pipeline) -> tuple[Word, ...]:
+    split = always_split(pipeline) if splitting_is_free(pipeline) else ()
+    return (*rules_of(pipeline), *split)
+
+
+def horizon_of(pipeline: Pipeline) -> int:
+    latency = int(pipeline.ticks.latency.max())
+    return int(pipeline.work.sum()) + 4 * pipeline.stages * latency * pipeline.microbatches + 1
+
+
+def outcome_of(solver: Any, pipeline: Pipeline, objective: str, words: tuple[Word, ...], seconds: float = 60) -> Outcome:
+    horizon = horizon_of(pipeline)
+    limits = Limits.of(seconds=seconds, workers=1)
+    outcome = solver.solve(pipeline, words, objective=objective, lower=0, upper=horizon, horizon=horizon, limits=limits)
+    if outcome.schedule is not None:
+        assert violations(pipeline, outcome.schedule) == []
+        assert outcome.lower_bound <= outcome.schedule.objective(objective)
+    return outcome
+
+
+@settings(max_examples=8)
+@given(pipelines(10))
+def test_the_cuts_keep_the_optimum(pipeline: Pipeline) -> None:
+    words = words_of(pipeline)
+    bare, cut = (outcome_of(ilp, pipeline, "makespan", w).lower_bound for w in (words, (*words, *cuts_of(pipeline))))
+    assert bare == cut
+
+
+@pytest.mark.parametrize("schedule", golden.FIRST_SIX)
+def test_named_constraints_give_the_golden_makespan(schedule: str) -> None:
+    def check(entry: golden.Entry) -> None:
+        timing = entry["timing"]["unit_comm1"]
+        pipeline = golden.pipeline_of(entry, timing)
+        words = (*rules_of(pipeline), *NAMED[schedule].words(pipeline, **entry["params"]))
+        outcome = outcome_of(ilp, pipeline, "makespan", words)
+        assert outcome.schedule is not None
+        assert outcome.schedule.makespan == outcome.lower_bound == timing["makespan"]
+
+    each({key: e for key, e in golden.of(schedule).items() if e["devices"] <= 4 and e["microbatches"] <= 8}, check)
+
+
+def test_an_unknown_word_raises() -> None:
+    pipeline = Pipeline(1, 1)
+    with pytest.raises(TypeError, match="hurry"):
+        ilp.solve(
+            pipeline, [*rules_of(pipeline), "hurry"], objective="makespan", lower=0, upper=9, horizon=9, limits=Limits.of(1)
+        )
+
+
+def test_stopping_early_claims_nothing() -> None:
+    pipeline = Pipeline(4, 12, memory=Memory(limit=3))
+    words = (*rules_of(pipeline), *cuts_of(pipeline))
+    outcome = ilp.solve(pipeline, words, objective="span", lower=36, upper=200, horizon=200, limits=Limits.of(seconds=1))
+    assert outcome.lower_bound >= 36
+    if outcome.schedule is not None:
+        assert outcome.schedule.device_span >= outcome.lower_bound
+
+
+def test_contradictory_words_are_infeasible() -> None:
+    pipeline = Pipeline(1, 2)
+    words = (*rules_of(pipeline), *(Precede(Family(0, kind), Family(0, Kind.F)) for kind in (Kind.B, Kind.I)))
+    outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(10))
+    assert outcome.schedule is None
+    assert outcome.lower_bound == 100
+
+
+def test_high_s_agrees_where_it_is_installed() -> None:
+    pytest.importorskip("highspy")
+    pipeline = Pipeline(2, 4, memory=Memory(limit=2))
+    words = (*words_of(pipeline), *cuts_of(pipeline))
+    found = [
+        ilp.solve(pipeline, words, objective="makespan", lower=12, upper=30, horizon=30, limits=Limits.of(30), engine=engine)
+        for engine in ("cbc", "highs")
+    ]
+    assert found[0].lower_bound == found[1].lower_bound == found[1].schedule.makespan

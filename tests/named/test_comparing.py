@@ -1,0 +1,70 @@
+"""All named schedules on one pipeline."""
+
+from ppopt.named import NAMED, compare, find, of_order
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.schedule import Order
+
+
+def test_compare_on_four_devices() -> None:
+    rows = {(row.name, row.chunks): row for row in compare(Pipeline(4, 8))}
+    expected = {
+        ("gpipe", 1): (33, 8),
+        ("1f1b", 1): (33, 4),
+        ("interleaved-1f1b", 2): (28.5, 5.5),
+        ("hanayo", 2): (32.5, 4),
+        ("zb-h1", 1): (27, 4),
+    }
+    for key, (makespan, peak) in expected.items():
+        schedule = rows[key].schedule
+        assert schedule is not None
+        assert schedule.pipeline.time(schedule.makespan) == makespan
+        assert schedule.pipeline.amount(max(schedule.peak_memory)) == peak
+    assert {name for name, _ in rows} == set(NAMED)
+
+
+def test_compare_shows_each_number_of_chunks_and_excludes_with_the_reason() -> None:
+    rows = compare(Pipeline(3, 7), (2, 3))
+    assert [row.chunks for row in rows if row.name == "looped-bfs"] == [2, 3]
+    assert [row.chunks for row in rows if row.name == "zb-v"] == [2]
+    excluded = {(row.name, row.chunks): row.excluded for row in rows if row.schedule is None}
+    assert excluded["dualpipe", 1] == "dualpipe: devices must be even, got 3"
+    assert excluded["hanayo", 2] == "hanayo: microbatches must be a multiple of devices (3), got 7"
+    assert excluded["hanayo", 3] == "hanayo: chunks must be even (2 per wave), got 3"
+    assert all(row.excluded is None for row in rows if row.schedule is not None)
+
+
+def test_compare_with_a_fused_backward_excludes_split_schedules() -> None:
+    for row in compare(Pipeline(4, 8, costs=Costs(backward=2))):
+        assert (row.excluded is not None) == find(row.name).split
+
+
+def test_the_automatic_scheduler_keeps_the_limit_of_the_pipeline() -> None:
+    pipeline = Pipeline(4, 8, costs=Costs(forward=185, backward_input=181, backward_weight=93), links=Links(6))
+    tight = find("zb-1p").schedule(pipeline.changed(memory=Memory(limit=3, retained=0.366)))
+    assert tight.within_memory
+    assert max(tight.peak_memory) > 2 * tight.pipeline.amounts.per_unit
+    assert find("zb-1p").schedule(pipeline).makespan < tight.makespan
+
+
+def test_a_users_order_is_a_row_as_any_other() -> None:
+    pipeline = Pipeline(2, 2, costs=Costs(backward=2))
+    order = Order.of(pipeline, [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
+    row = of_order(pipeline, order, "mine")
+    one = find("1f1b").schedule(pipeline)
+    assert row.schedule is not None
+    assert (row.name, row.placement, row.chunks, row.excluded) == ("mine", "linear", 1, None)
+    assert (row.schedule.makespan, row.schedule.peak_memory) == (one.makespan, one.peak_memory)
+
+
+def test_a_users_order_that_deadlocks_is_excluded_with_the_reason() -> None:
+    pipeline = Pipeline(2, 2, costs=Costs(backward=2))
+    order = Order.of(pipeline, [["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]])
+    row = of_order(pipeline, order, "mine")
+    assert row.schedule is None
+    assert row.excluded is not None
+    assert row.excluded.startswith("mine: the order deadlocks: ")
+
+
+def test_a_users_order_that_lacks_an_operation_is_excluded_with_the_reason() -> None:
+    pipeline = Pipeline(1, 2, costs=Costs(backward=2))
+    assert of_order(pipeline, Order.of(pipeline, [["0F0", "0B0", "0F1"]]), "mine").excluded == "mine: 0B1 is missing"

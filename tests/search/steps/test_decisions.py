@@ -1,0 +1,96 @@
+"""Decisions and minimising."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ppopt.constraints import Family, Precede
+from ppopt.heuristics import baselines
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.search.run import Run
+from ppopt.search.steps import decisions
+from ppopt.search.steps.decisions import Answer, Decide, Minimise
+from tests.support.search import begun, reason, run_of, take
+
+
+@pytest.mark.parametrize("answer", [Answer.NO, Answer.OPEN])
+def test_each_end_is_asked_once(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the bound asked again after each answer, it would rise tick by tick."""
+    asked: list[int] = []
+
+    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+        asked.extend(targets)
+        if answer is Answer.NO and targets[0] == run.incumbent.lower:
+            run.incumbent.prove(targets[0] + 1, "a test")
+        return [answer if place == 0 else Answer.UNASKED for place in range(len(targets))]
+
+    monkeypatch.setattr(decisions, "ask", ask)
+    run = run_of(Pipeline(4, 12))
+    run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
+    low, high = run.incumbent.lower, run.incumbent.value
+    decide = Decide()
+    decide.run(run, 1.0, between=False)
+    assert asked == [low, high - 1]
+    assert decide.best_undecided == (answer is Answer.OPEN)
+
+
+PIPELINE = Pipeline(4, 6, costs=Costs(forward=4, backward_input=4, backward_weight=3), memory=Memory(limit=2))
+OPTIMUM = 119
+"""By CP-SAT, and by the ILP."""
+
+
+def test_decisions_need_a_schedule() -> None:
+    assert reason(Decide, run_of(PIPELINE)) == "there is no schedule yet"
+    assert reason(Decide, begun(run_of(PIPELINE))) is None
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_decisions_close_the_gap(objective: str) -> None:
+    run = begun(run_of(PIPELINE, seconds=60, objective=objective))
+    take(run, Decide, 20)
+    assert run.incumbent.closed
+    assert all("CP-SAT: is there one of" in taken.name for taken in run.taken)
+    assert not run.step(Decide).best_undecided
+    other = run_of(PIPELINE, seconds=60, objective=objective)
+    take(other, Minimise, 30)
+    assert other.incumbent.closed
+    assert other.incumbent.value == run.incumbent.value
+    assert "ortools" in other.versions
+
+
+def test_minimising_finds_the_optimum_or_that_there_is_none() -> None:
+    run = run_of(PIPELINE, seconds=60)
+    take(run, Minimise, 30)
+    assert run.incumbent.value == run.incumbent.lower == OPTIMUM
+    words = tuple(Precede(Family(0, kind), Family(0, Kind.F)) for kind in (Kind.B, Kind.I))
+    stuck = run_of(Pipeline(1, 2), seconds=60, words=words)
+    take(stuck, Minimise, 30)
+    assert stuck.incumbent.infeasible
+    assert stuck.taken[-1].outcome == "there is no schedule"
+
+
+def test_a_target_is_refuted_or_met() -> None:
+    run = begun(run_of(PIPELINE, seconds=60))
+    assert decisions.ask(run, [OPTIMUM - 1], 30, grid=1) == [Answer.NO]
+    assert run.incumbent.lower == OPTIMUM
+    assert decisions.ask(run, [OPTIMUM], 30, grid=1) == [Answer.YES]
+    assert run.incumbent.closed
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "undecided", "count", "targets"),
+    [
+        (0, 60, [], 1, [30]),
+        (0, 60, [], 2, [20, 40]),
+        (0, 60, [30], 2, [15, 45]),  # on both sides of what stayed open
+        (0, 60, [30, 55], 2, [10, 20]),  # above there is little left
+        (0, 60, [5, 55], 2, []),
+        (0, 1, [], 2, [0]),
+        (0, 2, [0, 1], 1, []),
+    ],
+)
+def test_bisection(low: int, high: int, undecided: list[int], count: int, targets: list[int]) -> None:
+    assert decisions.between(low, high, undecided, count) == targets

@@ -1,0 +1,89 @@
+"""Placement, chunks, microbatches and recompute that are left open: which choices there are, and the scope of the answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ppopt as pp
+from ppopt.files import read_model, result_dict
+from ppopt.pipeline import PipelineError
+from ppopt.search import Scope
+from tests.support.open_choices import path_of, subsets
+
+
+def test_a_scope_says_what_was_open() -> None:
+    pipeline = pp.Pipeline(2, 2, "any", [2, 4], costs=pp.Costs(recompute=1), memory=pp.Memory(recompute_saved=1))  # type: ignore[arg-type]
+    result = pp.solve(pipeline.changed(recompute="choose"), workers=1)
+    assert result.scope == Scope(("linear", "loop", "wave"), (1, 2, 4), "choose")
+    assert result.pipeline.open == ()
+    assert [(each.pipeline.placement, each.pipeline.chunks) for each in result.placements] == [
+        ("linear", 1), ("loop", 2), ("loop", 4), ("wave", 2), ("wave", 4)]  # fmt: skip
+    assert result.reason == "optimal"
+    assert result.lower_bound == result.value == min(each.lower_bound for each in result.placements)
+    outcome = result_dict(result)["result"]
+    assert outcome["scope"] == {"placements": ["linear", "loop", "wave"], "chunks": [1, 2, 4], "recompute": "choose"}
+    assert [each["value"] for each in outcome["placements"]] == [each.value for each in result.placements]
+
+
+def test_linear_ignores_a_list_of_chunks() -> None:
+    pipeline = pp.Pipeline(2, 4, chunks=[2, 4])
+    result = pp.solve(pipeline, workers=1)
+    assert result.scope == Scope(("linear",), (1,), "none")
+    assert {row.chunks for row in result.named if row.name == "hanayo"} == {2, 4}
+    assert {row.chunks for row in pp.compare(pipeline) if row.name == "hanayo"} == {2, 4}
+
+
+def test_an_own_order_is_for_one_of_the_choices(tmp_path: Path) -> None:
+    """An order on a V, for one of two numbers of microbatches, in a file that leaves both open."""
+    order = pp.named.find("zb-v").schedule(pp.Pipeline(2, 4)).order.texts()
+    model = read_model(
+        path_of(tmp_path, f'[pipeline]\ndevices = 2\nmicrobatches = [3, 4]\nplacement = "any"\norder = {json.dumps(order)}\n')
+    )
+    result = pp.solve(model, workers=1)
+    rows = [[row.placement for row in point.named if row.name == "own order"] for point in result.points]
+    assert rows == [[], ["wave"]]
+    assert result.value == 12.5
+
+
+def test_chunks_are_two_where_a_placement_takes_several() -> None:
+    found = {place: pp.Pipeline(2, 4, place).chunks for place in ("linear", "loop", "wave", "bidirectional", "any")}
+    assert found == {"linear": 1, "loop": 2, "wave": 2, "bidirectional": 1, "any": (2,)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"placement": "any", "costs": pp.Costs(per="stage")}, 'costs.per: "stage" belongs to one placement'),
+        ({"placement": "any", "recompute": [0]}, "pipeline.recompute: a list of stages belongs to one placement"),
+        ({"placement": "loop", "chunks": []}, "pipeline.chunks: expected a whole number >= 1 or a list of them"),
+        ({"placement": "any", "chunks": [2, 0]}, r"pipeline.chunks\[1\]: expected a whole number >= 1, got 0"),
+        ({"placement": "any", "chunks": 5000}, "pipeline.chunks: at most 4096"),
+        ({"routes": [[0, 1, 1, 0]], "chunks": [2, 4]}, "pipeline.chunks: routes that are written out"),
+        ({"placement": "any", "memory": pp.Memory(limit=0.5)}, "memory.limit: device 0 needs at least 1"),  # type: ignore[arg-type]
+        ({"microbatches": [4, "x"]}, r"pipeline.microbatches\[1\]: expected a whole number >= 1, got 'x'"),
+        ({"microbatches": [1, 2], "route_of_microbatch": [0]}, "pipeline.route_of_microbatch: belongs to one number"),
+    ],
+)
+def test_open_choices_that_cannot_be(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        pp.Pipeline(**{"devices": 2, "microbatches": 4, **fields})
+
+
+def test_the_named_order_settles_the_placement_that_is_open() -> None:
+    pipeline = pp.Pipeline(2, 4, "any", [2, 4])
+    result = pp.solve(pipeline, order="interleaved-1f1b", workers=1)
+    assert [each.pipeline.chunks for each in result.placements] == [2, 4]
+    assert {each.pipeline.placement for each in result.placements} == {"loop"}
+    assert result.order == pp.Binding("interleaved-1f1b")
+
+
+def test_an_order_with_recompute_open_is_the_best_of_all_choices() -> None:
+    costs, memory = pp.Costs(recompute=(1, 2, 1)), pp.Memory(recompute_saved=0.5, limit=2)  # type: ignore[arg-type]
+    pipeline = pp.Pipeline(3, 4, costs=costs, memory=memory, recompute="choose")
+    found = pp.solve(pipeline, order="1f1b", workers=1)
+    values = [pp.solve(pipeline.resolved(stages), order="1f1b", workers=1).value for stages in subsets(3)]
+    assert found.reason == "optimal"
+    assert found.value == min(value for value in values if value is not None)
+    assert found.pipeline.recompute == (0,)

@@ -1,0 +1,104 @@
+"""The search for the stages that recompute."""
+
+import random
+from fractions import Fraction
+
+import pytest
+
+from ppopt.files import read_model, setting
+from ppopt.files.model import model_of_text
+from ppopt.named import compare, find
+from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError
+from ppopt.search import solve
+from tests.support.places import MODELS
+from tests.support.recompute import random_choice
+
+MODEL = str(MODELS / "gpt-1.5b-recompute.toml")
+
+HALF = Fraction(1, 2)
+
+
+def test_a_limit_that_only_recomputing_meets() -> None:
+    memory = Memory(activation=2, recompute_saved=1, limit=1.5)
+    pipeline = Pipeline(3, 4, costs=Costs(recompute=1), memory=memory, recompute="choose")
+    with pytest.raises(PipelineError, match=r"memory\.limit"):
+        pipeline.resolved("none")
+    with pytest.raises(PipelineError, match=r"memory\.limit"):
+        pipeline.resolved([0, 1])
+    result = solve(pipeline, workers=1, seconds=30)
+    assert result.reason == "optimal"
+    assert result.pipeline.recompute == "all"
+    assert result.value == solve(pipeline.resolved("all"), workers=1, seconds=30).value
+    rows = compare(pipeline)
+    assert all(row.excluded is not None and "memory.limit" in row.excluded for row in rows if row.recompute == "none")
+    assert any(row.schedule is not None for row in rows if row.recompute == "all")
+
+
+def test_without_a_limit_nothing_recomputes() -> None:
+    pipeline = Pipeline(3, 6, costs=Costs(recompute=1), memory=Memory(recompute_saved=1), recompute="choose")
+    result = solve(pipeline, workers=1, seconds=30)
+    assert (result.reason, result.pipeline.recompute) == ("optimal", "none")
+    assert len(result.steps) == 1
+    assert result.proved_by is not None
+    assert result.proved_by.endswith(", whichever stages recompute")
+
+
+def test_recomputing_for_nothing_is_as_good_as_more_memory() -> None:
+    free = Pipeline(3, 6, costs=Costs(recompute=0), memory=Memory(recompute_saved=HALF, limit=1.5), recompute="choose")
+    more = Pipeline(3, 6, memory=Memory(activation=HALF, limit=1.5))
+    a, b = solve(free, workers=1, seconds=30), solve(more, workers=1, seconds=30)
+    assert a.reason == b.reason == "optimal"
+    assert a.value == b.value
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.5])
+def test_with_the_time_up_the_bound_still_holds(limit: float) -> None:
+    pipeline = read_model(MODEL, [setting("pipeline.recompute=choose"), setting("pipeline.microbatches=16")]).pipeline
+    result = solve(pipeline, seconds=limit, workers=1)
+    assert (result.reason, result.limit) == ("feasible", "time")
+    assert result.value is not None
+    assert result.schedule is not None
+    known = find("1f1b").schedule(pipeline.resolved([0, 1, 2, 3]))
+    assert known.within_memory
+    lower = Fraction(result.ticks.lower_bound, result.ticks.per_unit)
+    assert lower <= Fraction(known.makespan, known.pipeline.ticks.per_unit)
+    assert lower <= Fraction(result.ticks.value, result.ticks.per_unit)
+
+
+def test_a_gap_ends_the_search() -> None:
+    pipeline = Pipeline(
+        3, 5, costs=Costs(forward=2, recompute=(2, 1, 2)), memory=Memory(recompute_saved=HALF, limit=2), recompute="choose"
+    )
+    exact = solve(pipeline, workers=1, seconds=30)
+    rough = solve(pipeline, workers=1, seconds=30, gap=0.5)
+    assert exact.reason == "optimal"
+    assert exact.value is not None
+    assert rough.value is not None
+    assert rough.value - rough.lower_bound <= rough.value / 2
+    assert len(rough.steps) < len(exact.steps)
+    assert rough.reason == "optimal" or rough.limit == "gap"
+    assert rough.lower_bound <= exact.value
+
+
+def test_deterministic_runs_are_equal() -> None:
+    pipeline = random_choice(random.Random(5))
+    a, b = (solve(pipeline, deterministic=True, workers=1, seconds=20, seed=3) for _ in range(2))
+    assert a.schedule is not None
+    assert b.schedule is not None
+    assert a.schedule.order.texts() == b.schedule.order.texts()
+    assert [step.name for step in a.steps] == [step.name for step in b.steps]
+
+
+def test_an_order_of_ones_own_is_shown_both_ways_and_begun_from() -> None:
+    text = (
+        '[pipeline]\ndevices = 2\nmicrobatches = 2\nrecompute = "choose"\n'
+        'order = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]\n'
+        "[costs]\nrecompute = 1\n[memory]\nrecompute_saved = 0.5\nlimit = 1\n"
+    )
+    model = model_of_text(text, "text")
+    rows = model.own_rows
+    assert [(row.recompute, row.label) for row in rows] == [("none", "own order"), ("all", "own order + recompute")]
+    assert [row.schedule is not None and row.schedule.within_memory for row in rows] == [False, True]
+    result = solve(model, workers=1, seconds=30)
+    assert [row.label for row in result.named if row.name == "own order"] == ["own order + recompute 0"]
+    assert result.reason == "optimal"

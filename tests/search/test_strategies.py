@@ -1,0 +1,153 @@
+"""The tables of the strategies, and the conditions of their turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from ppopt.constraints import Family, Precede
+from ppopt.heuristics import baselines
+from ppopt.op import Kind as OpKind
+from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.search import strategies, tuning
+from ppopt.search.problem import Problem
+from ppopt.search.run import Run
+from ppopt.search.step import Kind, Step
+from ppopt.search.steps.decisions import Decide
+from ppopt.search.steps.integer_program import IntegerProgram
+from ppopt.search.steps.list_schedules import PacedSchedules
+from ppopt.search.steps.makespan_first import MakespanFirst
+from ppopt.search.steps.modulo_scheduling import ModuloScheduling
+from ppopt.search.steps.neighbourhoods import Neighbourhoods
+from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST, strategy_of
+from ppopt.search.turns import Entry, Rounds, Turn
+from tests.support.search import begun, run_of, take, turns
+
+TABLES: tuple[tuple[Entry, ...], ...] = (BEGIN_SMALL, BEGIN_LARGE, SMALL, LARGE, ILP, *SPAN_FIRST.values())
+
+FEW, MANY, LONG = Pipeline(2, 3), Pipeline(20, 20), Pipeline(8, 60)
+"""Of few operations; of many, with as many devices as microbatches; of many, with more microbatches."""
+WAIT = (Precede(Family(0, OpKind.F), Family(1, OpKind.F)),)
+
+
+def test_tables() -> None:
+    steps = {turn.step for entries in TABLES for turn in turns(entries)}
+    assert len({step.name for step in steps}) == len(steps)
+    for step in steps:
+        assert step.kind in Kind
+        assert step.__doc__
+    small, large = Problem(Pipeline(2, 3)), Problem(Pipeline(8, 512))
+    assert strategy_of(small, "auto") == (*BEGIN_SMALL, *SMALL)
+    assert strategy_of(large, "auto") == (*BEGIN_LARGE, *LARGE)
+    assert strategy_of(Problem(Pipeline(2, 3), "span"), "auto") == (*BEGIN_SMALL, *SPAN_FIRST["small"], *SMALL)
+    assert strategy_of(Problem(Pipeline(8, 512), "span"), "auto") == (*BEGIN_LARGE, *SPAN_FIRST["large"], *LARGE)
+    assert strategy_of(Problem(Pipeline(2, 3), "span", WAIT), "auto") == (*BEGIN_SMALL, *SMALL)
+    assert strategy_of(Problem(Pipeline(8, 512), words=WAIT), "auto") == (*BEGIN_SMALL, *SMALL)
+    assert strategy_of(large, "ilp") == ILP
+
+
+def test_every_step_is_in_a_table() -> None:
+    def below(kind: type[Step]) -> set[type[Step]]:
+        return {kind, *(each for sub in kind.__subclasses__() for each in below(sub))}
+
+    used = {turn.step for entries in TABLES for turn in turns(entries)}
+    used |= {turn.step for turn in turns(strategies.FOR_MAKESPAN["strategy"])}
+    there = {step for step in below(Step) if step.__module__.startswith("ppopt.") and "name" in vars(step)}
+    assert used == there
+
+
+def test_a_search_that_never_closes_ends_with_rounds_or_whatever_is_left() -> None:
+    assert isinstance(SMALL[-1], Rounds)
+    assert {turn.step for turn in turns((SMALL[-1],))} >= {Decide, Neighbourhoods}
+    assert isinstance(LARGE[-2], Turn)
+    assert (LARGE[-2].step, LARGE[-2].share.part) == (ModuloScheduling, 1.0)
+    assert isinstance(ILP[-1], Turn)
+    assert ILP[-1].step is IntegerProgram
+    assert all(turn.step is MakespanFirst for entries in SPAN_FIRST.values() for turn in turns(entries))
+
+
+def opened(pipeline: Pipeline, share: float) -> Run:
+    """A search whose gap is that share of its best value."""
+    run = begun(run_of(pipeline))
+    run.incumbent.prove(round((1 - share) * run.incumbent.value), "a test")
+    return run
+
+
+def decided(undecided: bool) -> Run:
+    """A search in which it stayed open, or not, whether the best can be beaten."""
+    run = begun(run_of(FEW))
+    run.step(Decide).best_undecided = undecided
+    return run
+
+
+def improved(gained: bool) -> Run:
+    run = run_of(FEW)
+    run.step(Neighbourhoods).gained = gained
+    return run
+
+
+def paced() -> Run:
+    run = run_of(FEW)
+    take(run, PacedSchedules, 0.01)
+    return run
+
+
+def repeated(limit: int) -> Run:
+    run = run_of(Pipeline(4, 40, memory=Memory(limit=limit)))
+    take(run, ModuloScheduling)
+    return run
+
+
+def offered(source: str) -> Run:
+    run = run_of(FEW)
+    run.incumbent.offer(baselines(FEW)[0][1], source)
+    return run
+
+
+CONDITIONS = {
+    "many": (strategies.many, lambda: run_of(MANY), lambda: run_of(FEW)),
+    "wide": (strategies.wide, lambda: opened(FEW, 2 * tuning.WIDE), lambda: opened(FEW, 0)),
+    "wide of many": (strategies.wide, lambda: opened(MANY, 0), lambda: opened(FEW, 0)),
+    "span": (strategies.span, lambda: run_of(FEW, objective="span"), lambda: run_of(FEW)),
+    "asking": (strategies.asking, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
+    "hard": (strategies.hard, lambda: decided(True), lambda: decided(False)),
+    "hard on spans": (strategies.hard, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
+    "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
+    "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
+    "long": (strategies.long, lambda: run_of(LONG), lambda: run_of(MANY)),
+    "long of few": (strategies.long, lambda: run_of(LONG), lambda: run_of(FEW)),
+    "coarse": (strategies.coarse, lambda: run_of(Pipeline(2, 3, costs=Costs(forward=12345))), lambda: run_of(FEW)),
+    "several": (strategies.several, lambda: run_of(LONG), lambda: run_of(Pipeline(8, 1000))),
+    "full speed": (strategies.full_speed, lambda: repeated(4), lambda: repeated(2)),
+    "not from modulo scheduling": (
+        strategies.not_from_modulo_scheduling,
+        lambda: offered("a test"),
+        lambda: offered(ModuloScheduling.name),
+    ),
+    "nothing found": (strategies.nothing_found, lambda: run_of(FEW), lambda: offered("a test")),
+    "bound": (strategies.bound, lambda: run_of(FEW, words=WAIT), lambda: run_of(FEW)),
+    "no": (strategies.no(strategies.span), lambda: run_of(FEW), lambda: run_of(FEW, objective="span")),
+    "both": (
+        strategies.both(strategies.span, strategies.many),
+        lambda: run_of(MANY, objective="span"),
+        lambda: run_of(FEW, objective="span"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_condition_tells_two_searches_apart(name: str) -> None:
+    condition, where, where_not = CONDITIONS[name]
+    assert condition(where()) is True
+    assert condition(where_not()) is False
+
+
+def test_every_condition_is_tested() -> None:
+    used = {turn.when for entries in (*TABLES, strategies.FOR_MAKESPAN["strategy"]) for turn in turns(entries)}
+    made = {
+        vars(strategies)[name]
+        for name in vars(strategies)
+        if getattr(vars(strategies)[name], "__module__", "") == strategies.__name__
+    }
+    conditions = {each.__name__ for each in made if getattr(each, "__annotations__", {}).get("run") == "Run"}
+    assert conditions == {condition.__name__ for condition, *_ in CONDITIONS.values()} - {"<lambda>"}
+    assert len(used) > 8

@@ -1,0 +1,63 @@
+"""Searches, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ppopt.checker import violations
+from ppopt.clock import Clock
+from ppopt.heuristics import baselines
+from ppopt.named import find, rows_of
+from ppopt.pipeline import Pipeline
+from ppopt.search import Result, solve
+from ppopt.search.incumbent import Incumbent
+from ppopt.search.problem import Problem
+from ppopt.search.run import Run
+from ppopt.search.step import Step
+from ppopt.search.tuning import LEAST
+from ppopt.search.turns import Entry, Rounds, Turn
+
+
+def turns(entries: tuple[Entry, ...]) -> list[Turn]:
+    return [turn for entry in entries for turn in (entry.turns if isinstance(entry, Rounds) else (entry,))]
+
+
+def run_of(pipeline: Pipeline, seconds: float = 10, **asked: Any) -> Run:
+    problem = Problem(pipeline, **asked)
+    return Run(problem, Clock(seconds, deterministic=True), Incumbent(problem), workers=1, rows=lambda: rows_of(pipeline))
+
+
+def bound_by_name(pipeline: Pipeline, name: str, **asked: Any) -> Run:
+    """A search under the words of a named schedule."""
+    return run_of(pipeline, words=tuple(find(name).words(pipeline)), **asked)
+
+
+def begun(run: Run) -> Run:
+    """The same search with the worst list schedule as the best that is known."""
+    schedules = [schedule for _, schedule in baselines(run.problem.pipeline)]
+    run.incumbent.offer(max(schedules, key=lambda each: each.objective(run.problem.objective)), "a test")
+    return run
+
+
+def take(run: Run, step: type[Step], seconds: float = 1.0, **options: Any) -> float:
+    """Take a step, whether or not it is worth taking; the deterministic seconds that it charges, which are never none."""
+    before = run.clock.left
+    run.take(Turn(step, options=options), seconds)
+    charged = before - run.clock.left
+    assert charged >= LEAST * (1 - 1e-9) or run.taken[-1].outcome.startswith("left out"), step.name
+    return charged
+
+
+def reason(step: type[Step], run: Run) -> str | None:
+    """Why a step does not apply."""
+    return run.step(step).applies(run)
+
+
+def proved(pipeline: Pipeline, **options) -> Result:
+    result = solve(pipeline, workers=1, **options)
+    assert (result.reason, result.limit) == ("optimal", None)
+    assert result.schedule is not None
+    assert violations(pipeline, result.schedule) == []
+    assert result.ticks.value == result.ticks.lower_bound == result.schedule.objective(result.objective)
+    assert result.value == result.lower_bound == pipeline.time(result.ticks.lower_bound)
+    return result
