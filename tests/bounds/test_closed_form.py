@@ -78,3 +78,12 @@ def test_forwards_of_early_stages_wait_for_those_of_later_ones_where_several_sha
                     end = begin[f"{back.label[after]}{5 - n}"] + back.duration[after]
                     assert begin[f"{back.label[before]}{5 - n + shift}"] >= end + lag
     assert near
+
+
+def test_memory_times_time_and_the_ways_there_and_back() -> None:
+    """The middle device holds each of 4 microbatches for 4, one at a time; the first reaches it at 1, the last ends 1 later."""
+    pipeline = Pipeline(3, 4, "bidirectional", costs=Costs(forward=1, backward=1), memory=Memory(limit=1))
+    bound = bounds.memory(pipeline)
+    assert bound is not None
+    assert (bound.value, bound.proof) == (1 + 4 * 4 + 1, "memory times time of device 1")
+    assert optimum(pipeline, "makespan") == bound.value

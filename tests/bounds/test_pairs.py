@@ -38,3 +38,15 @@ def test_a_window_of_spans_counts_on_the_makespan_of_its_own_relaxation() -> Non
     assert floor.value == 14
     assert tuned.window(pipeline, 7, 7, "span", makespan=floor.value, pairs=True) is None
     assert solve(pipeline, objective="span", workers=1).value == 13
+
+
+def test_the_pair_that_saves_most_counts() -> None:
+    """Two stages on a device, whose pairs save different times: were the least of them counted, the bound would be 26."""
+    costs = Costs("stage", forward=(1, 2), backward=(2, 3), overlap=(3, 3))
+    pipeline = Pipeline(1, 4, routes=[[0, 0]], costs=costs)
+    bound = bounds.machine(pipeline, pairs=True)
+    assert bound is not None
+    assert bound.value == 23
+    value = solve(pipeline, workers=1).value
+    assert value is not None
+    assert bound.value <= value
