@@ -295,7 +295,8 @@ class FamilyGraph:
     def restricted(self, devices: Collection[int]) -> FamilyGraph:
         """The graph where only ``devices`` run one operation at a time and have a limit of memory: a relaxation.
 
-        Of each family on another device one operation runs at a time, as on a machine of its own.
+        Of each family on another device one operation runs at a time, as on a machine of its own. Machines that several devices
+        or links share are left out.
         """
         others = set(range(self.devices)).difference(devices)
         free = [family for family, owner in enumerate(self.owner) if owner in others]
