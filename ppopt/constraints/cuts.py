@@ -12,7 +12,20 @@ from ppopt.constraints.expansion import chosen, operations
 from ppopt.constraints.graphs import graph_of
 from ppopt.constraints.pairs import pairs_of
 from ppopt.constraints.rules import backward_kinds, rules_of
-from ppopt.constraints.words import Family, OneOf, Pairable, Precede, Together, Word, chain, select
+from ppopt.constraints.words import (
+    Capacity,
+    Exclusive,
+    Family,
+    Lead,
+    OneOf,
+    Pairable,
+    Precede,
+    Tail,
+    Together,
+    Word,
+    chain,
+    select,
+)
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -34,11 +47,16 @@ def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
     families, since devices stay as busy as they were and what is held depends on counts. ``Precede`` is, between two families of
     a route that are always run, where the ``shift`` is not negative: of the first k + 1 operations that start, k + 1 - shift had
     a predecessor that ended in time, so the (k - shift)-th predecessor did.
+
+    Raises:
+        TypeError: a word that is not known here.
     """
     if len(select(extra, Pairable)) == len(extra):
         return True
     forced = None
     for word in extra:
+        if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
+            raise TypeError(f"unknown word {word!r}")
         if not all(isinstance(stream, Family) for stream in streams_of(word)):
             return False
         if isinstance(word, Together) or (isinstance(word, OneOf) and len(word.alternatives) > 1):

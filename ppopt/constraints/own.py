@@ -67,9 +67,15 @@ def own_words(pipeline: Pipeline, words: Iterable[Word], named: Sequence[Word] =
 
 
 def spread(pipeline: Pipeline, word: Word) -> bool:
-    """Whether an ``Exclusive`` or a ``Capacity`` is about computations of several devices, so that no order implies it."""
-    if not isinstance(word, Exclusive | Capacity):
+    """Whether an ``Exclusive`` or a ``Capacity`` is about computations of several devices, so that no order implies it.
+
+    Raises:
+        TypeError: a word that is not known here, which orders may not imply either.
+    """
+    if isinstance(word, Precede | Together | Pairable | OneOf | Lead | Tail):
         return False
+    if not isinstance(word, Exclusive | Capacity):
+        raise TypeError(f"unknown word {word!r}")
     devices = set()
     for stream in streams_of(word):
         families = stream.families if isinstance(stream, Dealt) else (stream,)

@@ -25,6 +25,7 @@ from ppopt.constraints import (
     own_words,
     relaxed_graph,
     rules_of,
+    spread,
     without_links,
 )
 from ppopt.constraints.binding import binding
@@ -155,6 +156,7 @@ READERS = {
     "settled": lambda words: settled(PLAIN, words, *when(each(PLAIN))),
     "broken": lambda words: broken(each(PLAIN), words),
     "binding": lambda words: binding(PLAIN, words, (Kind.W,)),
+    "spread": lambda words: [spread(PLAIN, word) for word in words],
     "couples": lambda words: couples(PLAIN, words, ()),
     "CP-SAT": lambda words: cpsat.solve(PLAIN, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(5)),
     "ILP": lambda words: ilp.solve(PLAIN, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(5)),
