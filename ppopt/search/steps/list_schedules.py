@@ -98,7 +98,11 @@ class OneAfterTheOther(Step):
 
 
 class NamedHeuristics(OneAfterTheOther):
-    """The heuristics among the named schedules, at one limit of memory after the other."""
+    """The heuristics among the named schedules, at one limit of memory after the other.
+
+    Measured: without, 4 of 42 configurations of the zero-bubble papers get up to 7 % worse than their schedulers in 3 s; the
+    benchmark of proofs does as well without.
+    """
 
     name = "named heuristics"
 
