@@ -33,7 +33,8 @@ from benchmark import RESULTS, Instance, gap, instances, is_aim, read
 from ppopt.search import solve
 from ppopt.search.run import Run
 from ppopt.search.step import Step
-from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, LARGE, SMALL, SPAN_FIRST, Entry, Rounds
+from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, LARGE, SMALL, SPAN_FIRST
+from ppopt.search.turns import each_turn
 
 Row = dict[str, Any]
 NEEDED = ("bound: work", "named schedules", "binding order")
@@ -42,16 +43,8 @@ NEEDED = ("bound: work", "named schedules", "binding order")
 
 def steps() -> list[type[Step]]:
     """The steps that the strategies take, in order."""
-
-    def of(entry: Entry) -> Iterator[type[Step]]:
-        if isinstance(entry, Rounds):
-            for turn in entry.turns:
-                yield turn.step
-        else:
-            yield entry.step
-
-    tables = (BEGIN_SMALL, SPAN_FIRST["small"], SMALL, BEGIN_LARGE, LARGE)
-    found = dict.fromkeys(step for table in tables for entry in table for step in of(entry))
+    tables = (*BEGIN_SMALL, *SPAN_FIRST["small"], *SMALL, *BEGIN_LARGE, *LARGE)
+    found = dict.fromkeys(turn.step for turn in each_turn(tables))
     return [step for step in found if step.name not in NEEDED]
 
 
@@ -147,8 +140,7 @@ def run(options: argparse.Namespace, pool: Pool) -> None:
     """Solve what is not known yet, and write the table after each step."""
     output: Path = options.output or RESULTS / f"ablation-{options.seed}.jsonl"
     output.parent.mkdir(exist_ok=True)
-    rows = read(output)
-    known = {(row["without"], key(row)): row for row in rows}
+    known = {(row["without"], key(row)): row for row in read(output)}
     for step in (None, *steps()):
         asked = []
         for instance in (each for each in instances(options.seed) if options.match in str(each)):
@@ -159,15 +151,14 @@ def run(options: argparse.Namespace, pool: Pool) -> None:
             asked.append((instance, step, seconds, options.runs, options.workers))
         for row in pool.imap_unordered(answer, asked):
             known[row["without"], key(row)] = row
-            rows.append(row)
             with output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         given = f"--seed {options.seed} --time-limit {options.time_limit:g} --beyond {options.beyond:g} --runs {options.runs}"
         given += f" --jobs {options.jobs}" + (f" --workers {options.workers}" if options.workers else "")
         given += f' --match "{options.match}"' if options.match else ""
-        text = table(rows, f"python scripts/ablation.py {given}")
+        text = table(list(known.values()), f"python scripts/ablation.py {given}")
         output.with_suffix(".md").write_text(text, encoding="utf-8")
-        if step is not None and not any(row["without"] == step.name for row in rows):
+        if step is not None and not any(name == step.name for name, _ in known):
             print(f"{step.name}: no search had taken it", flush=True)
         else:
             print(text.splitlines()[-1 if step is not None else 4], flush=True)

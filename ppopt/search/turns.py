@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -76,3 +76,9 @@ class Rounds:
 
 
 Entry: TypeAlias = Turn | Rounds
+
+
+def each_turn(strategy: Iterable[Entry]) -> Iterator[Turn]:
+    """The turns of a strategy, those of its rounds once."""
+    for entry in strategy:
+        yield from entry.turns if isinstance(entry, Rounds) else (entry,)

@@ -14,12 +14,7 @@ from ppopt.named import NAMED, compare, find
 from ppopt.pipeline import Costs, Pipeline
 from ppopt.search import solve
 from tests.support.command import read, run
-
-HEAD = "[pipeline]\ndevices = 2\nmicrobatches = 2\n"
-
-ROWS = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1I1", "1W1"]]
-
-CSV = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1I1,1W1\n"
+from tests.support.own_order import HEAD, ROWS, written
 
 
 def named(tree: Any, name: str) -> Any:
@@ -29,9 +24,7 @@ def named(tree: Any, name: str) -> Any:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "mine.csv").write_text(CSV)
-    (tmp_path / "model.toml").write_text(HEAD + 'order = "mine.csv"\n')
-    return tmp_path
+    return written(tmp_path)
 
 
 def test_the_order_of_the_model_is_a_marked_row(folder: Path) -> None:

@@ -1,11 +1,13 @@
-"""The pages of the documentation: their blocks, and the command lines that stand in them."""
+"""The pages of the documentation: their blocks, and the command lines and names that stand in them."""
 
+import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROGRAMS = ("ppopt", "python", "mkdocs", "pip", "pytest", "bash")
@@ -68,3 +70,21 @@ def commands(line: str) -> Iterator[str]:
         command = PLACES.sub("", re.sub(r"^python3\b", "python", part.strip()))
         if command.split(" ")[0] in PROGRAMS and " " in command and not re.match(r"python\w* -m venv\b", command):
             yield command
+
+
+def named(name: str, get: Callable[[object, str], object] = getattr) -> object:
+    """What a full name stands for: a module, or what ``get`` finds in one, part by part.
+
+    Raises:
+        AttributeError: there is nothing of that name.
+    """
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            found = get(found, part)
+        return found
+    raise AttributeError(f"there is no {name}")

@@ -1,22 +1,19 @@
 """The page about the architecture is about this tree: what it names exists, and it leaves out no room, word, bound or step."""
 
 import ast
-import importlib
 import re
-import sys
 from typing import get_args
 
 import pytest
+from calls import ROOMS
 
 from ppopt import bounds
 from ppopt.constraints import Word
 from ppopt.search.steps import closed_forms
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST
-from ppopt.search.turns import Entry, Rounds
-from tests.docs.pages import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts"))
-from calls import ROOMS
+from ppopt.search.turns import each_turn
+from tests.docs.pages import named
+from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 CODE = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)))
@@ -35,21 +32,12 @@ def rows(heading: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_exists(name: str) -> None:
-    parts = name.split(".")
-    for count in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:count]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[count:]:
-            found = getattr(found, part)
-        return
-    pytest.fail("no such module")
+    named(name)
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if "<" not in path])
 def test_path_exists(path: str) -> None:
-    assert path.startswith("tests/") or (ROOT / path).exists()
+    assert (ROOT / path).exists()
 
 
 def test_names_and_paths_are_found() -> None:
@@ -86,12 +74,8 @@ def test_all_bounds() -> None:
 
 def test_all_steps_and_what_they_are() -> None:
     kinds = {"raises the bound": "bound", "finds better schedules": "improvement"}
-    tables: list[Entry] = [*BEGIN_SMALL, *BEGIN_LARGE, *SMALL, *LARGE, *SPAN_FIRST["small"], *SPAN_FIRST["large"], *ILP]
-    steps = set()
-    for entry in tables:
-        for turn in entry.turns if isinstance(entry, Rounds) else (entry,):
-            inner = [other.step for other in turn.options.get("strategy", ()) if not isinstance(other, Rounds)]
-            steps |= {turn.step, *inner}
+    tables = (*BEGIN_SMALL, *BEGIN_LARGE, *SMALL, *LARGE, *SPAN_FIRST["small"], *SPAN_FIRST["large"], *ILP)
+    steps = {inner.step for turn in each_turn(tables) for inner in (turn, *each_turn(turn.options.get("strategy", ())))}
     assert {(row[0], row[1]) for row in rows("Steps")} == {
         (f"`{step.__name__}`", kinds.get(step.kind.value, "decision")) for step in steps
     }

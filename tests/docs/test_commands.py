@@ -15,7 +15,8 @@ import click
 import pytest
 
 from ppopt.cli import COMMANDS, main
-from tests.docs.pages import PAGES, ROOT, Line, blocks, lines
+from tests.docs.pages import PAGES, Line, blocks, lines
+from tests.support.places import ROOT
 
 LINES = lines()
 OF_PPOPT = [line for line in LINES if line.text.startswith("ppopt ")]

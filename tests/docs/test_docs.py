@@ -10,7 +10,8 @@ import pytest
 
 from ppopt.files import model_of_text
 from ppopt.study.plan import read_study
-from tests.docs.pages import FENCE, ROOT, blocks
+from tests.docs.pages import FENCE, blocks
+from tests.support.places import ROOT
 
 BLOCKS = [block for block in blocks() if block.language]
 

@@ -11,7 +11,8 @@ from PIL import Image
 import ppopt as pp
 from ppopt.files import model_of_text, result_dict
 from ppopt.text import number, percent
-from tests.docs.pages import FENCE, PAGES, ROOT
+from tests.docs.pages import FENCE, PAGES, named
+from tests.support.places import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
@@ -115,22 +116,17 @@ def test_pages_with_tables_lead_to_the_glossary(page: str) -> None:
 # --- docstrings ---
 
 
+def field_or_attribute(of: object, name: str) -> object:
+    """A dataclass has no attribute for a field without a default."""
+    fields = getattr(of, "__dataclass_fields__", {})
+    return fields[name] if name in fields else getattr(of, name)
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_docstrings_refer_to_what_there_is(module: Path) -> None:
     """A reference with a full name; links of the site come from these."""
     for name in re.findall(r":(?:class|func|meth|attr|mod|data|exc):`~?(ppopt\.[\w.]+)`", module.read_text(encoding="utf-8")):
-        parts = name.split(".")
-        found: object = None
-        for count in range(len(parts), 0, -1):
-            try:
-                found = importlib.import_module(".".join(parts[:count]))
-            except ModuleNotFoundError:
-                continue
-            for part in parts[count:]:
-                fields = getattr(found, "__dataclass_fields__", {})
-                found = fields[part] if part in fields else getattr(found, part)
-            break
-        assert found is not None, name
+        assert named(name, field_or_attribute) is not None, name
 
 
 # --- the first page ---

@@ -11,19 +11,12 @@ from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order
 from ppopt.study.plan import read_study
 from tests.support.command import run
-
-HEAD = "[pipeline]\ndevices = 2\nmicrobatches = 2\n"
-
-ROWS = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1I1", "1W1"]]
-
-CSV = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1I1,1W1\n"
+from tests.support.own_order import HEAD, ROWS, written
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "mine.csv").write_text(CSV)
-    (tmp_path / "model.toml").write_text(HEAD + 'order = "mine.csv"\n')
-    return tmp_path
+    return written(tmp_path)
 
 
 def test_an_order_in_the_model_file_is_written_out_or_in_a_file_beside_it(folder: Path) -> None:

@@ -19,8 +19,8 @@ from ppopt.search.steps.makespan_first import MakespanFirst
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.steps.neighbourhoods import Neighbourhoods
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST, strategy_of
-from ppopt.search.turns import Entry, Rounds, Turn
-from tests.support.search import begun, run_of, take, turns
+from ppopt.search.turns import Entry, Rounds, Turn, each_turn
+from tests.support.search import begun, run_of, take
 
 TABLES: tuple[tuple[Entry, ...], ...] = (BEGIN_SMALL, BEGIN_LARGE, SMALL, LARGE, ILP, *SPAN_FIRST.values())
 
@@ -30,7 +30,7 @@ WAIT = (Precede(Family(0, OpKind.F), Family(1, OpKind.F)),)
 
 
 def test_tables() -> None:
-    steps = {turn.step for entries in TABLES for turn in turns(entries)}
+    steps = {turn.step for entries in TABLES for turn in each_turn(entries)}
     assert len({step.name for step in steps}) == len(steps)
     for step in steps:
         assert step.kind in Kind
@@ -49,20 +49,20 @@ def test_every_step_is_in_a_table() -> None:
     def below(kind: type[Step]) -> set[type[Step]]:
         return {kind, *(each for sub in kind.__subclasses__() for each in below(sub))}
 
-    used = {turn.step for entries in TABLES for turn in turns(entries)}
-    used |= {turn.step for turn in turns(strategies.FOR_MAKESPAN["strategy"])}
+    used = {turn.step for entries in TABLES for turn in each_turn(entries)}
+    used |= {turn.step for turn in each_turn(strategies.FOR_MAKESPAN["strategy"])}
     there = {step for step in below(Step) if step.__module__.startswith("ppopt.") and "name" in vars(step)}
     assert used == there
 
 
 def test_a_search_that_never_closes_ends_with_rounds_or_whatever_is_left() -> None:
     assert isinstance(SMALL[-1], Rounds)
-    assert {turn.step for turn in turns((SMALL[-1],))} >= {Decide, Neighbourhoods}
+    assert {turn.step for turn in each_turn((SMALL[-1],))} >= {Decide, Neighbourhoods}
     assert isinstance(LARGE[-2], Turn)
     assert (LARGE[-2].step, LARGE[-2].share.part) == (ModuloScheduling, 1.0)
     assert isinstance(ILP[-1], Turn)
     assert ILP[-1].step is IntegerProgram
-    assert all(turn.step is MakespanFirst for entries in SPAN_FIRST.values() for turn in turns(entries))
+    assert all(turn.step is MakespanFirst for entries in SPAN_FIRST.values() for turn in each_turn(entries))
 
 
 def opened(pipeline: Pipeline, share: float) -> Run:
@@ -142,7 +142,7 @@ def test_a_condition_tells_two_searches_apart(name: str) -> None:
 
 
 def test_every_condition_is_tested() -> None:
-    used = {turn.when for entries in (*TABLES, strategies.FOR_MAKESPAN["strategy"]) for turn in turns(entries)}
+    used = {turn.when for entries in (*TABLES, strategies.FOR_MAKESPAN["strategy"]) for turn in each_turn(entries)}
     made = {
         vars(strategies)[name]
         for name in vars(strategies)

@@ -15,11 +15,7 @@ from ppopt.search.problem import Problem
 from ppopt.search.run import Run
 from ppopt.search.step import Step
 from ppopt.search.tuning import LEAST
-from ppopt.search.turns import Entry, Rounds, Turn
-
-
-def turns(entries: tuple[Entry, ...]) -> list[Turn]:
-    return [turn for entry in entries for turn in (entry.turns if isinstance(entry, Rounds) else (entry,))]
+from ppopt.search.turns import Turn
 
 
 def run_of(pipeline: Pipeline, seconds: float = 10, **asked: Any) -> Run:

@@ -90,7 +90,7 @@ class FewerDevices(Step):
 
 
 def schedule_modulo(run: Run, seconds: float, example: Schedule | None) -> None:
-    """Modulo scheduling from the kernel of an ``example``, for either objective: a short makespan is a good begin for spans."""
+    """Modulo scheduling from the kernel of an ``example``; for spans too: a short makespan is a good beginning."""
     if run.goes_on:
         run.do(run.step(ModuloScheduling), seconds, example=example)
 

@@ -16,8 +16,8 @@ from ppopt.search.steps.neighbourhoods import Neighbourhoods
 from ppopt.search.steps.smaller_pipelines import FewerDevices
 from ppopt.search.steps.state_graph import StateGraph
 from ppopt.search.strategies import BEGIN_SMALL, SMALL
-from ppopt.search.turns import Turn
-from tests.support.search import run_of, turns
+from ppopt.search.turns import Turn, each_turn
+from tests.support.search import run_of
 
 CLOSED_FORMS = (Work, OneMachine, MemoryBound, BindingOrder)
 
@@ -38,7 +38,7 @@ def test_every_step_charges_the_clock() -> None:
     """In deterministic mode: no turn of the tables is free."""
     costs = Costs(forward=(7, 9, 8), backward_input=(8, 9, 9), backward_weight=5)
     pipeline, tried = Pipeline(3, 5, costs=costs, memory=Memory(limit=2)), dict[type[Step], Turn]()
-    for turn in turns((*BEGIN_SMALL, *SMALL)):
+    for turn in each_turn((*BEGIN_SMALL, *SMALL)):
         tried.setdefault(turn.step, turn)
     for turn in tried.values():
         run = run_of(pipeline, seconds=30)
