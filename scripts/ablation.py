@@ -43,7 +43,7 @@ NEEDED = ("bound: work", "named schedules", "binding order")
 
 def steps() -> list[type[Step]]:
     """The steps that the strategies take, in order."""
-    tables = (*BEGIN_SMALL, *SPAN_FIRST["small"], *SMALL, *BEGIN_LARGE, *LARGE)
+    tables = (*BEGIN_SMALL, *SMALL, *BEGIN_LARGE, *SPAN_FIRST, *LARGE)
     found = dict.fromkeys(turn.step for turn in each_turn(tables))
     return [step for step in found if step.name not in NEEDED]
 

@@ -174,12 +174,10 @@ LARGE: tuple[Entry, ...] = (
     Turn(ListSchedules, when=nothing_found),
 )
 
-FOR_MAKESPAN = {"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *SMALL)}
-SPAN_FIRST: dict[str, tuple[Entry, ...]] = {
-    "small": (Turn(MakespanFirst, left(0.15), no(many), FOR_MAKESPAN), Turn(MakespanFirst, left(0.3), many, FOR_MAKESPAN)),
-    "large": (Turn(MakespanFirst, left(0.8), options={"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *LARGE)}),),
-}
-"""For spans the makespan comes first."""
+SPAN_FIRST: tuple[Entry, ...] = (
+    Turn(MakespanFirst, left(0.8), options={"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *LARGE)}),
+)
+"""For spans of a large problem the makespan comes first."""
 
 BEGIN_SMALL: tuple[Entry, ...] = (
     Turn(Work),
@@ -214,9 +212,9 @@ ILP: tuple[Entry, ...] = (
 
 def main(problem: Problem) -> tuple[Entry, ...]:
     """What comes after the beginning, and all that there is for a problem whose beginning was made by another one."""
-    size = "large" if problem.large else "small"
-    first = SPAN_FIRST[size] if problem.span and not problem.words else ()
-    return (*first, *(LARGE if problem.large else SMALL))
+    if not problem.large:
+        return SMALL
+    return (*SPAN_FIRST, *LARGE) if problem.span else LARGE
 
 
 def strategy_of(problem: Problem, solver: str) -> tuple[Entry, ...]:

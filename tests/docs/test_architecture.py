@@ -74,7 +74,7 @@ def test_all_bounds() -> None:
 
 def test_all_steps_and_what_they_are() -> None:
     kinds = {"raises the bound": "bound", "finds better schedules": "improvement"}
-    tables = (*BEGIN_SMALL, *BEGIN_LARGE, *SMALL, *LARGE, *SPAN_FIRST["small"], *SPAN_FIRST["large"], *ILP)
+    tables = (*BEGIN_SMALL, *BEGIN_LARGE, *SMALL, *LARGE, *SPAN_FIRST, *ILP)
     steps = {inner.step for turn in each_turn(tables) for inner in (turn, *each_turn(turn.options.get("strategy", ())))}
     assert {(row[0], row[1]) for row in rows("Steps")} == {
         (f"`{step.__name__}`", kinds.get(step.kind.value, "decision")) for step in steps

@@ -22,7 +22,7 @@ from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL,
 from ppopt.search.turns import Entry, Rounds, Turn, each_turn
 from tests.support.search import begun, run_of, take
 
-TABLES: tuple[tuple[Entry, ...], ...] = (BEGIN_SMALL, BEGIN_LARGE, SMALL, LARGE, ILP, *SPAN_FIRST.values())
+TABLES: tuple[tuple[Entry, ...], ...] = (BEGIN_SMALL, BEGIN_LARGE, SMALL, LARGE, ILP, SPAN_FIRST)
 
 FEW, MANY, LONG = Pipeline(2, 3), Pipeline(20, 20), Pipeline(8, 60)
 """Of few operations; of many, with as many devices as microbatches; of many, with more microbatches."""
@@ -38,8 +38,8 @@ def test_tables() -> None:
     small, large = Problem(Pipeline(2, 3)), Problem(Pipeline(8, 512))
     assert strategy_of(small, "auto") == (*BEGIN_SMALL, *SMALL)
     assert strategy_of(large, "auto") == (*BEGIN_LARGE, *LARGE)
-    assert strategy_of(Problem(Pipeline(2, 3), "span"), "auto") == (*BEGIN_SMALL, *SPAN_FIRST["small"], *SMALL)
-    assert strategy_of(Problem(Pipeline(8, 512), "span"), "auto") == (*BEGIN_LARGE, *SPAN_FIRST["large"], *LARGE)
+    assert strategy_of(Problem(Pipeline(2, 3), "span"), "auto") == (*BEGIN_SMALL, *SMALL)
+    assert strategy_of(Problem(Pipeline(8, 512), "span"), "auto") == (*BEGIN_LARGE, *SPAN_FIRST, *LARGE)
     assert strategy_of(Problem(Pipeline(2, 3), "span", WAIT), "auto") == (*BEGIN_SMALL, *SMALL)
     assert strategy_of(Problem(Pipeline(8, 512), words=WAIT), "auto") == (*BEGIN_SMALL, *SMALL)
     assert strategy_of(large, "ilp") == ILP
@@ -50,7 +50,6 @@ def test_every_step_is_in_a_table() -> None:
         return {kind, *(each for sub in kind.__subclasses__() for each in below(sub))}
 
     used = {turn.step for entries in TABLES for turn in each_turn(entries)}
-    used |= {turn.step for turn in each_turn(strategies.FOR_MAKESPAN["strategy"])}
     there = {step for step in below(Step) if step.__module__.startswith("ppopt.") and "name" in vars(step)}
     assert used == there
 
@@ -62,7 +61,7 @@ def test_a_search_that_never_closes_ends_with_rounds_or_whatever_is_left() -> No
     assert (LARGE[-2].step, LARGE[-2].share.part) == (ModuloScheduling, 1.0)
     assert isinstance(ILP[-1], Turn)
     assert ILP[-1].step is IntegerProgram
-    assert all(turn.step is MakespanFirst for entries in SPAN_FIRST.values() for turn in each_turn(entries))
+    assert all(turn.step is MakespanFirst for turn in each_turn(SPAN_FIRST))
 
 
 def opened(pipeline: Pipeline, share: float) -> Run:
@@ -142,7 +141,7 @@ def test_a_condition_tells_two_searches_apart(name: str) -> None:
 
 
 def test_every_condition_is_tested() -> None:
-    used = {turn.when for entries in (*TABLES, strategies.FOR_MAKESPAN["strategy"]) for turn in each_turn(entries)}
+    used = {turn.when for entries in TABLES for turn in each_turn(entries)}
     made = {
         vars(strategies)[name]
         for name in vars(strategies)

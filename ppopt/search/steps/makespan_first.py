@@ -1,4 +1,4 @@
-"""For device spans: the makespan first, which is far easier."""
+"""For device spans of a large problem: the makespan first, which is far easier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ppopt.bounds.latest_starts import beside_span
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
-from ppopt.timing.paths import shortest_spans
 
 if TYPE_CHECKING:
     from ppopt.search.turns import Entry
@@ -33,7 +32,7 @@ class MakespanFirst(Step):
                 incumbent.refute(inner.incumbent.proved_by or "work")
             best = inner.incumbent.best
             if best is not None:
-                incumbent.offer(best if run.problem.large else shortest_spans(best), inner.incumbent.source)
+                incumbent.offer(best, inner.incumbent.source)
             beside = beside_span(pipeline)
             if beside is not None:
                 incumbent.prove(inner.incumbent.lower - beside, inner.incumbent.proved_by or "work")
