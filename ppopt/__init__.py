@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ppopt.files.result import save
     from ppopt.named import compare, register
     from ppopt.pictures.plot import plot
-    from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, Units
+    from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline, Units
     from ppopt.search import Binding, Settings, solve, verify
 
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "ppopt.pipeline": ("Costs", "DataParallel", "Links", "Memory", "Pipeline", "Units"),
+    "ppopt.pipeline": ("Costs", "DataParallel", "Layer", "Layers", "Links", "Memory", "Pipeline", "Units"),
     "ppopt.named": ("compare", "register"),
     "ppopt.search": ("Binding", "Settings", "solve", "verify"),
     "ppopt.files": ("read_model",),
@@ -35,6 +35,8 @@ __all__ = [
     "Binding",
     "Costs",
     "DataParallel",
+    "Layer",
+    "Layers",
     "Links",
     "Memory",
     "Pipeline",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ppopt.pipeline import Pipeline, in_words
+from ppopt.pipeline import BEST, Pipeline, in_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,11 @@ def heading(pipeline: Pipeline) -> str:
     """A pipeline in a line."""
     details = _chunks(pipeline)
     name = f"{pipeline.name}: " if pipeline.name else ""
-    if isinstance(pipeline.recompute, tuple):
+    if pipeline.layers is not None:
+        details += f", {len(pipeline.layers)} layers" + (" in any partition" if pipeline.partition == BEST else "")
+        if pipeline.recompute != "none":
+            details += f", recompute {pipeline.recompute if isinstance(pipeline.recompute, str) else 'of some layers'}"
+    elif isinstance(pipeline.recompute, tuple):
         several = "s" * (len(pipeline.recompute) > 1)
         details += f", recompute in stage{several} {in_words(pipeline.recompute)}"
     elif pipeline.recompute != "none":

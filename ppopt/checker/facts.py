@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from ppopt.checker.layers import by_stage
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline, PipelineError, Table, Value
 
@@ -62,6 +63,7 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     Raises:
         PipelineError: which stages recompute is left open, or several numbers of microbatches are asked for.
     """
+    pipeline = by_stage(pipeline)
     again = _recomputing(pipeline)
     times, amounts = _times(pipeline, again), _amounts(pipeline, again)
     memory, devices = pipeline.memory, range(pipeline.devices)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ppopt.cli.values import Counts, Doubling, Limit, Stages
+from ppopt.cli.values import Counts, Doubling, Limit, Partition, Stages
 from ppopt.files import Change, FileError, Model, ModelError, model_dict, model_of, setting, write_text
 from ppopt.files.model import read_tree
 from ppopt.files.text import source_of
@@ -110,6 +110,7 @@ class _ModelOptions:
     microbatches: tuple[int, ...] | None
     chunks: tuple[int, ...] | None
     placement: str | None
+    partition: Any
     recompute: Any
     memory_limit: Any
     settings: Sequence[str]
@@ -123,6 +124,7 @@ class _ModelOptions:
             ("pipeline.microbatches", _one_or_list(self.microbatches), f"-m {_listed(self.microbatches)}"),
             ("pipeline.chunks", chunks, f"-v {_listed(self.chunks)}"),
             ("pipeline.placement", None if everywhere else self.placement, f"--placement {self.placement}"),
+            ("pipeline.partition", self.partition, "--partition"),
             ("pipeline.recompute", self.recompute, "--recompute"),
             ("memory.limit", self.memory_limit, "--memory-limit"),
         ]
@@ -135,6 +137,7 @@ def _overrides(own_chunks: bool) -> list[Callable[[Command], Command]]:
     """The options that override the model."""
     limit_help = "One number, one per device (3,4,4), or none: unlimited."
     microbatches_help = "Number of microbatches; solve also takes 8,12,40 or 8..1024."
+    partition_help = "Layers of each stage: even, balanced, best (left open), or 11,10,10,11."
     recompute_help = "Stages that recompute: none, all, 0,2, or choose (left open)."
     set_help = "Set a dotted key of the model file, such as costs.forward=2; a flag beats it."
     return [
@@ -142,6 +145,7 @@ def _overrides(own_chunks: bool) -> list[Callable[[Command], Command]]:
         click.option("-m", "--microbatches", type=Doubling(), metavar="M", help=microbatches_help),
         click.option("-v", "--chunks", type=Counts(), metavar="LIST", help=_CHUNKS_HELP[own_chunks]),
         click.option("--placement", type=click.Choice([*PLACEMENTS, ANY]), help="Where the stages are; any leaves it open."),
+        click.option("--partition", type=Partition(), metavar="CUT", help=partition_help),
         click.option("--recompute", type=Stages(), metavar="STAGES", help=recompute_help),
         click.option("--memory-limit", type=Limit(), metavar="LIMIT", help=limit_help),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=set_help),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import click
 
 from ppopt.pipeline import CHOOSE
+from ppopt.pipeline.partitions import WORDS
 
 
 class Limit(click.ParamType):  # type: ignore[type-arg]
@@ -87,15 +89,31 @@ class Doubling(Counts):
 
 
 class Stages(click.ParamType):  # type: ignore[type-arg]
-    """Which stages recompute: a word, or stages with commas between."""
+    """Which stages recompute: a word or the name of a level, or stages with commas between."""
 
     name = "stages"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The word, or a list of integers."""
-        if not isinstance(value, str) or value in ("none", "all", CHOOSE):
+        if not isinstance(value, str) or re.fullmatch(r"[A-Za-z_][\w-]*", value):
             return value
         try:
             return [int(part) for part in value.split(",")]
         except ValueError:
             self.fail(f"expected none, all, {CHOOSE}, or stages with commas between (0,2); got {value!r}", param, ctx)
+
+
+class Partition(click.ParamType):  # type: ignore[type-arg]
+    """How the layers are cut: a word, or the number of layers of each stage with commas between."""
+
+    name = "partition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word, or a list of integers."""
+        if not isinstance(value, str) or value in WORDS:
+            return value
+        try:
+            return [int(part) for part in value.split(",")]
+        except ValueError:
+            words = ", ".join(WORDS)
+            self.fail(f"expected {words}, or the layers of each stage (11,10,10,11); got {value!r}", param, ctx)

@@ -19,13 +19,16 @@ from ppopt.files.own_order import order_of_model
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, UnknownSchedule, find
 from ppopt.named.model import Model
+from ppopt.pipeline.layers import as_tables
 from ppopt.pipeline import (
     ANY,
+    BEST,
     CHOOSE,
     MAX_DEVICES,
     PLACEMENTS,
     Costs,
     DataParallel,
+    Layers,
     Links,
     Memory,
     Pipeline,
@@ -43,9 +46,9 @@ _Read = TypeVar("_Read")
 
 _PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": DataParallel, "units": Units}
 _KEYS: dict[str, tuple[str, ...]] = {
-    "": ("format", "name", "pipeline", *_PARTS),
+    "": ("format", "name", "pipeline", "layers", *_PARTS),
     "pipeline": (
-        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "recompute"),
+        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
         *("schedule", "schedule_params", "order"),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in _PARTS.items()},
@@ -233,22 +236,41 @@ def _model(tree: Tree) -> Model:
     else:
         tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in _PARTS.items()}
-    pipeline = Pipeline(**fields, **parts, name=labels["name"])
+    layers = _layers(tree, tables)
+    pipeline = Pipeline(**fields, **parts, name=labels["name"], layers=layers)
     places = _settled(pipeline)
     stands_for, read = _on_one_of(places, lambda place: _schedule(place, schedule, params))[1]
     if order is None:
         return Model(pipeline, stands_for, read, written=schedule)
     place, (own, own_name) = _on_one_of(places, lambda place: order_of_model(place, order))
-    placed = None if pipeline.routes else place.resolved(pipeline.recompute)
+    placed = None if pipeline.routes and pipeline.partition != BEST else place.resolved(pipeline.recompute)
     return Model(pipeline, stands_for, read, own, own_name, schedule, placed)
 
 
+def _layers(tree: Tree, tables: Mapping[str, Tree]) -> Layers | None:
+    """The layers of the file, which say what costs and activations of stages say elsewhere."""
+    if "layers" not in tree:
+        return None
+    for table, allowed in (("costs", ("optimizer",)), ("memory", ("static", "limit"))):
+        for key in tables[table]:
+            if key not in allowed:
+                raise PipelineError(f"{table}.{key}", f"follows from [[layers]]; beside them [{table}] has {', '.join(allowed)}")
+    groups = tree["layers"]
+    if isinstance(groups, list):
+        for i, group in enumerate(groups):
+            if isinstance(group, dict):
+                _check_digits(group, f"layers[{i}]")
+    return Layers(groups)
+
+
 def _settled(pipeline: Pipeline) -> list[Pipeline]:
-    """The pipeline with each number of microbatches and on each placement; every stage recomputing where that is open."""
+    """The pipeline with each number of microbatches and on each placement; every stage recomputing, and a balanced partition,
+    where these are open."""
     asked: int | tuple[int, ...] = pipeline.microbatches
     counts = asked if isinstance(asked, tuple) else ()
     each = [pipeline.changed(microbatches=count) for count in counts] or [pipeline]
     places = [place for one in each for place in one.placements()]
+    places = [place.cut() for place in places]
     return [place.resolved("all") if place.recompute == CHOOSE else place for place in places]
 
 
@@ -332,18 +354,35 @@ def model_dict(model: Model) -> Tree:
         table["chunks"] = _plain(pipeline.chunks)
     if len(pipeline.routes) > 1:
         table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
+    if pipeline.layers is not None:
+        table["partition"] = _plain(pipeline.partition)
     if pipeline.recompute != "none":
-        table["recompute"] = _plain(pipeline.recompute)
+        table["recompute"] = _recompute(pipeline)
     if model.schedule is not None:
         table["schedule"] = model.schedule
         if model.params:
             table["schedule_params"] = dict(model.params)
     if model.order is not None:
         table["order"] = model.order.texts()
-    parts = {name: _part(getattr(pipeline, name)) for name in _PARTS}
+    parts: Tree = {name: _part(getattr(pipeline, name)) for name in _PARTS}
+    if pipeline.layers is not None:
+        parts["costs"] = _kept(parts["costs"], "optimizer")
+        parts["memory"] = _kept(parts["memory"], "static", "limit")
+        parts["layers"] = as_tables(pipeline.layers)
     if pipeline.data_parallel == DataParallel():
         del parts["data_parallel"]
     return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
+
+
+def _recompute(pipeline: Pipeline) -> Any:
+    if pipeline.layers is None or isinstance(pipeline.recompute, str):
+        return _plain(pipeline.recompute)
+    chosen: Any = pipeline.recompute
+    return [{name: {level: n for other, level, n in stage if other == name} for name, _, _ in stage} for stage in chosen]
+
+
+def _kept(table: Tree, *keys: str) -> Tree:
+    return {key: value for key, value in table.items() if key in keys}
 
 
 def _part(part: Costs | Links | Memory | DataParallel | Units) -> Tree:

@@ -83,16 +83,27 @@ def _outcome(result: Result) -> Tree:
         "seed": result.seed,
         "versions": dict(result.versions),
         **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
+        **_partition(result.pipeline),
     }
     if result.scope is not None:
         recompute = result.scope.recompute
         tree["scope"] = {
             "placements": list(result.scope.placements),
             "chunks": list(result.scope.chunks),
-            "recompute": recompute if isinstance(recompute, str) else list(recompute),
+            **({} if result.scope.partition is None else {"partition": _list_or_word(result.scope.partition)}),
+            "recompute": _list_or_word(recompute),
         }
         tree["placements"] = [_brief(each) for each in result.placements]
     return tree
+
+
+def _partition(pipeline: Pipeline) -> Tree:
+    """The layers of each stage, where the pipeline has layers."""
+    return {} if pipeline.layers is None else {"partition": list(pipeline.counts)}
+
+
+def _list_or_word(value: str | tuple[Any, ...]) -> str | list[Any]:
+    return value if isinstance(value, str) else list(value)
 
 
 def _brief(placed: Result) -> Tree:
@@ -100,6 +111,7 @@ def _brief(placed: Result) -> Tree:
     return {
         "placement": placed.pipeline.placement,
         "chunks": placed.pipeline.chunks,
+        **_partition(placed.pipeline),
         "value": placed.value,
         "lower_bound": placed.lower_bound,
         "reason": placed.reason,
@@ -177,11 +189,13 @@ def metrics_dict(schedule: Schedule) -> Tree:
 def row_dict(row: Row) -> Tree:
     """One named schedule; without a schedule ``excluded`` says why, and the figures are null."""
     chosen = row.recompute
+    counts = row.partition
     return {
         "schedule": row.name,
         "placement": row.placement,
         "chunks": row.chunks,
         **({"recompute": list(chosen) if isinstance(chosen, tuple) else chosen} if chosen else {}),
+        "partition": None if counts is None else list(counts),
         "makespan": row.makespan,
         "device_span": row.device_span,
         "bubble_ratio": row.bubble_ratio,

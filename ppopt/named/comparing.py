@@ -56,7 +56,7 @@ def rows_of(
         Restriction: a parameter is unknown or out of range.
     """
     chunks = chunks or shown_chunks(pipeline)
-    pipeline = pipeline.placements()[0]
+    pipeline = pipeline.placements()[0].cut()
     read = {name: NAMED[name].read(given) for name, given in params.items()}
     if pipeline.recompute == CHOOSE:
         return [

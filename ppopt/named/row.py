@@ -40,6 +40,11 @@ class Row(Figures):
         return replace(self, assumes_equal_work=elsewhere and places[0].uneven)
 
     @property
+    def partition(self) -> tuple[int, ...] | None:
+        """The number of layers of each stage; ``None`` where there are no layers, or it is excluded."""
+        return None if self.schedule is None or self.schedule.pipeline.layers is None else self.schedule.pipeline.counts
+
+    @property
     def label(self) -> str:
         """Its name in tables."""
         if self.recompute in ("", "none"):

@@ -4,7 +4,9 @@ from ppopt.pipeline.amounts import Amounts
 from ppopt.pipeline.arrays import IntArray, halves
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
+from ppopt.pipeline.layers import Layer, Layers, Level
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Pipeline
+from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
 from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
@@ -12,6 +14,7 @@ from ppopt.pipeline.ticks import Ticks
 
 __all__ = [
     "ANY",
+    "BEST",
     "CHOOSE",
     "MAX_DEVICES",
     "MAX_MICROBATCHES",
@@ -22,6 +25,9 @@ __all__ = [
     "Costs",
     "DataParallel",
     "IntArray",
+    "Layer",
+    "Layers",
+    "Level",
     "Links",
     "Memory",
     "Number",

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from ppopt.pipeline.arrays import IntArray
+from ppopt.pipeline.cutting import weights_of
 from ppopt.pipeline.parts import PipelineError, plain
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
 
@@ -22,7 +23,7 @@ class Amounts(NamedTuple):
     retained: IntArray
     """``[route, stage]``."""
     static: IntArray
-    """``[device]``, all copies together."""
+    """``[device]``, all copies together, and the weights of layers."""
     limit: IntArray | None
     """``[device]``, or ``None``: unlimited."""
 
@@ -35,7 +36,8 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     """
     memory, devices = pipeline.memory, range(pipeline.devices)
     activation, retained = held(pipeline)
-    static = [entry(memory.static, device) * _copies(pipeline, device) for device in devices]
+    weights = weights_of(pipeline)
+    static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
     tables: Rows = [*activation, *retained, static, limit or []]
     per_unit = common_denominator(tables)
@@ -50,7 +52,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     )
 
 
-def _copies(pipeline: Pipeline, device: int) -> Fraction:
+def copies(pipeline: Pipeline, device: int) -> Fraction:
     """The number of copies of its weights on a device: its stages over all routes / most of its stages on one route."""
     stages = [{s for s in range(pipeline.stages) if route[s] == device} for route in pipeline.routes]
     return Fraction(len(set().union(*stages)), max(map(len, stages)))

@@ -1,9 +1,11 @@
-"""What a pipeline leaves open: its placement, its chunks, which stages recompute; and several numbers of microbatches."""
+"""What a pipeline leaves open: its placement, its chunks, its partition, which stages recompute; and several numbers of
+microbatches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import PipelineError, whole
 from ppopt.pipeline.recompute import CHOOSE
 from ppopt.pipeline.routes import MAX_STAGES
@@ -66,6 +68,7 @@ def left_open(pipeline: Pipeline) -> tuple[str, ...]:
     found = {
         "placement": pipeline.placement == ANY,
         "chunks": isinstance(pipeline.chunks, tuple),
+        "partition": pipeline.partition == BEST,
         "recompute": pipeline.recompute == CHOOSE,
         "microbatches": isinstance(pipeline.microbatches, tuple),
     }

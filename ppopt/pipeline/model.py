@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,10 @@ from ppopt.pipeline.amounts import Amounts, amounts_of, check_limit
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_recompute
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
+from ppopt.pipeline.cutting import counts_of, flat, levels_of, parts_of, read_levels
+from ppopt.pipeline.layers import Layers
 from ppopt.pipeline.moving import moved
+from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
 from ppopt.pipeline.parts import DURATIONS, Costs, DataParallel, Links, Memory, PipelineError, Units, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, read_split, routes_of
@@ -39,10 +42,15 @@ class Pipeline:
     route 1. ``recompute`` says which stages recompute their activations: ``"none"``, ``"all"`` or a list of stages; durations and
     amounts are those of this choice.
 
-    A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``recompute="choose"``; and it may ask for
-    several ``microbatches``. :attr:`open` names them. A solver settles them; until then there are no stages and no times
-    (:meth:`placements`, :meth:`resolved` and :meth:`changed` give pipelines that have them). ``any`` is linear once, loop and
-    wave for each number of chunks above 1. ``chunks`` is by default 2 for loop, wave and any, else 1.
+    With ``layers``, costs and activations are those of the stages into which ``partition`` cuts them: ``"even"`` (the largest
+    group of layers dealt equally), ``"balanced"`` (the least largest work of a device), ``"best"`` (left open, the default), or the
+    number of layers of each stage. ``costs`` then has the optimizer alone, ``memory`` the limit and what is held beside the
+    weights of the layers; ``recompute`` is a word, the name of a level, or one table per stage: ``{"decoder": {"full": 3}}``.
+
+    A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``partition="best"``, ``recompute="choose"``;
+    and it may ask for several ``microbatches``. :attr:`open` names them. A solver settles them; until then there are no stages
+    and no times (:meth:`placements`, :meth:`cut`, :meth:`resolved` and :meth:`changed` give pipelines that have them). ``any`` is
+    linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for loop, wave and any, else 1.
     ``name`` and ``units`` are labels and take no part in comparisons.
 
     Raises:
@@ -64,6 +72,8 @@ class Pipeline:
     units: Units = field(default_factory=Units, compare=False)
     recompute: Recompute = "none"
     data_parallel: DataParallel = field(default_factory=DataParallel)
+    layers: Layers | None = None
+    partition: str | Counts = ""
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -80,8 +90,10 @@ class Pipeline:
             memory: Memory = ...,
             name: str = "",
             units: Units = ...,
-            recompute: str | Sequence[int] = "none",
+            recompute: str | Sequence[int] | Sequence[Mapping[str, Mapping[str, int]]] = "none",
             data_parallel: DataParallel = ...,
+            layers: Layers | None = None,
+            partition: str | Sequence[int] = "",
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -89,6 +101,7 @@ class Pipeline:
             devices=whole("pipeline.devices", self.devices, MAX_DEVICES),
             microbatches=read_counts("pipeline.microbatches", self.microbatches, MAX_MICROBATCHES),
             chunks=read_chunks(self.placement, self.chunks, bool(self.routes)),
+            partition=read_partition(self.partition, self.layers),
         )
         stages = self.devices * (max(self.chunks) if isinstance(self.chunks, tuple) else self.chunks)
         if stages > MAX_STAGES:
@@ -131,9 +144,14 @@ class Pipeline:
         self._set(route_of_microbatch=read_split(self.route_of_microbatch, self.microbatches, len(self.routes)))
 
     def _read_parts(self) -> None:
-        check_lengths(self)
         self.links.validate(self.devices)
-        self._set(recompute=read_recompute(self.recompute, self.stages))
+        if self.layers is not None:
+            self._read_layers(self.layers)
+            if self.partition == BEST:
+                return
+        check_lengths(self)
+        if self.layers is None:
+            self._set(recompute=read_recompute(self.recompute, self.stages))
         check_activation(self)
         check_recompute(self)
         if self.recompute == CHOOSE:
@@ -142,11 +160,24 @@ class Pipeline:
             check_limit(self)
             check_horizon(self)
 
+    def _read_layers(self, layers: Layers) -> None:
+        if isinstance(self.partition, tuple) and len(self.partition) != self.stages:
+            problem = f"expected one number per stage ({self.stages}), got {len(self.partition)}"
+            raise PipelineError("pipeline.partition", problem)
+        if not isinstance(self.partition, tuple):
+            check_stages(layers, self.stages)
+        counts = None if self.partition == BEST else self.counts
+        self._set(recompute=read_levels(self.recompute, layers, counts, self.stages))
+        if counts is not None:
+            costs, memory = parts_of(self)
+            self._set(costs=costs, memory=memory)
+
     # --- what is left open, and other choices ---
 
     @property
     def open(self) -> tuple[str, ...]:
-        """The keys of the model file that leave something open: pipeline.placement, .chunks, .recompute, .microbatches."""
+        """The keys of the model file that leave something open: pipeline.placement, .chunks, .partition, .recompute,
+        .microbatches."""
         return choices.left_open(self)
 
     def settled(self) -> Pipeline:
@@ -163,19 +194,41 @@ class Pipeline:
         """As :meth:`settled`; but which stages recompute may be open."""
         return self if self.routes and not isinstance(self.microbatches, tuple) else self.settled()
 
+    def _with_costs(self) -> Pipeline:
+        """As :meth:`_with_routes`; but not the partition."""
+        if self.partition == BEST:
+            raise choices.problem(self, "pipeline.partition")
+        return self._with_routes()
+
     def placements(self) -> tuple[Pipeline, ...]:
         """The pipelines among which ``placement`` and ``chunks`` leave the choice; just this one where they leave none."""
         return self._closed if isinstance(self.chunks, tuple) else (self,)
 
     @cached_property
     def _closed(self) -> tuple[Pipeline, ...]:
+        places = placements_of(self.placement, self.chunks)
+        if self.layers is not None:  # without those that have more stages than there are layers
+            fit = [(placement, chunks) for placement, chunks in places if self.devices * chunks <= len(self.layers)]
+            places = fit or places[:1]
         return tuple(
             self.changed(placement=placement, chunks=chunks, route_of_microbatch=self.route_of_microbatch)
-            for placement, chunks in placements_of(self.placement, self.chunks)
+            for placement, chunks in places
         )
 
+    def cut(self) -> Pipeline:
+        """The same pipeline with a balanced partition where its partition is left open."""
+        return self.changed(partition="balanced", route_of_microbatch=self.route_of_microbatch) if self.partition == BEST else self
+
     def changed(self, **changes: Any) -> Pipeline:
-        """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew."""
+        """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew.
+
+        With other costs it is no longer a pipeline of layers: they become costs per stage.
+        """
+        if self.layers is not None and "layers" not in changes:
+            if "costs" in changes:
+                changes = {**flat(self, changes.pop("memory", None)), **changes}
+            else:
+                changes["costs"] = Costs(optimizer=self.costs.optimizer)
         derived = {"microbatches", "routes", "placement", "chunks", "devices"}
         if changes.keys() & derived and "route_of_microbatch" not in changes:
             changes["route_of_microbatch"] = ()
@@ -240,7 +293,20 @@ class Pipeline:
         """
         return rewriting.written_out(self)
 
+    def flat(self) -> Pipeline:
+        """The same pipeline with costs and memory per stage in place of layers."""
+        return self if self.layers is None else self.changed(costs=self.costs)
+
     # --- stages, routes and operations ---
+
+    @cached_property
+    def counts(self) -> Counts:
+        """The number of layers of each stage, of a pipeline of layers.
+
+        Raises:
+            PipelineError: the partition is left open.
+        """
+        return counts_of(self)
 
     @property
     def stages(self) -> int:
@@ -283,6 +349,8 @@ class Pipeline:
             )
         if self.recompute == "none":
             return frozenset()
+        if self.layers is not None:
+            return frozenset(stage for stage, chosen in enumerate(levels_of(self)) if chosen)
         return frozenset(range(self.stages) if self.recompute == "all" else self.recompute)
 
     # --- times and amounts ---
@@ -290,12 +358,12 @@ class Pipeline:
     @cached_property
     def ticks(self) -> Ticks:
         """Durations, latencies and occupancies as integers."""
-        return ticks_of(self._with_routes())
+        return ticks_of(self._with_costs())
 
     @cached_property
     def amounts(self) -> Amounts:
         """Memory as integers."""
-        return amounts_of(self._with_routes())
+        return amounts_of(self._with_costs())
 
     @cached_property
     def lines(self) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -312,8 +380,11 @@ class Pipeline:
         """Whether devices or stages differ in their costs or activations.
 
         They do where a list of durations, or of what a microbatch holds, has different values, and where what the microbatches
-        take of one device altogether differs from another's. Which stages recompute makes no difference.
+        take of one device altogether differs from another's. Which stages recompute makes no difference. Layers can be cut anew on
+        another placement, so that nothing has to be assumed about them.
         """
+        if self.layers is not None:
+            return False
         for part, names in ((self.costs, DURATIONS), (self.memory, ("activation", "retained", "recompute_saved"))):
             for name in names:
                 value = getattr(part, name)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ppopt.pipeline.choices import placements_of, read_chunks
+from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import DURATIONS, Costs, DataParallel, Memory, PipelineError, Value
 from ppopt.pipeline.routes import Routes, explicit_routes, routes_of, split_evenly
 from ppopt.pipeline.tables import Rows, by_stage, durations, entry, held, largest, totals
@@ -32,11 +33,32 @@ def moved(pipeline: Pipeline, place: dict[str, Any]) -> Pipeline:
         one = moved(pipeline.changed(microbatches=pipeline.microbatches[0]), place)
         return one.changed(microbatches=pipeline.microbatches)
     there = _destination(pipeline, place)
+    if pipeline.layers is not None:
+        return _cut_elsewhere(pipeline, place, there)
     if there.routes == pipeline.routes and not isinstance(there.chunks, tuple):
         return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, **place})
     move = _Move(pipeline, there)
     written = there.route_of_microbatch if "routes" in place else ()
     return pipeline.changed(**{**place, "chunks": there.chunks, "route_of_microbatch": written, **move.changes()})
+
+
+def _cut_elsewhere(pipeline: Pipeline, place: dict[str, Any], there: _Destination) -> Pipeline:
+    """A pipeline of layers elsewhere: these are cut anew, balanced unless the partition is even or left open.
+
+    Raises:
+        PipelineError: which layers recompute is said stage by stage.
+    """
+    if there.routes == pipeline.routes and not isinstance(there.chunks, tuple):
+        return pipeline.changed(
+            **{"route_of_microbatch": pipeline.route_of_microbatch, "partition": pipeline.partition, **place}
+        )
+    if isinstance(pipeline.recompute, tuple):
+        raise PipelineError("pipeline.recompute", "which layers recompute is said stage by stage, for another cut")
+    partition = pipeline.partition if pipeline.partition in ("even", BEST) else "balanced"
+    changes: dict[str, Any] = {"partition": partition}
+    if pipeline.data_parallel.per == "stage":
+        changes["data_parallel"] = _Move(pipeline, there).traffic()
+    return pipeline.changed(**{**place, "chunks": there.chunks, **changes})
 
 
 @dataclass(frozen=True)
@@ -87,7 +109,7 @@ class _Move:
         """
         changes: dict[str, Any] = {}
         if self.pipeline.data_parallel.per == "stage":
-            changes["data_parallel"] = self._traffic()
+            changes["data_parallel"] = self.traffic()
         traffic = [value if isinstance(value, tuple) else (value,) for value in both(self.pipeline)]
         if not self.everywhere and largest(traffic):
             problem = (
@@ -100,7 +122,8 @@ class _Move:
             changes["recompute"] = "none"
         return changes
 
-    def _traffic(self) -> DataParallel:
+    def traffic(self) -> DataParallel:
+        """What each device exchanges for all its stages."""
         gather, scatter = (
             tuple(sum(part.values(), Fraction(0)) for part in exchanged(self.pipeline, value)) for value in both(self.pipeline)
         )

@@ -170,6 +170,7 @@ def combined(pipeline: Pipeline, results: Sequence[Result], branches: Sequence[B
             tuple(dict.fromkeys(branch.pipeline.placement for branch in branches)),
             tuple(sorted({branch.pipeline.chunks for branch in branches})),
             pipeline.recompute,
+            None if pipeline.layers is None else pipeline.partition,
         ),
         placements=tuple(results),
     )

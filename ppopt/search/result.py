@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ppopt.constraints import Word
 from ppopt.named import Table
@@ -48,8 +48,10 @@ class Scope(NamedTuple):
     """Of linear, loop, wave, bidirectional (or routes): those that were solved."""
     chunks: tuple[int, ...]
     """The numbers of chunks per device among them."""
-    recompute: str | tuple[int, ...]
+    recompute: str | tuple[Any, ...]
     """``"choose"``, or what was settled."""
+    partition: str | tuple[int, ...] | None = None
+    """``"best"``, or what was settled; ``None``: there are no layers."""
 
 
 @dataclass(frozen=True, repr=False)

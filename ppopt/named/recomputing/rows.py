@@ -40,7 +40,7 @@ def compare_freely(
     """
     _check_open(pipeline)
     chunks = chunks or shown_chunks(pipeline)
-    pipeline = pipeline.placements()[0]
+    pipeline = pipeline.placements()[0].cut()
     read = {name: NAMED[name].read(given) for name, given in params.items()}
     rows = []
     for definition, v in each(chunks):

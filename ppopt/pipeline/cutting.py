@@ -1,0 +1,221 @@
+"""What the stages of a partition cost and hold, from their layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from ppopt.pipeline.layers import Layers, Level
+from ppopt.pipeline.partitions import BEST, Counts, balanced, even
+from ppopt.pipeline.parts import Costs, Memory, PipelineError
+from ppopt.pipeline.recompute import CHOOSE
+
+if TYPE_CHECKING:
+    from ppopt.pipeline.model import Pipeline
+
+StageLevels: TypeAlias = tuple[tuple[str, str, int], ...]
+"""Of a stage: the first ``count`` of its layers of a group recompute at a level, as ``(group, level, count)``."""
+
+
+def counts_of(pipeline: Pipeline) -> Counts:
+    """The number of layers of each stage.
+
+    Raises:
+        PipelineError: the partition is left open, or leaves a stage without a layer.
+    """
+    layers, partition = pipeline.layers, pipeline.partition
+    assert layers is not None
+    if isinstance(partition, tuple):
+        return partition
+    if partition == "even":
+        return even(layers, pipeline.stages)
+    if partition == BEST:
+        problem = '"best" is left open, which only solve settles; expected "even", "balanced" or the layers of each stage here'
+        raise PipelineError("pipeline.partition", problem)
+    return balanced(work_of_layers(layers, pipeline.recompute), pipeline.routes, pipeline.route_of_microbatch)
+
+
+def work_of_layers(layers: Layers, recompute: Any) -> tuple[Fraction, ...]:
+    """Per layer, its forward and its backward, run the cheaper way, for one microbatch; with a level that all recompute at."""
+    of_group = []
+    times = [layers.each(name) for name in ("forward", "backward_input", "backward_weight", "backward")]
+    for group, (forward, input_, weight, full) in enumerate(zip(*times, strict=True)):
+        ways = [full, None if input_ is None or weight is None else input_ + weight]
+        level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
+        again = Fraction(0) if level is None else level.time
+        assert forward is not None
+        of_group.append(forward + again + min(way for way in ways if way is not None))
+    return tuple(of_group[group] for group in layers.group_of)
+
+
+def groups_of(layers: Layers, counts: Sequence[int]) -> list[list[int]]:
+    """``[stage][group]``: how many layers of the group are in the stage."""
+    table, begin = [], 0
+    for count in counts:
+        row = [0] * len(layers.groups)
+        for layer in range(begin, begin + count):
+            row[layers.group_of[layer]] += 1
+        table.append(row)
+        begin += count
+    return table
+
+
+def summed(table: Sequence[Sequence[int]], each: Sequence[Fraction | None]) -> tuple[Fraction, ...]:
+    """Per stage, what its layers have together; ``table`` as of :func:`groups_of`."""
+    return tuple(sum((n * value for n, value in zip(row, each, strict=True) if value), Fraction(0)) for row in table)
+
+
+# --- recomputing ---
+
+
+def read_levels(value: Any, layers: Layers, counts: Counts | None, stages: int) -> Any:
+    """``pipeline.recompute`` of layers: a word, the name of a level, or one table per stage; ``counts``: where they are known.
+
+    Raises:
+        PipelineError: it is none of these, or there are no such layers or levels.
+    """
+    key = "pipeline.recompute"
+    words = ("none", "all", CHOOSE, *layers.levels)
+    if isinstance(value, str):
+        if value not in words:
+            raise PipelineError(key, f"expected one of {', '.join(words)}, or one table per stage, got {value!r}")
+        if value == "all" and not layers.levels:
+            raise PipelineError(key, "no group of layers lists a way to recompute")
+        return value
+    if not isinstance(value, list | tuple):
+        raise PipelineError(key, f"expected one of {', '.join(words)}, or one table per stage, got {value!r}")
+    if not value:
+        return "none"
+    if len(value) != stages:
+        raise PipelineError(key, f"expected one table per stage ({stages}), got {len(value)}")
+    read = tuple(tuple(_stage_levels(f"{key}[{stage}]", given, layers)) for stage, given in enumerate(value))
+    if counts is not None:
+        _check_levels(read, layers, counts)
+    return read if any(read) else "none"
+
+
+def _stage_levels(key: str, given: Any, layers: Layers) -> Iterator[tuple[str, str, int]]:
+    if isinstance(given, tuple):  # as it is kept
+        given = {group: {level: n for other, level, n in given if other == group} for group, _, _ in given}
+    if not isinstance(given, dict):
+        raise PipelineError(key, f"expected a table such as {{decoder = {{full = 3}}}}, got {given!r}")
+    names = [group.name for group in layers.groups]
+    for name in given:
+        if name not in names:
+            raise PipelineError(f"{key}.{name}", f"there are no such layers; expected one of {', '.join(names)}")
+    for group in layers.groups:
+        levels = given.get(group.name, {})
+        if not isinstance(levels, dict):
+            raise PipelineError(f"{key}.{group.name}", f"expected a table such as {{full = 3}}, got {levels!r}")
+        known = [level.name for level in group.recompute]
+        for name, count in levels.items():
+            if name not in known:
+                problem = f"these layers list no such way to recompute; expected one of {', '.join(known) or 'none at all'}"
+                raise PipelineError(f"{key}.{group.name}.{name}", problem)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise PipelineError(f"{key}.{group.name}.{name}", f"expected a whole number >= 0 of layers, got {count!r}")
+        yield from ((group.name, name, levels[name]) for name in known if levels.get(name))
+
+
+def _check_levels(read: Sequence[StageLevels], layers: Layers, counts: Counts) -> None:
+    for stage, (chosen, row) in enumerate(zip(read, groups_of(layers, counts), strict=True)):
+        for group, there in zip(layers.groups, row, strict=True):
+            asked = sum(count for name, _, count in chosen if name == group.name)
+            if asked > there:
+                problem = f"stage {stage} has {there} layers {group.name!r}, and {asked} of them are to recompute"
+                raise PipelineError(f"pipeline.recompute[{stage}].{group.name}", problem)
+
+
+def levels_of(pipeline: Pipeline) -> list[list[tuple[int, Level, int]]]:
+    """Per stage, which layers recompute: the group, the level, and how many.
+
+    Raises:
+        PipelineError: the partition, or which layers recompute, is left open.
+    """
+    layers, recompute = pipeline.layers, cast("str | tuple[StageLevels, ...]", pipeline.recompute)
+    assert layers is not None
+    table = groups_of(layers, pipeline.counts)
+    if recompute == "none":
+        return [[] for _ in table]
+    if isinstance(recompute, str):
+        level_of = [layers.level_of(group, recompute) for group in range(len(layers.groups))]
+        return [
+            [(group, level, n) for group, (level, n) in enumerate(zip(level_of, row, strict=True)) if level is not None and n]
+            for row in table
+        ]
+    number = {group.name: i for i, group in enumerate(layers.groups)}
+    found = []
+    for stage in recompute:
+        each = [(number[group], layers.level_of(number[group], level), n) for group, level, n in stage]
+        found.append([(group, level, n) for group, level, n in each if level is not None])
+    return found
+
+
+def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
+    """Costs and memory per stage of a pipeline of layers whose partition is settled."""
+    layers = pipeline.layers
+    assert layers is not None
+    table = groups_of(layers, pipeline.counts)
+    chosen = [] if pipeline.recompute == CHOOSE else levels_of(pipeline)
+    again = tuple(sum((n * level.time for _, level, n in stage), Fraction(0)) for stage in chosen)
+    saved = tuple(sum((n * level.saved for _, level, n in stage), Fraction(0)) for stage in chosen)
+    recomputes = any(chosen)
+
+    def stages(name: str) -> tuple[Fraction, ...]:
+        return summed(table, layers.each(name))
+
+    full: tuple[Fraction, ...] | None = None
+    if any(group.backward is not None for group in layers.groups):
+        parts = zip(*(layers.each(name) for name in ("backward", "backward_input", "backward_weight")), strict=True)
+        full = summed(table, [b if b is not None else (i or Fraction(0)) + (w or Fraction(0)) for b, i, w in parts])
+    activation, retained = layers.each("activation"), layers.each("retained")
+    held = summed(table, [a if r is None else r for a, r in zip(activation, retained, strict=True)])
+    less = [sum((n * level.saved for group, level, n in stage if retained[group] is None), Fraction(0)) for stage in chosen]
+    keeps = tuple(whole - part for whole, part in zip(held, less or [Fraction(0)] * len(held), strict=True))
+    costs = Costs(
+        per="stage",
+        forward=stages("forward"),
+        backward_input=stages("backward_input") if layers.split else None,
+        backward_weight=stages("backward_weight") if layers.split else None,
+        backward=full,
+        recompute=again if recomputes else None,
+        optimizer=pipeline.costs.optimizer,
+    )
+    memory = dataclasses.replace(
+        pipeline.memory,
+        activation=summed(table, activation),
+        retained=None if all(value is None for value in retained) else keeps,
+        recompute_saved=saved if recomputes else None,
+    )
+    return costs, memory
+
+
+def weights_of(pipeline: Pipeline) -> list[Fraction]:
+    """Per device, the weights of the layers that it holds, for whatever route."""
+    found = [Fraction(0)] * pipeline.devices
+    if pipeline.layers is None:
+        return found
+    each = summed(groups_of(pipeline.layers, pipeline.counts), pipeline.layers.each("weights"))
+    for device, stage in {(device, stage) for route in pipeline.routes for stage, device in enumerate(route)}:
+        found[device] += each[stage]
+    return found
+
+
+def flat(pipeline: Pipeline, memory: Memory | None) -> dict[str, Any]:
+    """The fields of the same pipeline without layers; ``memory``: in place of its own, the weights of the layers not in it."""
+    from ppopt.pipeline.amounts import copies
+
+    memory = memory or pipeline.memory
+    weights = weights_of(pipeline)
+    given = memory.static if isinstance(memory.static, tuple) else (memory.static,) * pipeline.devices
+    static = tuple(value + own / copies(pipeline, d) for d, (value, own) in enumerate(zip(given, weights, strict=True)))
+    recomputing = pipeline.recompute if pipeline.recompute in ("none", CHOOSE) else tuple(sorted(pipeline.recomputing))
+    return {
+        "layers": None,
+        "partition": "",
+        "memory": dataclasses.replace(memory, static=static if any(weights) else memory.static),
+        "recompute": recomputing,
+        "route_of_microbatch": pipeline.route_of_microbatch,
+    }
