@@ -29,6 +29,7 @@ COMMANDS = {
     "plot": "Gantt charts of schedules: png, svg or pdf by suffix.",
     "export": "A schedule as a file for PyTorch or for a trace viewer.",
     "profile": "A model file from a real run in PyTorch.",
+    "layout": "How a runtime cuts the layers of a model into stages.",
     "schedules": "The named schedules.",
 }
 """Name -> first line of its help; ``ppopt.cli.NAME`` holds the command, under the same name."""
@@ -166,7 +167,7 @@ def main() -> None:
     \b
     Exit codes:
       0    a checked schedule was written
-      1    check found violations, or an operation failed
+      1    check found violations, layout was refused, or an operation failed
       2    usage, or an error in the model file
       3    infeasible: no schedule can satisfy the model
       4    nothing found within the limits

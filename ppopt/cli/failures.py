@@ -7,6 +7,7 @@ import click
 from ppopt.files import FileError, ModelError, ResultError
 from ppopt.files.profile import ProfileError
 from ppopt.files.torch_csv import CsvError
+from ppopt.layouts import NotExpressible, OptionError
 from ppopt.named import Restriction, UnknownSchedule
 from ppopt.pipeline import PipelineError
 from ppopt.pipeline.runtimes import NotForTorch
@@ -17,8 +18,10 @@ _MENDABLE = (
     CsvError,
     FileError,
     ModelError,
+    NotExpressible,
     NotForIlp,
     NotForTorch,
+    OptionError,
     PipelineError,
     ProfileError,
     Restriction,
