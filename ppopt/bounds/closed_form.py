@@ -173,7 +173,7 @@ def _busiest(graph: FamilyGraph, head: Heads, tail: Heads, *, memory: bool, own:
         if not families:
             continue  # of a route that no microbatch takes
         rows = [tuple(array[machine] if own else array for array in (head[o], tail[o])) for o in families]
-        value = _subset(rows, [graph.duration[o] for o in families], [graph.count[o] for o in families])
+        value = best_set(rows, [graph.duration[o] for o in families], [graph.count[o] for o in families]).value
         computing = [graph.owner[o] for o in families if isinstance(graph.families[o].kind, Kind)]
         if computing and computing[0] in room:
             value = _least_with_pairs(graph, families, rows, value, room[computing[0]])
@@ -192,7 +192,15 @@ def _busiest(graph: FamilyGraph, head: Heads, tail: Heads, *, memory: bool, own:
     )
 
 
-def _subset(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: Sequence[int]) -> int:
+class BestSet(NamedTuple):
+    """The operations whose head and tail reach two thresholds: the value is these and the work of the set."""
+
+    value: int
+    head: int
+    tail: int
+
+
+def best_set(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: Sequence[int]) -> BestSet:
     """Largest ``a + b + work of the operations with head >= a and tail >= b`` over the thresholds a and b.
 
     ``rows``: per family its heads by instance from the first, and tails by instance from the last. Where they cover the
@@ -211,7 +219,10 @@ def _subset(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts: 
         present |= left > 0
         total += left * time
     value = np.where(present, total + a[:, None] + b[None, :], 0)
-    return int(value.max(initial=0))
+    if not value.size:
+        return BestSet(0, 0, 0)
+    first, last = np.unravel_index(int(value.argmax()), value.shape)
+    return BestSet(int(value[first, last]), int(a[first]), int(b[last]))
 
 
 def _area(graph: FamilyGraph, objective: Objective) -> Bound | None:

@@ -76,7 +76,9 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         limit=None,
         static=ZERO,
     )
-    plain = pipeline.flat().changed(costs=costs, memory=memory, recompute="none", route_of_microbatch=pipeline.route_of_microbatch)
+    plain = pipeline.flat().changed(
+        costs=costs, memory=memory, recompute="none", route_of_microbatch=pipeline.route_of_microbatch
+    )
     static = []
     for device in range(pipeline.devices):
         held = [{s for s, d in enumerate(route) if d == device} for route in pipeline.routes]

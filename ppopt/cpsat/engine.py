@@ -83,6 +83,11 @@ SMALL_RELAXED = replace(SMALL, relaxed=True)
 SMALL_PRESOLVED = replace(SMALL_RELAXED, presolve=True)
 """``SMALL_RELAXED`` after presolve, which pays now and then where starts are fine-grained."""
 
+CUTS = Preset(probing=False, relaxed=False)
+"""For cuts of layers. Measured on 56 layers in 8 to 16 stages: 5 to 10 times as fast as with relaxations or probing."""
+CUTS_RELAXED = Preset(probing=False)
+"""``CUTS`` and linear relaxations: with four stages to a device and many layers nothing else raises the bound."""
+
 
 class Known(Enum):
     """What a search has shown."""

@@ -19,7 +19,6 @@ from ppopt.files.own_order import order_of_model
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, UnknownSchedule, find
 from ppopt.named.model import Model
-from ppopt.pipeline.layers import as_tables
 from ppopt.pipeline import (
     ANY,
     BEST,
@@ -36,6 +35,7 @@ from ppopt.pipeline import (
     Units,
     plain,
 )
+from ppopt.pipeline.layers import as_tables
 
 FORMAT = 1
 MAX_DIGITS = 60
@@ -270,8 +270,16 @@ def _settled(pipeline: Pipeline) -> list[Pipeline]:
     counts = asked if isinstance(asked, tuple) else ()
     each = [pipeline.changed(microbatches=count) for count in counts] or [pipeline]
     places = [place for one in each for place in one.placements()]
-    places = [place.cut() for place in places]
+    places = [_cut(place) for place in places]
     return [place.resolved("all") if place.recompute == CHOOSE else place for place in places]
+
+
+def _cut(place: Pipeline) -> Pipeline:
+    """With a balanced partition where it is open, whether that fits the memory or not: another one may."""
+    try:
+        return place.cut()
+    except PipelineError:
+        return place.changed(memory=dataclasses.replace(place.memory, limit=None)).cut()
 
 
 def _on_one_of(places: Sequence[Pipeline], read: Callable[[Pipeline], _Read]) -> tuple[Pipeline, _Read]:

@@ -1,6 +1,6 @@
 """The named schedules: those that people use today, and those of your own (:func:`register`)."""
 
-from ppopt.named.comparing import adapted, compare, rows_of
+from ppopt.named.comparing import adapted, compare, placed_here, rows_of
 from ppopt.named.definition import (
     Definition,
     Parameter,
@@ -42,6 +42,7 @@ __all__ = [
     "of_order",
     "of_order_freely",
     "overlapping",
+    "placed_here",
     "reading",
     "register",
     "rows_of",

@@ -56,7 +56,10 @@ def rows_of(
         Restriction: a parameter is unknown or out of range.
     """
     chunks = chunks or shown_chunks(pipeline)
-    pipeline = pipeline.placements()[0].cut()
+    try:
+        pipeline = pipeline.placements()[0].cut()
+    except PipelineError as error:
+        return none_applies(str(error))
     read = {name: NAMED[name].read(given) for name, given in params.items()}
     if pipeline.recompute == CHOOSE:
         return [
@@ -82,8 +85,24 @@ def _resolved(
     try:
         return rows_of(pipeline.resolved(choice), chunks, params)
     except PipelineError as error:
-        reason = f"recompute = {choice}: {error}"
-        return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
+        return none_applies(f"recompute = {choice}: {error}")
+
+
+def none_applies(reason: str) -> list[Row]:
+    """The rows where all named schedules are excluded for the same reason."""
+    return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
+
+
+def placed_here(pipeline: Pipeline) -> Iterator[Schedule]:
+    """The named schedules that have the placement of ``pipeline``, as far as they apply."""
+    for definition, v in each((pipeline.chunks,)):
+        if definition.placement == pipeline.placement and definition.routes is None:
+            try:
+                schedule = definition.schedule(pipeline, v)
+            except Restriction:
+                continue
+            if schedule.pipeline == pipeline:
+                yield schedule
 
 
 def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:

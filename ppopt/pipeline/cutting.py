@@ -37,17 +37,29 @@ def counts_of(pipeline: Pipeline) -> Counts:
     return balanced(work_of_layers(layers, pipeline.recompute), pipeline.routes, pipeline.route_of_microbatch)
 
 
-def work_of_layers(layers: Layers, recompute: Any) -> tuple[Fraction, ...]:
-    """Per layer, its forward and its backward, run the cheaper way, for one microbatch; with a level that all recompute at."""
+def times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction, Fraction], ...]:
+    """Per layer, its forward, its input gradient (or fused backward), and the rest of its backward, run the cheaper way.
+
+    ``recompute``: a level that all recompute at counts.
+    """
     of_group = []
     times = [layers.each(name) for name in ("forward", "backward_input", "backward_weight", "backward")]
     for group, (forward, input_, weight, full) in enumerate(zip(*times, strict=True)):
-        ways = [full, None if input_ is None or weight is None else input_ + weight]
         level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
         again = Fraction(0) if level is None else level.time
         assert forward is not None
-        of_group.append(forward + again + min(way for way in ways if way is not None))
+        if input_ is None or weight is None:
+            assert full is not None
+            of_group.append((forward, full + again, Fraction(0)))
+        else:
+            gradient, both = (x if full is None else min(x, full) for x in (input_, input_ + weight))
+            of_group.append((forward, gradient + again, both - gradient))
     return tuple(of_group[group] for group in layers.group_of)
+
+
+def work_of_layers(layers: Layers, recompute: Any) -> tuple[Fraction, ...]:
+    """Per layer, its forward and its backward, run the cheaper way, for one microbatch; with a level that all recompute at."""
+    return tuple(sum(times, Fraction(0)) for times in times_of_layers(layers, recompute))
 
 
 def groups_of(layers: Layers, counts: Sequence[int]) -> list[list[int]]:

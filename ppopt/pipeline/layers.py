@@ -195,8 +195,7 @@ class Layers:
         """How a group recomputes at a level; ``None``: it has no such level, or no backward."""
         if self.groups[group].frozen and not self.trained_before[group]:
             return None
-        level = self.groups[group].level(name) if name != "all" else (self.groups[group].recompute or (None,))[-1]
-        return level
+        return self.groups[group].level(name) if name != "all" else (self.groups[group].recompute or (None,))[-1]
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -230,7 +229,11 @@ def as_tables(layers: Layers) -> list[dict[str, Any]]:
         left_out = {"count": 1, "activation": 0, "weights": 0, "recompute": (), "frozen": False}
         kept = {name: value for name, value in found.items() if value is not None and left_out.get(name, ...) != value}
         return {
-            name: [table(level) for level in value] if name == "recompute" else plain(value) if isinstance(value, Fraction) else value
+            name: [table(level) for level in value]
+            if name == "recompute"
+            else plain(value)
+            if isinstance(value, Fraction)
+            else value
             for name, value in kept.items()
         }
 

@@ -43,8 +43,8 @@ class Pipeline:
     amounts are those of this choice.
 
     With ``layers``, costs and activations are those of the stages into which ``partition`` cuts them: ``"even"`` (the largest
-    group of layers dealt equally), ``"balanced"`` (the least largest work of a device), ``"best"`` (left open, the default), or the
-    number of layers of each stage. ``costs`` then has the optimizer alone, ``memory`` the limit and what is held beside the
+    group of layers dealt equally), ``"balanced"`` (the least largest work of a device), ``"best"`` (left open, the default), or
+    the number of layers of each stage. ``costs`` then has the optimizer alone, ``memory`` the limit and what is held beside the
     weights of the layers; ``recompute`` is a word, the name of a level, or one table per stage: ``{"decoder": {"full": 3}}``.
 
     A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``partition="best"``, ``recompute="choose"``;
@@ -217,7 +217,9 @@ class Pipeline:
 
     def cut(self) -> Pipeline:
         """The same pipeline with a balanced partition where its partition is left open."""
-        return self.changed(partition="balanced", route_of_microbatch=self.route_of_microbatch) if self.partition == BEST else self
+        return (
+            self.changed(partition="balanced", route_of_microbatch=self.route_of_microbatch) if self.partition == BEST else self
+        )
 
     def changed(self, **changes: Any) -> Pipeline:
         """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew.
@@ -380,8 +382,8 @@ class Pipeline:
         """Whether devices or stages differ in their costs or activations.
 
         They do where a list of durations, or of what a microbatch holds, has different values, and where what the microbatches
-        take of one device altogether differs from another's. Which stages recompute makes no difference. Layers can be cut anew on
-        another placement, so that nothing has to be assumed about them.
+        take of one device altogether differs from another's. Which stages recompute makes no difference. Layers can be cut anew
+        on another placement, so that nothing has to be assumed about them.
         """
         if self.layers is not None:
             return False

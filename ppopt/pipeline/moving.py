@@ -49,9 +49,7 @@ def _cut_elsewhere(pipeline: Pipeline, place: dict[str, Any], there: _Destinatio
         PipelineError: which layers recompute is said stage by stage.
     """
     if there.routes == pipeline.routes and not isinstance(there.chunks, tuple):
-        return pipeline.changed(
-            **{"route_of_microbatch": pipeline.route_of_microbatch, "partition": pipeline.partition, **place}
-        )
+        return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, "partition": pipeline.partition, **place})
     if isinstance(pipeline.recompute, tuple):
         raise PipelineError("pipeline.recompute", "which layers recompute is said stage by stage, for another cut")
     partition = pipeline.partition if pipeline.partition in ("even", BEST) else "balanced"

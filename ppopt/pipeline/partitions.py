@@ -85,7 +85,8 @@ def even(layers: Layers, stages: int) -> Counts:
 def balanced(work: tuple[Fraction, ...], routes: Routes, route_of_microbatch: tuple[int, ...]) -> Counts:
     """The partition with the least largest work of a device, for all microbatches; every stage has a layer.
 
-    Where a device has several stages, and the layers are many, it is the least that a search of bounded length finds. ``work`` is that of each layer and microbatch.
+    Where a device has several stages, and the layers are many, it is the least that a search of bounded length finds. ``work`` is
+    that of each layer and microbatch.
     """
     share = Counter(route_of_microbatch)
     times: list[list[int]] = [[0] * len(routes[0]) for _ in range(1 + max(map(max, routes)))]
@@ -106,7 +107,7 @@ def balanced(work: tuple[Fraction, ...], routes: Routes, route_of_microbatch: tu
 
 
 def _least_largest(work: Sequence[int], stages: int) -> Counts:
-    """Every stage on a device of its own: stage by stage, the least largest work of the first stages by their number of layers."""
+    """Every stage on a device of its own: the least largest work of the first stages, by their number of layers."""
     before = [0]
     for value in work:
         before.append(before[-1] + value)

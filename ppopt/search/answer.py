@@ -15,12 +15,13 @@ from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
 from ppopt.named.registry import shown_chunks
 from ppopt.named.verified import verified_rows
-from ppopt.pipeline import CHOOSE, Pipeline, plain
+from ppopt.pipeline import BEST, CHOOSE, Pipeline, plain
 from ppopt.pipeline.runtimes import RUNTIMES, as_run
 from ppopt.schedule import Objective
 from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, ClosedBranch, combined, solve_branches
 from ppopt.search.closed import ClosedSearch
+from ppopt.search.cutting import PartitionChoice
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Progress, Result
@@ -166,6 +167,8 @@ class _Question:
     def _branch(
         self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
     ) -> Branch:
+        if pipeline.partition == BEST:
+            return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside)
         words = self._words(pipeline)
         if pipeline.recompute == CHOOSE:
             return RecomputeChoice(pipeline, self.objective, self.settings, words, beside)

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Protocol, TypeAlias
 
-from ppopt import bounds
 from ppopt.clock import Clock
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective
 from ppopt.search import strategies
-from ppopt.search.closed import ClosedSearch
+from ppopt.search.closed import ClosedSearch, quick_bound
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -34,9 +33,8 @@ class Branch(Protocol):
     pipeline: Pipeline
     result: Result | None
 
-    @property
-    def relaxation(self) -> Pipeline | None:
-        """A pipeline on which nothing takes longer; ``None`` where there is no schedule at all."""
+    def floor(self, objective: Objective) -> Time:
+        """A quick lower bound, in the user's unit; infinite where there is no schedule at all."""
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """Search until the clock is over; only values below ``enough`` matter."""
@@ -50,10 +48,9 @@ class ClosedBranch:
         self.result: Result | None = None
         self._search = search
 
-    @property
-    def relaxation(self) -> Pipeline:
-        """The pipeline itself."""
-        return self.pipeline
+    def floor(self, objective: Objective) -> Time:
+        """As :meth:`Branch.floor`."""
+        return quick_bound(self.pipeline, objective)
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """As :meth:`Branch.go_on`."""
@@ -79,7 +76,7 @@ def solve_branches(
     clock = settings.limits().clock
     if len(branches) == 1:
         return (branches[0].go_on(clock, math.inf, progress),)
-    turns = _Turns(branches, [_floor(branch.relaxation, objective) for branch in branches], settings.deterministic)
+    turns = _Turns(branches, [branch.floor(objective) for branch in branches], settings.deterministic)
     while opened := sorted(turns.opened(), key=turns.known):
         if all(branch.result is not None for branch in branches) and clock.left < strategies.PLACEMENT * settings.seconds:
             break
@@ -186,17 +183,8 @@ def bound_of(result: Result) -> Time:
     return math.inf if result.reason == "infeasible" else Fraction(result.ticks.lower_bound, result.ticks.per_unit)
 
 
-def _floor(pipeline: Pipeline | None, objective: Objective) -> Time:
-    """A quick lower bound."""
-    if pipeline is None:
-        return math.inf
-    found = [of(pipeline, objective, pairs=True) for of in (bounds.work, bounds.machine, bounds.memory)]
-    ticks = max((bound.value for bound in found if bound is not None), default=0)
-    return Fraction(ticks, pipeline.ticks.per_unit)
-
-
 def _floors(branches: Sequence[Branch], objective: Objective) -> list[Time]:
-    return [_floor(branch.relaxation, objective) for branch in branches if branch.result is None]
+    return [branch.floor(objective) for branch in branches if branch.result is None]
 
 
 def _placed_steps(results: Sequence[Result]) -> list[Taken]:

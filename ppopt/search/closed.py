@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ppopt import bounds
 from ppopt.checker import violations
 from ppopt.clock import Clock
 from ppopt.constraints import Word
@@ -139,6 +141,13 @@ class ClosedSearch:
             binding=problem.words,
             periodic=run.step(ModuloScheduling).best,
         )
+
+
+def quick_bound(pipeline: Pipeline, objective: Objective) -> Fraction:
+    """The best bound in closed form, in the user's unit."""
+    found = [of(pipeline, objective, pairs=True) for of in (bounds.work, bounds.machine, bounds.memory)]
+    ticks = max((bound.value for bound in found if bound is not None), default=0)
+    return Fraction(ticks, pipeline.ticks.per_unit)
 
 
 def check_found(schedule: Schedule, words: tuple[Word, ...]) -> None:

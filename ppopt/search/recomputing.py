@@ -26,7 +26,7 @@ from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline, PipelineError
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
-from ppopt.search.closed import check_found, solve_closed
+from ppopt.search.closed import check_found, quick_bound, solve_closed
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -111,13 +111,12 @@ class RecomputeChoice:
             self._entry(_Node(frozenset(), frozenset(), Fraction(0), strategies.RECOMPUTE_ROOT * self.settings.seconds))
         ]
 
-    @property
-    def relaxation(self) -> Pipeline | None:
-        """A pipeline on which nothing takes longer than with any choice; ``None`` where not one microbatch fits."""
+    def floor(self, objective: Objective) -> Fraction | float:
+        """A quick lower bound: that of a pipeline on which nothing takes longer; infinite where not one microbatch fits."""
         try:
-            return relaxed(self.each, frozenset(), frozenset())
+            return quick_bound(relaxed(self.each, frozenset(), frozenset()), objective)
         except PipelineError:
-            return None
+            return math.inf
 
     def go_on(
         self, clock: Clock, enough: Fraction | float, progress: Callable[[Fraction | None, Fraction], None] | None

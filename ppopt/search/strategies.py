@@ -114,6 +114,11 @@ PLACEMENT = 1 / 100
 RECOMPUTE_ROOT, RECOMPUTE_NODE = 1 / 6, 1 / 30
 """What the root of the choice of recomputing stages, and at first every other node, may take."""
 
+OVER_CUTS = 1 / 20
+"""What one look for the cut of layers with the least bound may take, and a second at least."""
+MOVES = 1 / 60
+"""What the way from a cut to one near it with smaller bounds may take."""
+
 # --- tables ---
 
 CLOSED_FORMS: tuple[Entry, ...] = (Turn(OneMachine), Turn(MemoryBound))

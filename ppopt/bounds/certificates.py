@@ -1,0 +1,215 @@
+"""Lower bounds that hold for whatever durations the stages have: the reasons of the one-machine bound as inequalities.
+
+The one-machine bound (:func:`ppopt.bounds.machine`) says ``makespan >= min head + work + min tail`` of some operations of a
+device. A head is the length of a chain of reasons: an operation that its input waits for, the instance before it, or what its
+device must have done before. Each step of that chain is a rule whatever the durations are, so the same inequality holds for
+every pipeline of the same placement and number of microbatches. It is linear in the durations but for the two minima.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ppopt.bounds.closed_form import Heads, best_set
+from ppopt.bounds.heads import heads, tails
+from ppopt.constraints import FamilyGraph, relaxed_graph
+from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
+
+Part: TypeAlias = tuple[Kind, int]
+"""A duration of a stage: of ``F``, of ``I`` (or a fused backward), of ``W`` (what a split backward does beside ``I``)."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A time: ``constant`` ticks, and durations of stages, each so often."""
+
+    times: tuple[tuple[Part, int], ...] = ()
+    constant: int = 0
+
+    @classmethod
+    def of(cls, times: Mapping[Part, int], constant: int = 0) -> Way:
+        """A way in its normal form."""
+        return cls(tuple(sorted((part, n) for part, n in times.items() if n)), constant)
+
+    def value(self, duration: Mapping[Part, int]) -> int:
+        """Ticks, where the stages have these durations."""
+        return self.constant + sum(n * duration[part] for part, n in self.times)
+
+    def below(self, other: Way) -> bool:
+        """Whether it is no longer than another one, whatever the durations are."""
+        more = dict(other.times)
+        return self.constant <= other.constant and all(n <= more.get(part, 0) for part, n in self.times)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """``makespan >= least of heads + work + least of tails``, whatever the durations of the stages are.
+
+    Valid for one placement, number of microbatches and links (transfers as mere delays), with and without a limit of memory.
+    """
+
+    heads: tuple[Way, ...]
+    work: Way
+    tails: tuple[Way, ...]
+
+    def value(self, duration: Mapping[Part, int]) -> int:
+        """The bound in ticks, where the stages have these durations."""
+        first, last = (min(way.value(duration) for way in ways) for ways in (self.heads, self.tails))
+        return first + self.work.value(duration) + last
+
+
+def durations_of(pipeline: Pipeline) -> dict[Part, int]:
+    """Of a pipeline of one route, in ticks, as certificates count them: every backward run the cheaper way."""
+    graph = relaxed_graph(pipeline, links=False)
+    found = {(kind, stage): 0 for kind in (Kind.F, Kind.I, Kind.W) for stage in range(pipeline.stages)}
+    return found | {_part(graph, o): graph.duration[o] for o in range(len(graph.families))}
+
+
+def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
+    """The best certificates of a pipeline of one route, one of a device, ``most`` of them: the first is its one-machine bound."""
+    graph = relaxed_graph(pipeline, links=False)
+    reasons = Reasons(graph)
+    found: list[tuple[int, Certificate]] = []
+    for _, families in graph.machines[: graph.devices]:
+        rows = [(reasons.heads[o], reasons.tails[o]) for o in families]
+        best = best_set(rows, [graph.duration[o] for o in families], [graph.count[o] for o in families])
+        found.append((best.value, reasons.of_set(families, best.head, best.tail)))
+    found.append(reasons.longest_way())
+    found.sort(key=lambda pair: -pair[0])
+    return [certificate for _, certificate in found[:most]]
+
+
+def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
+    """The certificates that need no example: work of a device behind the way to it and before the way from it.
+
+    For every device and each of its stages: all forwards from that stage on and all backwards; the same and the weight gradients;
+    the backwards of that stage and the earlier ones; the same and their weight gradients.
+    """
+    graph = relaxed_graph(pipeline, links=False)
+    reasons = Reasons(graph)
+    for _, families in graph.machines[: graph.devices]:
+        of = {kind: [o for o in families if _part(graph, o)[0] == kind] for kind in (Kind.F, Kind.I, Kind.W)}
+        backwards = of[Kind.I][::-1]  # by their stages, ascending
+        after = (reasons.tail(backwards[0], 0),)
+        nothing = (Way((), min(graph.tail[o] for o in families)),)
+        for k, forward in enumerate(of[Kind.F]):
+            some = of[Kind.F][k:] + backwards
+            yield Certificate((reasons.head(forward, 0),), reasons.work(some), after)
+            yield Certificate((reasons.head(forward, 0),), reasons.work(some + of[Kind.W]), nothing)
+            fewer = backwards[: k + 1]
+            stages = {graph.families[o].stage for o in fewer}
+            weights = [o for o in of[Kind.W] if graph.families[o].stage in stages]
+            yield Certificate((reasons.head(fewer[-1], 0),), reasons.work(fewer), after)
+            yield Certificate((reasons.head(fewer[-1], 0),), reasons.work(fewer + weights), nothing)
+
+
+class Reasons:
+    """Heads and tails of a graph of one route, each with the chain of reasons that makes it so long."""
+
+    def __init__(self, graph: FamilyGraph) -> None:
+        assert graph.routes == 1, "one route"
+        self.graph, self._back = graph, graph.reversed()
+        self.heads: Heads = heads(graph, memory=False)
+        self.tails: Heads = tails(graph, memory=False)
+
+    def head(self, family: int, instance: int) -> Way:
+        """The way to an instance of a family."""
+        return _way(self.graph, self.graph, self.heads, family, instance)
+
+    def tail(self, family: int, instance: int) -> Way:
+        """The way from an instance of a family, counted from the last one."""
+        return _way(self._back, self._back, self.tails[::-1], len(self.graph.families) - 1 - family, instance)
+
+    def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
+        """What all instances of some families take, or so many of each."""
+        counts = counts or [self.graph.count[o] for o in families]
+        return Way.of({_part(self.graph, o): n for o, n in zip(families, counts, strict=True)})
+
+    def of_set(self, families: Sequence[int], head: int, tail: int) -> Certificate:
+        """The certificate of the instances whose heads and tails reach two thresholds."""
+        first, last, left = [], [], []
+        for o in families:
+            early, late = (int(side[o].searchsorted(least)) for side, least in ((self.heads, head), (self.tails, tail)))
+            count = max(self.graph.count[o] - early - late, 0)
+            left.append(count)
+            if count:
+                first.append(self.head(o, early))
+                last.append(self.tail(o, late))
+        return Certificate(_least(first), self.work(families, left), _least(last))
+
+    def longest_way(self) -> tuple[int, Certificate]:
+        """The longest way through one operation, and its length."""
+        best, at = -1, (0, 0)
+        for o, (first, last) in enumerate(zip(self.heads, self.tails, strict=True)):
+            ways = first + last[::-1] + self.graph.duration[o]
+            if int(ways.max()) > best:
+                best, at = int(ways.max()), (o, int(ways.argmax()))
+        o, n = at
+        way = Way.of({_part(self.graph, o): 1})
+        return best, Certificate((self.head(o, n),), way, (self.tail(o, self.graph.count[o] - 1 - n),))
+
+
+def _way(graph: FamilyGraph, names: FamilyGraph, starts: Heads, family: int, instance: int) -> Way:
+    """Back from an instance to the begin, always by a reason that makes its start what it is."""
+    times: Counter[Part] = Counter()
+    constant = 0
+    while True:
+        start, own = int(starts[family][instance]), _part(names, family)
+        if instance and start == int(starts[family][instance - 1]) + graph.duration[family]:
+            times[own] += 1
+            instance -= 1
+            continue
+        for before, _, _, lag in graph.into[family]:
+            if start == int(starts[before][instance]) + graph.duration[before] + lag:
+                times[_part(names, before)] += 1
+                constant += lag
+                family = before
+                break
+        else:
+            if start == graph.lead[family]:
+                return Way.of(times, constant + start)
+            times[own] += instance
+            done, first = _done_before(graph, starts, family, instance)
+            for other in done:
+                times[_part(names, other)] += instance + 1
+            family, instance = first, 0
+
+
+def _done_before(graph: FamilyGraph, starts: Heads, family: int, instance: int) -> tuple[list[int], int]:
+    """The families of its device that must have run ``instance + 1`` times before, and that which begins before all others."""
+    start = int(starts[family][instance])
+    for place in graph.machines_of[family]:
+        before = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
+        for k in range(len(before)):
+            some = before[k:]
+            first = min(some, key=lambda o: int(starts[o][0]))
+            taken = sum(graph.duration[o] for o in some)
+            done = int(starts[first][0]) + (instance + 1) * taken + instance * graph.duration[family]
+            if start == done and all(o == first or _begins_later(graph, o, first) for o in some):
+                return some, first
+    raise AssertionError(f"nothing says why {graph.label[family]} number {instance} starts at {start}")
+
+
+def _begins_later(graph: FamilyGraph, family: int, first: int) -> bool:
+    """Whether the head of a family is no less than that of ``first``, whatever the durations are."""
+    constant = not graph.into[first] and graph.lead[first] <= graph.lead[family]
+    return constant or bool(graph.ancestors[family] >> first & 1)
+
+
+def _least(ways: Sequence[Way]) -> tuple[Way, ...]:
+    """Those of which none is below, whatever the durations are."""
+    kept: list[Way] = []
+    for way in ways:
+        if not any(other.below(way) for other in kept):
+            kept = [other for other in kept if not way.below(other)] + [way]
+    return tuple(kept)
+
+
+def _part(graph: FamilyGraph, family: int) -> Part:
+    of = graph.families[family]
+    assert isinstance(of.kind, Kind), "transfers are delays here"
+    return (Kind.I if of.kind == Kind.B else of.kind), of.stage

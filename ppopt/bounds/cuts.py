@@ -1,0 +1,129 @@
+"""The cuts of layers into stages as a model: which cut has the least bound, of all that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TypeAlias
+
+from ortools.sat.python import cp_model
+
+from ppopt.bounds.certificates import Certificate, Way
+from ppopt.clock import Limits
+from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Known, race
+from ppopt.op import Kind
+
+End: TypeAlias = cp_model.LinearExpr
+"""What lies before the end of a stage."""
+
+
+@dataclass(frozen=True)
+class LeastCut:
+    """No cut that is left has a bound below ``bound`` ticks; ``counts`` is one whose bound is ``value``, if one was found.
+
+    ``none``: no cut is left.
+    """
+
+    bound: int
+    value: int | None = None
+    counts: tuple[int, ...] | None = None
+    none: bool = False
+
+
+class CutModel:
+    """All cuts of layers into stages, and what certificates say about them.
+
+    ``times``: per kind of operation the ticks of each layer. ``below[s][l]`` is whether layer ``l`` is before the end of stage
+    ``s``; what lies before an end is a sum over these, and what a certificate says is linear in such sums.
+    """
+
+    def __init__(self, times: Mapping[Kind, Sequence[int]], stages: int) -> None:
+        self.layers, self.stages = len(times[Kind.F]), stages
+        self.model = cp_model.CpModel()
+        self.below = [[self.model.new_bool_var("") for _ in range(self.layers)] for _ in range(stages - 1)]
+        for s, row in enumerate(self.below):
+            self._order(s, row)
+        self.before = {kind: self.ends(of) for kind, of in times.items()}
+        self._most = 2**50
+        self.bound = self.model.new_int_var(0, self._most, "")
+        self.model.minimize(self.bound)
+        self.learned = 0
+        """The number of certificates."""
+
+    def _order(self, s: int, row: Sequence[cp_model.IntVar]) -> None:
+        """Ends follow each other, and every stage has a layer."""
+        for layer, literal in enumerate(row):
+            if layer:
+                self.model.add_implication(literal, row[layer - 1])
+                if s:
+                    self.model.add_implication(self.below[s - 1][layer - 1], literal)
+            if layer <= s:
+                self.model.add(literal == 1)
+            elif layer > self.layers - self.stages + s:
+                self.model.add(literal == 0)
+
+    def ends(self, of_layer: Sequence[int]) -> list[End]:
+        """``[s]``: what the layers before stage ``s`` have together of something; ``[stages]``: what all have."""
+        sums = list(accumulate(of_layer, initial=0))
+        found: list[End] = [self.model.new_constant(0)]
+        for row in self.below:
+            end = self.model.new_int_var(0, sums[-1], "")
+            self.model.add(end == sum(value * literal for value, literal in zip(of_layer, row, strict=True) if value))
+            found.append(end)
+        return [*found, self.model.new_constant(sums[-1])]
+
+    def hold(self, amounts: Sequence[tuple[list[End], Sequence[int]]], most: int) -> None:
+        """Keep what some stages have together at ``most``: of each amount its :meth:`ends`, and the stages that count."""
+        self.model.add(sum(ends[s + 1] - ends[s] for ends, stages in amounts for s in stages) <= most)
+
+    def learn(self, certificate: Certificate) -> None:
+        """No cut is better than the certificate says."""
+        self.model.add(
+            self.bound >= self._least(certificate.heads) + self._time(certificate.work) + self._least(certificate.tails)
+        )
+        self.learned += 1
+
+    def _time(self, way: Way) -> End:
+        stage = {part: self.before[part[0]] for part, _ in way.times}
+        parts = [n * (stage[part][part[1] + 1] - stage[part][part[1]]) for part, n in way.times]
+        return cp_model.LinearExpr.sum(parts) + way.constant
+
+    def _least(self, ways: Sequence[Way]) -> End:
+        if len(ways) == 1:
+            return self._time(ways[0])
+        least = self.model.new_int_var(0, self._most, "")
+        self.model.add_min_equality(least, [self._time(way) for way in ways])
+        return least
+
+    def leave_out(self, counts: Sequence[int]) -> None:
+        """This cut is not asked for again."""
+        others = []
+        for row, end in zip(self.below, accumulate(counts), strict=False):
+            others.append(~row[end - 1])
+            if end < self.layers:
+                others.append(row[end])
+        self.model.add_bool_or(others)
+
+    def least(self, limits: Limits, lower: int, upper: int, hint: Sequence[int] | None = None) -> LeastCut:
+        """The cut with the least bound in ``lower..upper``; ``hint``: a cut that may be near.
+
+        Raises:
+            KeyboardInterrupt: a signal came before the search.
+        """
+        if lower > upper:
+            return LeastCut(upper + 1, none=True)
+        self.model.add_linear_constraint(self.bound, lower, upper)
+        self.model.clear_hints()  # type: ignore[no-untyped-call]
+        if hint is not None:
+            for row, end in zip(self.below, accumulate(hint), strict=False):
+                for layer, literal in enumerate(row):
+                    self.model.add_hint(literal, layer < end)
+        answer = race(self.model, limits, (CUTS, CUTS_RELAXED))
+        if answer.known is Known.NONE:
+            return LeastCut(upper + 1, none=True)
+        bound = max(lower, answer.bound)
+        if not answer.found:
+            return LeastCut(bound)
+        ends = [0, *(sum(map(answer.boolean_value, row)) for row in self.below), self.layers]
+        return LeastCut(bound, answer.objective, tuple(b - a for a, b in pairwise(ends)))

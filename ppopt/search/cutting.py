@@ -1,0 +1,336 @@
+"""The partition left open: which cut of the layers has the best schedule, with a bound over all of them.
+
+Two problems take turns (logic-based Benders decomposition). That over the cuts (:class:`OverCuts`) gives the cut with the least
+bound, by the certificates that are known. The cut's own one-machine bound comes with new certificates
+(:mod:`ppopt.bounds.certificates`), which hold for every cut. Where they say no more, the cut is solved like any pipeline
+(a leaf), as far as it may beat the best one. No cut has less than the least of what is known of the cuts that are left and of the
+leaves that are not settled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+from ppopt.bounds.certificates import certificates, durations_of
+from ppopt.clock import Clock, Limits
+from ppopt.constraints import Word
+from ppopt.interrupt import noting
+from ppopt.named import Row, Table, placed_here
+from ppopt.named.model import Model
+from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.pipeline.cutting import work_of_layers
+from ppopt.schedule import Objective, Schedule
+from ppopt.search import strategies, tuning
+from ppopt.search.closed import ClosedSearch, check_found
+from ppopt.search.over_cuts import Counts, OverCuts
+from ppopt.search.problem import Problem
+from ppopt.search.result import Limit, Reason, Result, Ticks
+from ppopt.search.settings import Settings
+from ppopt.search.step import Taken
+from ppopt.timing import CyclicOrder, time_order
+
+Time: TypeAlias = Fraction | float
+Report: TypeAlias = Callable[[Fraction | None, Fraction], None]
+
+
+@dataclass
+class _Leaf:
+    """A cut that is solved, what is known of it, and how long it is looked at next."""
+
+    pipeline: Pipeline
+    search: ClosedSearch
+    bound: Fraction
+    seconds: float
+    settled: bool = False
+
+
+@dataclass
+class PartitionChoice:
+    """The best schedule over every cut of the layers, for a pipeline that leaves just that open.
+
+    The search can go on where it stopped (:meth:`go_on`). ``words_of`` gives what binds beside the rules on a cut; ``beside``
+    gives rows to show. Times of the objective are in the user's unit.
+    """
+
+    pipeline: Pipeline
+    objective: Objective
+    settings: Settings
+    words_of: Callable[[Pipeline], tuple[Word, ...]] = lambda pipeline: ()
+    beside: Callable[[], Sequence[Row]] = lambda: ()
+    result: Result | None = None
+    """What the search has shown so far."""
+    best: Schedule | None = None
+    value: Time = math.inf
+    enough: Time = math.inf
+    leaves: dict[Counts, _Leaf] = field(default_factory=dict)
+    refused: set[Counts] = field(default_factory=set)
+    """Cuts with no room for a microbatch."""
+    steps: list[Taken] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    named: tuple[Row, ...] | None = None
+    words: tuple[Word, ...] = ()
+    """What binds on the best cut."""
+    seconds: float = 0.0
+    progress: Report | None = None
+
+    def __post_init__(self) -> None:
+        self._clock = Clock(0)
+        self.over = OverCuts(self.pipeline, self.objective)
+
+    # --- the branch ---
+
+    def floor(self, objective: Objective) -> Fraction:
+        """A quick lower bound: the devices share the work of all layers."""
+        layers, pipeline = self.pipeline.layers, self.pipeline
+        assert layers is not None
+        return sum(work_of_layers(layers, pipeline.recompute)) * Fraction(pipeline.microbatches, pipeline.devices)
+
+    def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
+        """Search until the clock is over, or until no cut has less than ``enough``."""
+        self.progress, self.enough, self._clock = progress, enough, clock
+        begun = time.monotonic()
+        try:
+            with noting():
+                if self.named is None:
+                    self.named = tuple(self.beside())
+                    self._begin()
+                while not self.closed and not self._clock.over and self.lower < min(self.enough, self.value):
+                    self._next()
+        except KeyboardInterrupt:
+            clock.interrupt()
+        self.seconds += time.monotonic() - begun
+        self.result = self._result()
+        return self.result
+
+    # --- what is known ---
+
+    @property
+    def lower(self) -> Time:
+        """No cut has a schedule that takes less."""
+        opened = (leaf.bound for leaf in self.leaves.values() if not leaf.settled)
+        return min(self.over.bound, self.value, *opened)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the gap is no larger than asked for."""
+        return self.best is not None and self.value - self.lower <= Fraction(self.settings.gap) * self.value
+
+    def _found(self, schedule: Schedule, words: tuple[Word, ...]) -> None:
+        value = Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
+        if schedule.within_memory and value < self.value:
+            self.best, self.value, self.words = schedule, value, words
+            self._report()
+
+    def _report(self) -> None:
+        if self.progress is not None:
+            lower = self.lower
+            self.progress(Fraction(self.value) if self.best is not None else None, Fraction(lower if lower < math.inf else 0))
+
+    # --- the search ---
+
+    def _at(self, counts: Counts) -> Pipeline | None:
+        """The pipeline of a cut; ``None``: the memory limit is too low for it."""
+        if counts in self.refused:
+            return None
+        try:
+            cut = self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
+            cut.ticks  # noqa: B018
+        except PipelineError:
+            self.refused.add(counts)
+            return None
+        return cut
+
+    def _begin(self) -> None:
+        """The even and the balanced cut, with the named schedules of this placement; and one with a small bound near each."""
+        named: dict[str, Counts] = {}
+        for name in ("even", "balanced"):
+            try:
+                named[name] = self.pipeline.changed(
+                    partition=name, memory=dataclasses.replace(self.pipeline.memory, limit=None)
+                ).counts
+            except PipelineError as error:
+                self.steps.append(Taken(f"{name} cut", 0.0, str(error)))
+        for counts in named.values():
+            pipeline = self._at(counts)
+            if pipeline is not None and not self.words_of(pipeline):
+                for schedule in placed_here(pipeline):
+                    self._found(schedule, ())
+        for name, counts in named.items():
+            if not self._clock.over:
+                self._look(counts, f"{name} cut")
+        for name, counts in named.items():
+            if not self._clock.over:
+                near = self._nearby(counts)
+                if near not in self.leaves:
+                    self._look(near, f"cut near {name}")
+
+    def _next(self) -> None:
+        """Look at the cut with the least bound of those that are left, or longer at the unsettled leaf with the least bound."""
+        opened = [leaf for leaf in self.leaves.values() if not leaf.settled]
+        leaf = min(opened, key=lambda leaf: leaf.bound, default=None)
+        most = min(self.value, self.enough)
+        if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
+            self._solve(leaf, "longer at cut")
+            return
+        hint = None if self.best is None else self.best.pipeline.counts
+        share = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
+        found = self.over.least(self._limits(share), most, hint)
+        self._report()
+        if found is None:
+            return
+        pipeline = self._at(found)
+        if pipeline is None:
+            self.over.leave_out(found)
+        elif not self.over.learn_from(pipeline):
+            self._look(self._polished(found), "cut")
+
+    def _limits(self, seconds: float) -> Limits:
+        return Limits(self._clock.slice(seconds), 0.0, self.settings.workers, self.settings.seed)
+
+    def _look(self, counts: Counts, name: str) -> None:
+        """Solve a cut for the first time."""
+        self.over.leave_out(counts)
+        pipeline = self._at(counts)
+        if pipeline is None:
+            self.steps.append(Taken(f"{name} {_shown(counts)}", 0.0, "no room for a microbatch"))
+            return
+        self.over.learn_from(pipeline)
+        problem = Problem(pipeline, self.objective, self.words_of(pipeline), 0.0)
+        search = ClosedSearch(problem, self.settings)
+        search.begin(self._retimed(pipeline), 0, None)
+        leaf = self.leaves[counts] = _Leaf(pipeline, search, Fraction(0), max(1.0, problem.operations / tuning.LEAF))
+        self._solve(leaf, name)
+
+    def _retimed(self, pipeline: Pipeline) -> Schedule | None:
+        """The order of the best schedule on another cut."""
+        if self.best is None:
+            return None
+        try:
+            return time_order(pipeline, self.best.order)
+        except CyclicOrder:
+            return None
+
+    def _solve(self, leaf: _Leaf, name: str) -> None:
+        begun = time.monotonic()
+        per_unit = leaf.pipeline.ticks.per_unit
+        most = min(self.value, self.enough)
+        enough = math.ceil(most * per_unit) if most < math.inf else None
+        result = leaf.search.go_on(self._clock.slice(leaf.seconds), enough)
+        leaf.seconds *= 2
+        leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, per_unit))
+        leaf.settled = result.reason in ("optimal", "infeasible") or leaf.bound >= most
+        self.versions.update(result.versions)
+        if result.schedule is not None:
+            self._found(result.schedule, leaf.search.run.problem.words)
+        time_ = leaf.pipeline.time
+        value = "nothing found" if result.ticks.value is None else f"best {time_(result.ticks.value)}"
+        outcome = f"{value}, bound {time_(result.ticks.lower_bound)}" + ("" if leaf.settled else ": stays open")
+        self.steps.append(Taken(f"{name} {_shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
+        self._report()
+
+    # --- cuts with small bounds ---
+
+    def _nearby(self, counts: Counts) -> Counts:
+        """A cut with a small bound that single ends lead to."""
+        return self._improved(counts, lambda bounds: (bounds[0], sum(bounds, Fraction(0))))
+
+    def _polished(self, counts: Counts) -> Counts:
+        """A cut with a small mean bound of its devices, where that of the busiest is not much larger: such orders reach it."""
+        floor, best = self.over.bound, self.value
+        if best == math.inf:
+            return counts
+        most = Fraction(floor) + Fraction(tuning.POLISH) * (Fraction(best) - Fraction(floor))
+        return self._improved(counts, lambda bounds: (max(bounds[0], most), sum(bounds, Fraction(0))))
+
+    def _improved(self, counts: Counts, key: Callable[[list[Fraction]], tuple[Fraction, Fraction]]) -> Counts:
+        """From cut to cut by moving one end, as long as that is better."""
+        clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
+        bounds = self._bounds(counts)
+        if bounds is None:
+            return counts
+        best, improved = key(bounds), True
+        while improved and not clock.over:
+            improved = False
+            for other in _moved(counts):
+                if clock.over:
+                    break
+                if other in self.leaves:
+                    continue
+                bounds = self._bounds(other)
+                if bounds is not None and key(bounds) < best:
+                    counts, best, improved = other, key(bounds), True
+                    break
+        return counts
+
+    def _bounds(self, counts: Counts) -> list[Fraction] | None:
+        """The one-machine bounds of all devices, the largest first."""
+        pipeline = self._at(counts)
+        if pipeline is None or len(pipeline.routes) > 1:
+            return None
+        self._clock.charge(tuning.SCHEDULED * pipeline.index.computations)
+        duration = durations_of(pipeline)
+        each = certificates(pipeline, pipeline.devices + 1)
+        return [Fraction(each_.value(duration), pipeline.ticks.per_unit) for each_ in each]
+
+    # --- the answer ---
+
+    def _result(self) -> Result:
+        """The answer, its schedule checked; without one, on the balanced cut."""
+        free = self.pipeline.changed(partition="balanced", memory=dataclasses.replace(self.pipeline.memory, limit=None))
+        pipeline = free if self.best is None else self.best.pipeline
+        lower = math.floor(self.lower * pipeline.ticks.per_unit) if self.lower < math.inf else 0
+        if self.best is not None:
+            check_found(self.best, self.words)
+        done = self.over.none_left and all(leaf.settled for leaf in self.leaves.values())
+        reason: Reason = "no-solution"
+        if self.best is not None:
+            reason = "optimal" if self.lower >= self.value else "feasible"
+        elif done and self.enough == math.inf:
+            reason = "infeasible"
+        limit: Limit | None = None
+        if reason in ("feasible", "no-solution") and self.lower < self.enough:
+            limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"
+        cuts = math.comb(len(self.pipeline.layers or ()) - 1, self.pipeline.stages - 1)
+        summary = f"{cuts} in all; {self.over.learned} certificates, {len(self.leaves)} solved"
+        steps = [Taken("cuts", self.over.seconds, f"{summary}, bound of the others {_plain(self.over.bound)}"), *self.steps]
+        return Result(
+            model=Model(pipeline),
+            objective=self.objective,
+            schedule=self.best,
+            reason=reason,
+            limit=limit,
+            ticks=Ticks.of(pipeline, self.objective, self.best, lower),
+            proved_by=f"certificates over {cuts} cuts ({len(self.leaves)} solved)",
+            seconds=self.seconds,
+            seed=self.settings.seed,
+            versions=self.versions,
+            named=Table(self.named or (), self.pipeline),
+            steps=tuple(steps),
+            binding=self.words,
+        )
+
+
+def _plain(bound: Time) -> str:
+    return f"{float(bound):.6g}"
+
+
+def _shown(counts: Counts) -> str:
+    return ",".join(map(str, counts))
+
+
+def _moved(counts: Counts) -> Iterator[Counts]:
+    """Cuts in which one end, or two that follow each other, lie one or two layers elsewhere."""
+    for length, by in itertools.product((1, 2), (-1, 1, -2, 2)):
+        for first in range(len(counts) - length):
+            moved = list(counts)
+            moved[first] += by
+            moved[first + length] -= by
+            if min(moved[first], moved[first + length]) > 0:
+                yield tuple(moved)

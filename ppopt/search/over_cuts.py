@@ -1,0 +1,151 @@
+"""What is known of all cuts of the layers: the cut with the least bound among those that are left."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
+from ppopt.bounds.cuts import CutModel
+from ppopt.clock import Limits
+from ppopt.constraints import relaxed_graph
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Pipeline
+from ppopt.pipeline.cutting import times_of_layers
+from ppopt.pipeline.parts import Table
+from ppopt.schedule import Objective
+
+Counts: TypeAlias = tuple[int, ...]
+MOST = 2
+"""Certificates learned from a cut. Measured: those of all devices slow the model down more than they tell."""
+
+
+class OverCuts:
+    """The cuts of a pipeline of layers that are left, with certificates in ticks of their own."""
+
+    def __init__(self, pipeline: Pipeline, objective: Objective) -> None:
+        self.pipeline, self.objective = pipeline, objective
+        layers = pipeline.layers
+        assert layers is not None
+        times = times_of_layers(layers, pipeline.recompute)
+        some = self._unit_costs()
+        fixed = [Fraction(int(x), some.ticks.per_unit) for x in (*some.ticks.lead.flat, *some.ticks.tail.flat)]
+        numbers = [value for row in times for value in row] + fixed
+        numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
+        self.per_unit = math.lcm(*(value.denominator for value in numbers))
+        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
+        self.model = CutModel({kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}, pipeline.stages)
+        self.bound: Fraction | float = Fraction(0)
+        """No cut that is left has less, in the user's unit; infinite once none is left."""
+        self.none_left = False
+        """Whether no cut is left at all."""
+        self.seconds = 0.0
+        self._known: set[Certificate] = set()
+        self._within_memory()
+        for certificate in self._plain(some):
+            self._learn(certificate, some.ticks.per_unit)
+
+    @property
+    def learned(self) -> int:
+        """The number of certificates."""
+        return len(self._known)
+
+    def _unit_costs(self) -> Pipeline:
+        """A pipeline of this placement whose operations all take the same."""
+        pipeline = self.pipeline
+        layers = pipeline.layers
+        assert layers is not None
+        counts = (len(layers) - pipeline.stages + 1, *[1] * (pipeline.stages - 1))
+        memory = dataclasses.replace(pipeline.memory, limit=None)
+        split = {"backward_input": 1, "backward_weight": 1} if layers.split else {"backward": 1}
+        costs = Costs(per="stage", forward=1, optimizer=pipeline.costs.optimizer, **split)
+        cut = pipeline.changed(
+            partition=counts, memory=memory, recompute="none", route_of_microbatch=pipeline.route_of_microbatch
+        )
+        return cut.changed(costs=costs, route_of_microbatch=pipeline.route_of_microbatch)
+
+    def _plain(self, some: Pipeline) -> Sequence[Certificate]:
+        if self.objective == "makespan" and len(some.routes) == 1:
+            return list(plain_certificates(some))
+        graph = relaxed_graph(some, links=False)
+        found = []
+        for device, (_, families) in enumerate(graph.machines[: graph.devices]):
+            work: Counter[Part] = Counter()
+            for o in families:
+                kind = graph.families[o].kind
+                assert isinstance(kind, Kind)
+                work[Kind.I if kind == Kind.B else kind, graph.families[o].stage] += graph.count[o]
+            found.append(Certificate((Way(),), Way.of(work, graph.around[device]), (Way(),)))
+        return found
+
+    def _within_memory(self) -> None:
+        """Every device has room for its weights and the activations of one microbatch."""
+        pipeline, layers, limit = self.pipeline, self.pipeline.layers, self.pipeline.memory.limit
+        if limit is None or len(pipeline.routes) > 1:
+            return
+        assert layers is not None
+        weights, activation = layers.each("weights"), layers.each("activation")
+        levels = [
+            layers.level_of(g, pipeline.recompute) if isinstance(pipeline.recompute, str) else None
+            for g in range(len(layers.groups))
+        ]
+        each = [
+            (weights[g] or Fraction(0)) + (activation[g] or Fraction(0)) - (Fraction(0) if level is None else level.saved)
+            for g, level in enumerate(levels)
+        ]
+        own = [each[g] for g in layers.group_of]
+        limits, static = (
+            value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
+        )
+        scale = math.lcm(*(value.denominator for value in (*own, *limits, *static)))
+        ends = self.model.ends([int(value * scale) for value in own])
+        for device in range(pipeline.devices):
+            stages = [s for s, d in enumerate(pipeline.routes[0]) if d == device]
+            self.model.hold([(ends, stages)], int((limits[device] - static[device]) * scale))
+
+    def learn_from(self, pipeline: Pipeline) -> bool:
+        """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
+        if self.objective != "makespan" or len(pipeline.routes) > 1:
+            return False
+        found = certificates(pipeline, MOST)
+        more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound
+        new = [self._learn(certificate, pipeline.ticks.per_unit) for certificate in found]
+        return more and any(new)
+
+    def _learn(self, certificate: Certificate, per_unit: int) -> bool:
+        """Learn a certificate whose constants are in ticks of ``per_unit`` per unit; whether it is new."""
+        scale = self.per_unit // per_unit
+
+        def scaled(way: Way) -> Way:
+            return dataclasses.replace(way, constant=way.constant * scale)
+
+        own = Certificate(tuple(map(scaled, certificate.heads)), scaled(certificate.work), tuple(map(scaled, certificate.tails)))
+        if own in self._known:
+            return False
+        self._known.add(own)
+        self.model.learn(own)
+        return True
+
+    def leave_out(self, counts: Counts) -> None:
+        """Do not give this cut again."""
+        self.model.leave_out(counts)
+
+    def least(self, limits: Limits, below: Fraction | float, hint: Counts | None) -> Counts | None:
+        """A cut of little bound, below that much; ``None``: none is left, or none was found in time. Raises :attr:`bound`."""
+        begun = time.monotonic()
+        upper = math.ceil(below * self.per_unit) - 1 if below < math.inf else 2**49
+        lower = math.ceil(self.bound * self.per_unit) if self.bound < math.inf else upper + 1
+        found = self.model.least(limits, lower, upper, hint)
+        self.seconds += time.monotonic() - begun
+        self.none_left = found.none and below == math.inf
+        self.bound = math.inf if self.none_left else max(self.bound, Fraction(found.bound, self.per_unit))
+        return found.counts
+
+
+def _entries(table: Table) -> list[Fraction]:
+    return [table] if isinstance(table, Fraction) else [value for row in table for value in row]
