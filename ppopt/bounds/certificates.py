@@ -186,11 +186,12 @@ def _done_before(graph: FamilyGraph, starts: Heads, family: int, instance: int) 
         before = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
         for k in range(len(before)):
             some = before[k:]
-            first = min(some, key=lambda o: int(starts[o][0]))
+            least = min(int(starts[o][0]) for o in some)
             taken = sum(graph.duration[o] for o in some)
-            done = int(starts[first][0]) + (instance + 1) * taken + instance * graph.duration[family]
-            if start == done and all(o == first or _begins_later(graph, o, first) for o in some):
-                return some, first
+            if start == least + (instance + 1) * taken + instance * graph.duration[family]:
+                for first in some:
+                    if int(starts[first][0]) == least and all(o == first or _begins_later(graph, o, first) for o in some):
+                        return some, first
     raise AssertionError(f"nothing says why {graph.label[family]} number {instance} starts at {start}")
 
 

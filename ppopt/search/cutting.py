@@ -189,7 +189,7 @@ class PartitionChoice:
         if pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(pipeline):
-            self._look(self._polished(found), "cut")
+            self._look(found, "cut")
 
     def _limits(self, seconds: float) -> Limits:
         return Limits(self._clock.slice(seconds), 0.0, self.settings.workers, self.settings.seed)
@@ -240,14 +240,6 @@ class PartitionChoice:
     def _nearby(self, counts: Counts) -> Counts:
         """A cut with a small bound that single ends lead to."""
         return self._improved(counts, lambda bounds: (bounds[0], sum(bounds, Fraction(0))))
-
-    def _polished(self, counts: Counts) -> Counts:
-        """A cut with a small mean bound of its devices, where that of the busiest is not much larger: such orders reach it."""
-        floor, best = self.over.bound, self.value
-        if best == math.inf:
-            return counts
-        most = Fraction(floor) + Fraction(tuning.POLISH) * (Fraction(best) - Fraction(floor))
-        return self._improved(counts, lambda bounds: (max(bounds[0], most), sum(bounds, Fraction(0))))
 
     def _improved(self, counts: Counts, key: Callable[[list[Fraction]], tuple[Fraction, Fraction]]) -> Counts:
         """From cut to cut by moving one end, as long as that is better."""

@@ -35,6 +35,11 @@ class Incumbent:
         return None if self.best is None else self.value
 
     @property
+    def to_beat(self) -> int:
+        """Only schedules with less are of interest; there must be a schedule."""
+        return self.value if self.problem.enough is None else min(self.value, self.problem.enough)
+
+    @property
     def gap(self) -> float:
         """``(value - bound) / value``; 1 without a schedule."""
         if self.best is None:

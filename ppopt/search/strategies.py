@@ -97,6 +97,11 @@ def not_from_modulo_scheduling(run: Run) -> bool:
     return run.incumbent.source != ModuloScheduling.name
 
 
+def to_beat(run: Run) -> bool:
+    """Something else is known that is to be beaten: another partition, placement or choice of what recomputes."""
+    return run.problem.enough is not None and not many(run)
+
+
 def nothing_found(run: Run) -> bool:
     """No schedule is known."""
     return run.incumbent.best is None
@@ -126,6 +131,8 @@ SMALL_STATE_GRAPH = Turn(StateGraph, left(1 / 4, most=2.0), options={"most": tun
 LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), no(full_speed), {"most": tuning.LARGE_STATE_GRAPH})
 
 SMALL: tuple[Entry, ...] = (
+    # what others have reached may be out of reach
+    Turn(Decide, left(1 / 3), to_beat, {"between": False, "exact": True}),
     # decisions at the bound and between bound and best; better schedules first where much is open
     Turn(NamedHeuristics, left(1 / 4, most=1.0), wide),
     Turn(PacedSchedules, left(1 / 40), both(wide, no(many))),

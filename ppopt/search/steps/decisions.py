@@ -25,7 +25,7 @@ class Answer(Enum):
 
 
 class Decide(Step):
-    """Ask at the bound and whether the best can be beaten at all, then by bisection.
+    """Ask at the bound and whether the best, or what is enough, can be beaten at all, then by bisection.
 
     Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
     decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side. With
@@ -59,7 +59,7 @@ class Decide(Step):
         at_bound = at_best = True
         self.best_undecided = False
         while run.goes_on:
-            low, high = run.incumbent.lower, run.incumbent.value
+            low, high = run.incumbent.lower, run.incumbent.to_beat
             at_best = at_best and (low < high - 1 or not at_bound)
             targets = ([low] * at_bound + [high - 1] * at_best)[:at_once]
             if not targets:
@@ -78,7 +78,7 @@ class Decide(Step):
         """By bisection."""
         undecided: list[int] = []
         while run.goes_on:
-            low, high = run.incumbent.lower, run.incumbent.value
+            low, high = run.incumbent.lower, run.incumbent.to_beat
             undecided = [target for target in undecided if low <= target < high]
             targets = between(low, high, undecided, at_once)[:at_once]
             if not targets:
