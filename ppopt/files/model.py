@@ -365,7 +365,7 @@ def model_dict(model: Model) -> Tree:
     if pipeline.layers is not None:
         table["partition"] = _plain(pipeline.partition)
     if pipeline.recompute != "none":
-        table["recompute"] = _recompute(pipeline)
+        table["recompute"] = recompute_of(pipeline.recompute)
     if model.schedule is not None:
         table["schedule"] = model.schedule
         if model.params:
@@ -382,10 +382,10 @@ def model_dict(model: Model) -> Tree:
     return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
 
 
-def _recompute(pipeline: Pipeline) -> Any:
-    if pipeline.layers is None or isinstance(pipeline.recompute, str):
-        return _plain(pipeline.recompute)
-    chosen: Any = pipeline.recompute
+def recompute_of(chosen: Any) -> Any:
+    """``pipeline.recompute`` as a model file has it: a word, stages, or one table per stage of layers."""
+    if isinstance(chosen, str) or all(isinstance(stage, int) for stage in chosen):
+        return _plain(chosen)
     return [{name: {level: n for other, level, n in stage if other == name} for name, _, _ in stage} for stage in chosen]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 import ppopt
-from ppopt.files.model import ModelError, model_dict, model_of
+from ppopt.files.model import ModelError, model_dict, model_of, recompute_of
 from ppopt.files.text import FileError, read_text, source_of, write_text
 from ppopt.named.model import Model
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
@@ -91,7 +91,7 @@ def _outcome(result: Result) -> Tree:
             "placements": list(result.scope.placements),
             "chunks": list(result.scope.chunks),
             **({} if result.scope.partition is None else {"partition": _list_or_word(result.scope.partition)}),
-            "recompute": _list_or_word(recompute),
+            "recompute": recompute_of(recompute),
         }
         tree["placements"] = [_brief(each) for each in result.placements]
     return tree
@@ -194,7 +194,7 @@ def row_dict(row: Row) -> Tree:
         "schedule": row.name,
         "placement": row.placement,
         "chunks": row.chunks,
-        **({"recompute": list(chosen) if isinstance(chosen, tuple) else chosen} if chosen else {}),
+        **({"recompute": recompute_of(chosen)} if chosen else {}),
         "partition": None if counts is None else list(counts),
         "makespan": row.makespan,
         "device_span": row.device_span,

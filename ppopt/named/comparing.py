@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
-from ppopt.named.registry import BUILT_IN, NAMED, each, shown_chunks
+from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks
 from ppopt.named.row import Row
 from ppopt.named.table import Table
 from ppopt.named.verified import verified_rows
@@ -86,11 +86,6 @@ def _resolved(
         return rows_of(pipeline.resolved(choice), chunks, params)
     except PipelineError as error:
         return none_applies(f"recompute = {choice}: {error}")
-
-
-def none_applies(reason: str) -> list[Row]:
-    """The rows where all named schedules are excluded for the same reason."""
-    return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
 
 
 def placed_here(pipeline: Pipeline) -> Iterator[Schedule]:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
 from ppopt.named.definition import Definition, UnknownSchedule
+from ppopt.named.row import Row
 from ppopt.pipeline import PLACEMENTS, Pipeline
 
 GROUP = "ppopt.schedules"
@@ -223,3 +224,8 @@ def each(chunks: Sequence[int]) -> Iterator[tuple[Definition, int | None]]:
     for definition in NAMED.values():
         for v in (chunks or (None,)) if definition.any_chunks else (None,):
             yield definition, v
+
+
+def none_applies(reason: str) -> list[Row]:
+    """The rows where all named schedules are excluded for the same reason."""
+    return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ppopt.pipeline import Pipeline, in_words
 from ppopt.schedule import Figures, Schedule
@@ -23,8 +24,9 @@ class Row(Figures):
     chunks: int
     schedule: Schedule | None
     excluded: str | None
-    recompute: Literal["", "none", "all"] | tuple[int, ...] = ""
-    """Which stages of its own placement recompute, where the pipeline that it is for leaves it open; else empty."""
+    recompute: Literal["", "none", "all"] | tuple[Any, ...] = ""
+    """Which stages of its own placement recompute, or with layers how many at which level stage by stage, where the pipeline that
+    it is for leaves it open; else empty."""
     assumes_equal_work: bool = False
     """Whether it is on another placement than the model, whose costs or activations are uneven: that a device has the same work
     there as on the model's placement is then an assumption, since a network would be cut into other stages there."""
@@ -49,7 +51,11 @@ class Row(Figures):
         """Its name in tables."""
         if self.recompute in ("", "none"):
             return self.name
-        return f"{self.name} + recompute" + (f" {in_words(self.recompute)}" if isinstance(self.recompute, tuple) else "")
+        if not isinstance(self.recompute, tuple):
+            return f"{self.name} + recompute"
+        if self.partition is not None:
+            return f"{self.name} + recompute {_levels(self.recompute)}"
+        return f"{self.name} + recompute {in_words(self.recompute)}"
 
     def __str__(self) -> str:
         schedule = self.schedule
@@ -63,6 +69,15 @@ class Row(Figures):
 
     def __repr__(self) -> str:
         return f"<Row: {self}>"
+
+
+def _levels(stages: Sequence[Sequence[tuple[str, str, int]]]) -> str:
+    """How many layers recompute at each level."""
+    counts: Counter[str] = Counter()
+    for stage in stages:
+        for _, level, n in stage:
+            counts[level] += n
+    return ", ".join(f"{n} {level}" for level, n in counts.items())
 
 
 def figures(schedule: Schedule) -> list[str]:

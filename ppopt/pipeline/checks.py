@@ -69,7 +69,7 @@ def check_recompute(pipeline: Pipeline) -> None:
     Raises:
         PipelineError: they are not.
     """
-    if pipeline.recompute == "none":
+    if pipeline.recompute == "none" or pipeline.layers is not None:
         return
     costs, memory = pipeline.costs, pipeline.memory
     for key, value in (("costs.recompute", costs.recompute), ("memory.recompute_saved", memory.recompute_saved)):

@@ -191,9 +191,13 @@ class Layers:
             return Fraction(0)  # nothing is kept for a backward that it does not have
         return group.backward_input if name == "backward" else value
 
+    def has_backward(self, group: int) -> bool:
+        """Whether layers of the group have a backward at all."""
+        return not self.groups[group].frozen or self.trained_before[group]
+
     def level_of(self, group: int, name: str) -> Level | None:
         """How a group recomputes at a level; ``None``: it has no such level, or no backward."""
-        if self.groups[group].frozen and not self.trained_before[group]:
+        if not self.has_backward(group):
             return None
         return self.groups[group].level(name) if name != "all" else (self.groups[group].recompute or (None,))[-1]
 

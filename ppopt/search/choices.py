@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from ppopt.clock import Clock
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Objective
+from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies
 from ppopt.search.closed import ClosedSearch, quick_bound
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
@@ -51,6 +51,10 @@ class ClosedBranch:
     def floor(self, objective: Objective) -> Time:
         """As :meth:`Branch.floor`."""
         return quick_bound(self.pipeline, objective)
+
+    def begin(self, start: Schedule | None) -> None:
+        """Begin with a schedule of the pipeline."""
+        self._search.begin(start, 0, None)
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """As :meth:`Branch.go_on`."""

@@ -24,13 +24,15 @@ from ppopt.constraints import Word
 from ppopt.interrupt import noting
 from ppopt.named import Row, Table, placed_here
 from ppopt.named.model import Model
-from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.cutting import work_of_layers
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
+from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -45,7 +47,8 @@ class _Leaf:
     """A cut that is solved, what is known of it, and how long it is looked at next."""
 
     pipeline: Pipeline
-    search: ClosedSearch
+    search: Branch
+    words: tuple[Word, ...]
     bound: Fraction
     seconds: float
     settled: bool = False
@@ -53,7 +56,7 @@ class _Leaf:
 
 @dataclass
 class PartitionChoice:
-    """The best schedule over every cut of the layers, for a pipeline that leaves just that open.
+    """The best schedule over every cut of the layers, for a pipeline that leaves that open, and maybe what recomputes.
 
     The search can go on where it stopped (:meth:`go_on`). ``words_of`` gives what binds beside the rules on a cut; ``beside``
     gives rows to show. Times of the objective are in the user's unit.
@@ -140,12 +143,10 @@ class PartitionChoice:
         if counts in self.refused:
             return None
         try:
-            cut = self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
-            cut.ticks  # noqa: B018
+            return self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
         except PipelineError:
             self.refused.add(counts)
             return None
-        return cut
 
     def _begin(self) -> None:
         """The even and the balanced cut, with the named schedules of this placement; and one with a small bound near each."""
@@ -157,10 +158,14 @@ class PartitionChoice:
                 ).counts
             except PipelineError as error:
                 self.steps.append(Taken(f"{name} cut", 0.0, str(error)))
+        known = [row.schedule for row in self.named or () if row.schedule is not None]
         for counts in named.values():
             pipeline = self._at(counts)
-            if pipeline is not None and not self.words_of(pipeline):
-                for schedule in placed_here(pipeline):
+            if pipeline is None or self.words_of(pipeline):
+                continue
+            more = () if pipeline.recompute == CHOOSE else placed_here(pipeline)
+            for schedule in (*(each for each in known if each.pipeline.counts == counts), *more):
+                if schedule.pipeline.routes == pipeline.routes and not schedule.order.paired:
                     self._found(schedule, ())
         for name, counts in named.items():
             if not self._clock.over:
@@ -188,7 +193,7 @@ class PartitionChoice:
         pipeline = self._at(found)
         if pipeline is None:
             self.over.leave_out(found)
-        elif not self.over.learn_from(pipeline):
+        elif not self.over.learn_from(fastest(pipeline)):
             self._look(found, "cut")
 
     def _limits(self, seconds: float) -> Limits:
@@ -201,11 +206,17 @@ class PartitionChoice:
         if pipeline is None:
             self.steps.append(Taken(f"{name} {_shown(counts)}", 0.0, "no room for a microbatch"))
             return
-        self.over.learn_from(pipeline)
-        problem = Problem(pipeline, self.objective, self.words_of(pipeline), 0.0)
-        search = ClosedSearch(problem, self.settings)
-        search.begin(self._retimed(pipeline), 0, None)
-        leaf = self.leaves[counts] = _Leaf(pipeline, search, Fraction(0), max(1.0, problem.operations / tuning.LEAF))
+        self.over.learn_from(fastest(pipeline))
+        words = self.words_of(pipeline)
+        search: Branch
+        settings = dataclasses.replace(self.settings, gap=0.0)
+        if pipeline.recompute == CHOOSE:
+            search = RecomputeChoice(pipeline, self.objective, settings, words)
+        else:
+            search = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
+            search.begin(self._retimed(pipeline))
+        seconds = max(1.0, 3 * pipeline.stages * pipeline.microbatches / tuning.LEAF)
+        leaf = self.leaves[counts] = _Leaf(pipeline, search, words, Fraction(0), seconds)
         self._solve(leaf, name)
 
     def _retimed(self, pipeline: Pipeline) -> Schedule | None:
@@ -219,17 +230,15 @@ class PartitionChoice:
 
     def _solve(self, leaf: _Leaf, name: str) -> None:
         begun = time.monotonic()
-        per_unit = leaf.pipeline.ticks.per_unit
         most = min(self.value, self.enough)
-        enough = math.ceil(most * per_unit) if most < math.inf else None
-        result = leaf.search.go_on(self._clock.slice(leaf.seconds), enough)
+        result = leaf.search.go_on(self._clock.slice(leaf.seconds), most, None)
         leaf.seconds *= 2
-        leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, per_unit))
+        leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, result.ticks.per_unit))
         leaf.settled = result.reason in ("optimal", "infeasible") or leaf.bound >= most
         self.versions.update(result.versions)
         if result.schedule is not None:
-            self._found(result.schedule, leaf.search.run.problem.words)
-        time_ = leaf.pipeline.time
+            self._found(result.schedule, leaf.words)
+        time_ = result.pipeline.time
         value = "nothing found" if result.ticks.value is None else f"best {time_(result.ticks.value)}"
         outcome = f"{value}, bound {time_(result.ticks.lower_bound)}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {_shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
@@ -267,6 +276,7 @@ class PartitionChoice:
         if pipeline is None or len(pipeline.routes) > 1:
             return None
         self._clock.charge(tuning.SCHEDULED * pipeline.index.computations)
+        pipeline = fastest(pipeline)
         duration = durations_of(pipeline)
         each = certificates(pipeline, pipeline.devices + 1)
         return [Fraction(each_.value(duration), pipeline.ticks.per_unit) for each_ in each]
@@ -275,7 +285,7 @@ class PartitionChoice:
 
     def _result(self) -> Result:
         """The answer, its schedule checked; without one, on the balanced cut."""
-        free = self.pipeline.changed(partition="balanced", memory=dataclasses.replace(self.pipeline.memory, limit=None))
+        free = fastest(self.pipeline.changed(memory=dataclasses.replace(self.pipeline.memory, limit=None)).cut())
         pipeline = free if self.best is None else self.best.pipeline
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if self.lower < math.inf else 0
         if self.best is not None:
@@ -307,6 +317,14 @@ class PartitionChoice:
             steps=tuple(steps),
             binding=self.words,
         )
+
+
+def fastest(pipeline: Pipeline) -> Pipeline:
+    """The pipeline without recomputing, where that is open: no choice takes less time; its memory may not be enough."""
+    if pipeline.recompute != CHOOSE:
+        return pipeline
+    memory = dataclasses.replace(pipeline.memory, limit=None)
+    return pipeline.changed(recompute="none", memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
 
 
 def _plain(bound: Time) -> str:

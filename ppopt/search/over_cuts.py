@@ -8,14 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
 from ppopt.bounds.cuts import CutModel
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, Pipeline
+from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
 from ppopt.pipeline.cutting import times_of_layers
 from ppopt.pipeline.parts import Table
 from ppopt.schedule import Objective
@@ -90,13 +90,10 @@ class OverCuts:
             return
         assert layers is not None
         weights, activation = layers.each("weights"), layers.each("activation")
-        levels = [
-            layers.level_of(g, pipeline.recompute) if isinstance(pipeline.recompute, str) else None
-            for g in range(len(layers.groups))
-        ]
+        saved = [_saved(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
         each = [
-            (weights[g] or Fraction(0)) + (activation[g] or Fraction(0)) - (Fraction(0) if level is None else level.saved)
-            for g, level in enumerate(levels)
+            (held or Fraction(0)) + (own or Fraction(0)) - less
+            for held, own, less in zip(activation, weights, saved, strict=True)
         ]
         own = [each[g] for g in layers.group_of]
         limits, static = (
@@ -145,6 +142,15 @@ class OverCuts:
         self.none_left = found.none and below == math.inf
         self.bound = math.inf if self.none_left else max(self.bound, Fraction(found.bound, self.per_unit))
         return found.counts
+
+
+def _saved(layers: Layers, group: int, recompute: Any) -> Fraction:
+    """What a layer of a group holds less at least, if it recomputes as is said, or as is best for it."""
+    if recompute == CHOOSE:
+        levels = layers.groups[group].recompute if layers.has_backward(group) else ()
+        return max((level.saved for level in levels), default=Fraction(0))
+    level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
+    return Fraction(0) if level is None else level.saved
 
 
 def _entries(table: Table) -> list[Fraction]:

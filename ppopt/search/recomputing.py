@@ -1,9 +1,11 @@
-"""Which stages should recompute their activations: branch and bound over the stages, around the solver.
+"""What stages should recompute: branch and bound over the stages, around the solver.
 
-A node of the tree has decided some stages: some recompute, some do not. Its bound is that of one pipeline, :func:`relaxed`, in
-which the open stages have both advantages; where no stage is open, the pipeline itself is solved. The order that is found for
-a relaxed pipeline, run with as little recomputing as the memory limit allows, is a schedule of the whole problem, and the stages
-that still recompute then are where the tree branches. List scheduling is tried on these too, and on all that may recompute.
+A stage has options, each with more time for less memory (:class:`~ppopt.pipeline.recompute_choices.RecomputeChoices`): to
+recompute or not, or, with layers, how many at which level. A node of the tree has two choices, a lowest and a highest option of
+each stage. Its bound is that of one pipeline, relaxed between the two; where they are the same, the pipeline itself is solved.
+The order that is found for a relaxed pipeline, run with as little recomputing as the memory limit allows, is a schedule of the
+whole problem, and the stages that still recompute more than the lowest option are where the tree branches. List scheduling is
+tried with these too, and with the highest options.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ppopt.interrupt import noting
 from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.pipeline.recompute_choices import Choice, RecomputeChoices
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.closed import check_found, quick_bound, solve_closed
@@ -32,37 +35,13 @@ from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.timing import CyclicOrder, broken, time_order
 
-Stages = frozenset[int]
-
-
-def relaxed(pipeline: Pipeline, yes: Stages, no: Stages) -> Pipeline:
-    """A pipeline (costs per stage) whose open stages, neither in ``yes`` nor in ``no``, recompute in no time at all.
-
-    Nothing that any choice for the open stages allows takes less on it. Take a schedule of such a choice and keep every start.
-    On this pipeline each operation is as long or shorter, so whatever waited for it still finds it ended, and no two operations
-    of a device overlap. A stage takes as much or less at the start of F, gives it back as early or earlier, and retains as much
-    or less in between, so at any time a device holds as much or less. The schedule is thus one of this pipeline, and no
-    operation ends later: neither its makespan nor a device's span has grown.
-
-    Raises:
-        PipelineError: the memory limit does not even leave room for one microbatch.
-    """
-    extra = pipeline.costs.recompute
-    costs = [extra if isinstance(extra, Fraction) else extra[stage] for stage in range(pipeline.stages) if extra is not None]
-    free = tuple(cost if stage in yes else Fraction(0) for stage, cost in enumerate(costs))
-    return pipeline.changed(
-        costs=dataclasses.replace(pipeline.costs, recompute=free),
-        recompute=[stage for stage in range(pipeline.stages) if stage not in no],
-        route_of_microbatch=pipeline.route_of_microbatch,
-    )
-
 
 @dataclass
 class _Node:
-    """Stages that recompute, stages that do not, and what is known of every schedule of such a choice."""
+    """The lowest and the highest option of each stage, and what is known of every schedule of a choice between them."""
 
-    yes: Stages
-    no: Stages
+    low: Choice
+    high: Choice
     bound: Fraction
     seconds: float
     start: Schedule | None = None
@@ -70,7 +49,7 @@ class _Node:
 
 @dataclass
 class RecomputeChoice:
-    """The best schedule over every choice of the stages that recompute, for a pipeline that leaves just that open.
+    """The best schedule over every choice of what recomputes, for a pipeline that leaves just that open.
 
     The search can go on where it stopped (:meth:`go_on`). Its bound holds for every choice: the smallest of the nodes that are
     still open. ``words`` bind beside the rules, whatever recomputes; ``beside`` gives rows to show and to begin from. Times of
@@ -91,9 +70,9 @@ class RecomputeChoice:
     value: Fraction | float = math.inf
     proved_by: str | None = None
     nodes: list[tuple[Fraction, int, int, _Node]] = field(default_factory=list)
-    """A heap: the smallest bound first, of equal ones the node with the fewest open stages."""
-    tried: set[Stages] = field(default_factory=set)
-    """Stages for which list scheduling was tried."""
+    """A heap: the smallest bound first, of equal ones the node with the fewest open options."""
+    tried: set[Choice] = field(default_factory=set)
+    """Choices for which list scheduling was tried."""
     steps: list[Taken] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     named: tuple[Row, ...] | None = None
@@ -104,17 +83,15 @@ class RecomputeChoice:
     enough: Fraction | float = math.inf
 
     def __post_init__(self) -> None:
-        self.each = self.pipeline.per_stage()
-        """The pipeline with its costs per stage."""
+        self.choices = RecomputeChoices(self.pipeline)
         self._clock = Clock(0)
-        self.nodes = [
-            self._entry(_Node(frozenset(), frozenset(), Fraction(0), strategies.RECOMPUTE_ROOT * self.settings.seconds))
-        ]
+        root = strategies.RECOMPUTE_ROOT * self.settings.seconds
+        self.nodes = [self._entry(_Node(self.choices.lowest, self.choices.highest, Fraction(0), root))]
 
     def floor(self, objective: Objective) -> Fraction | float:
         """A quick lower bound: that of a pipeline on which nothing takes longer; infinite where not one microbatch fits."""
         try:
-            return quick_bound(relaxed(self.each, frozenset(), frozenset()), objective)
+            return quick_bound(self.choices.relaxed(self.choices.lowest, self.choices.highest), objective)
         except PipelineError:
             return math.inf
 
@@ -149,10 +126,9 @@ class RecomputeChoice:
             self._visit(self.nodes[0][-1])  # it stays in the heap until it is done: its bound counts
 
     def _visit(self, node: _Node) -> None:
-        stages = frozenset(range(self.pipeline.stages))
-        undecided = stages - node.yes - node.no
+        undecided = node.low != node.high
         try:
-            pipeline = relaxed(self.each, node.yes, node.no) if undecided else self._resolved(node.yes)
+            pipeline = self.choices.relaxed(node.low, node.high) if undecided else self.choices.resolved(node.low)
         except PipelineError:
             self._replace()
             self.steps.append(Taken(self._name(node), 0.0, "the memory limit is too low"))
@@ -161,29 +137,34 @@ class RecomputeChoice:
         bound = max(node.bound, Fraction(result.ticks.lower_bound, pipeline.ticks.per_unit))
         if not self.steps:
             self.proved_by = result.proved_by
-        chosen: Stages = frozenset()
+        chosen = node.high
         if result.schedule is not None:
-            found = self._with_least(result.schedule, stages - node.no) if undecided else result.schedule
-            chosen = stages - node.no if found is None else found.pipeline.recomputing
+            found = (result.schedule, node.low) if not undecided else self._with_least(result.schedule, node)
             if found is not None:
-                self._found(found)
+                self._found(found[0])
+                chosen = found[1]
             if undecided:
                 self._listed(chosen)
-                self._listed(stages - node.no)
+                self._listed(node.high)
         seconds, start = strategies.RECOMPUTE_NODE * self.settings.seconds, result.schedule
-        branches = sorted(undecided & chosen if result.schedule is not None else undecided, key=self._cost)
+        more = [
+            (self.choices.time(s, c) - self.choices.time(s, a), s)
+            for s, (a, c) in enumerate(zip(node.low, chosen, strict=True))
+            if a < c
+        ]
         if bound >= self.value or result.reason == "infeasible":
             self._replace()
             outcome = "nothing better"
-        elif branches and not self._clock.interrupted:
-            stage = branches[-1]
+        elif more and not self._clock.interrupted:
+            _, stage = max(more)
+            less = _with(node.high, stage, chosen[stage] - 1)
             self._replace(
-                _Node(node.yes, node.no | {stage}, bound, seconds, start),
-                _Node(node.yes | {stage}, node.no, bound, seconds, start),
+                _Node(node.low, less, bound, seconds, start),
+                _Node(_with(node.low, stage, chosen[stage]), node.high, bound, seconds, start),
             )
             outcome = f"branches on stage {stage}"
         else:  # what the node's pipeline takes is not settled yet
-            self._replace(_Node(node.yes, node.no, bound, 2 * node.seconds, start))
+            self._replace(_Node(node.low, node.high, bound, 2 * node.seconds, start))
             outcome = "stays open"
         shown = "" if self.best is None else f", best {float(self.value):.6g}"
         self.steps.append(Taken(self._name(node), result.seconds, f"bound {float(bound):.6g}{shown}: {outcome}"))
@@ -207,33 +188,36 @@ class RecomputeChoice:
         self.versions.update(result.versions)
         return result
 
-    def _with_least(self, schedule: Schedule, stages: Stages) -> Schedule | None:
-        """The order of a schedule with as few of these stages recomputing as fit, the most expensive left out first.
+    def _with_least(self, schedule: Schedule, node: _Node) -> tuple[Schedule, Choice] | None:
+        """The order of a schedule with as little recomputing as fits, where it takes most time it is left out first.
 
         ``None``: longer operations break what binds.
         """
-        kept = self._timed(stages, schedule)
-        for stage in sorted(stages, key=self._cost, reverse=True):
-            if kept is None:
-                return None
-            without = self._timed(kept.pipeline.recomputing - {stage}, schedule)
-            if without is not None and without.within_memory:
-                kept = without
-        return kept
+        choice = node.high
+        kept = self._timed(choice, schedule)
+        for stage in sorted(range(len(choice)), key=lambda s: (self.choices.time(s, node.high[s]), s), reverse=True):
+            for number in range(node.low[stage], choice[stage]):
+                if kept is None:
+                    return None
+                less = self._timed(_with(choice, stage, number), schedule)
+                if less is not None and less.within_memory:
+                    kept, choice = less, _with(choice, stage, number)
+                    break
+        return None if kept is None else (kept, choice)
 
-    def _timed(self, stages: Stages, schedule: Schedule) -> Schedule | None:
-        """The order of a schedule where exactly these stages recompute; ``None``: no microbatch fits, or what binds is broken."""
+    def _timed(self, choice: Choice, schedule: Schedule) -> Schedule | None:
+        """The order of a schedule with this choice; ``None``: no microbatch fits, or what binds is broken."""
         try:
-            timed = time_order(self._resolved(stages), schedule.order, words=self.words)
+            timed = time_order(self.choices.resolved(choice), schedule.order, words=self.words)
         except (PipelineError, CyclicOrder):
             return None
         return None if self.words and broken(timed, self.words) else timed
 
-    def _listed(self, stages: Stages) -> None:
-        """Try list scheduling where exactly these stages recompute, once; it knows no words that bind."""
-        if stages not in self.tried and not self._clock.over and not self.words:
-            self.tried.add(stages)
-            for _, schedule in baselines(self._resolved(stages)):
+    def _listed(self, choice: Choice) -> None:
+        """Try list scheduling with this choice, once; it knows no words that bind."""
+        if choice not in self.tried and not self._clock.over and not self.words:
+            self.tried.add(choice)
+            for _, schedule in baselines(self.choices.resolved(choice)):
                 self._clock.charge(tuning.SCHEDULED * schedule.pipeline.index.computations)
                 self._found(schedule)
 
@@ -242,16 +226,8 @@ class RecomputeChoice:
         if schedule.within_memory and value < self.value:
             self.best, self.value = schedule, value
 
-    def _resolved(self, stages: Stages) -> Pipeline:
-        return self.pipeline.resolved(stages)
-
-    def _cost(self, stage: int) -> tuple[Fraction, int]:
-        extra = self.each.costs.recompute
-        assert extra is not None
-        return (extra if isinstance(extra, Fraction) else extra[stage]), stage
-
     def _entry(self, node: _Node) -> tuple[Fraction, int, int, _Node]:
-        return node.bound, -len(node.yes) - len(node.no), self.count(), node
+        return node.bound, sum(b - a for a, b in zip(node.low, node.high, strict=True)), self.count(), node
 
     def _replace(self, *nodes: _Node) -> None:
         """Put these in the place of the node of the smallest bound, in one step: an interruption loses no bound."""
@@ -270,10 +246,12 @@ class RecomputeChoice:
         return self.best is not None and self.value - self.lower <= self.settings.gap * self.value
 
     def _name(self, node: _Node) -> str:
-        def listed(stages: Stages) -> str:
-            return ",".join(map(str, sorted(stages)))
-
-        parts = [f"{word} {listed(stages)}" for word, stages in (("recompute", node.yes), ("keep", node.no)) if stages]
+        if self.pipeline.layers is not None:
+            settled = sum(a == b for a, b in zip(node.low, node.high, strict=True))
+            return f"levels: {settled} of {len(node.low)} stages settled"
+        yes = [str(stage) for stage, number in enumerate(node.low) if number]
+        no = [str(stage) for stage, number in enumerate(node.high) if not number]
+        parts = [f"{word} {','.join(stages)}" for word, stages in (("recompute", yes), ("keep", no)) if stages]
         return "stages: " + ("; ".join(parts) or "all open")
 
     def _report(self) -> None:
@@ -282,8 +260,8 @@ class RecomputeChoice:
             self.progress(value, Fraction(self.lower) if math.isfinite(self.lower) else Fraction(0))
 
     def _result(self) -> Result:
-        """The answer, its schedule checked; without one, on the pipeline in which every stage recomputes."""
-        pipeline = self.pipeline.resolved("all") if self.best is None else self.best.pipeline
+        """The answer, its schedule checked; without one, on the pipeline in which every stage recomputes as much as it can."""
+        pipeline = self.choices.resolved(self.choices.highest) if self.best is None else self.best.pipeline
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if math.isfinite(self.lower) else 0
         if self.best is not None:
             check_found(self.best, self.words)
@@ -312,3 +290,8 @@ class RecomputeChoice:
             steps=tuple(self.steps),
             binding=self.words,
         )
+
+
+def _with(choice: Choice, stage: int, number: int) -> Choice:
+    """A choice with another option of one stage."""
+    return (*choice[:stage], number, *choice[stage + 1 :])

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ppopt.named.definition import Definition, Restriction
+from ppopt.named.recomputing.levels import best_levels
 from ppopt.named.recomputing.local import MADE, MADE_LIMITED, RETIMED, LocalSearch
 from ppopt.named.recomputing.stages import Objective, ends
 from ppopt.named.recomputing.tree import best_stages
-from ppopt.named.registry import NAMED, each, shown_chunks
+from ppopt.named.registry import NAMED, each, none_applies, shown_chunks
 from ppopt.named.row import Row
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
@@ -40,7 +41,10 @@ def compare_freely(
     """
     _check_open(pipeline)
     chunks = chunks or shown_chunks(pipeline)
-    pipeline = pipeline.placements()[0].cut()
+    try:
+        pipeline = pipeline.placements()[0].cut()
+    except PipelineError as error:
+        return none_applies(str(error))
     read = {name: NAMED[name].read(given) for name, given in params.items()}
     rows = []
     for definition, v in each(chunks):
@@ -94,6 +98,8 @@ def _best_of(
 
     placed = definition.place(pipeline, chunks, **params)
     try:
+        if placed.layers is not None:
+            return best_levels(placed, made, objective)
         order = definition.pinned(list(ends(placed)), **params)
         if order is not None:
             return _with_order(placed, order, objective)
@@ -108,6 +114,9 @@ def _with_order(pipeline: Pipeline, order: Order, objective: Objective) -> Sched
 
     def retimed(pipeline: Pipeline) -> Schedule:
         return time_order(pipeline, order)
+
+    if pipeline.layers is not None:
+        return best_levels(pipeline, retimed, objective)
 
     none, every = ends(pipeline)
     if none.lines:
