@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
 from ppopt.files import sites
@@ -20,11 +19,9 @@ from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, UnknownSchedule, find
 from ppopt.named.model import Model
 from ppopt.pipeline import (
-    ANY,
     BEST,
     CHOOSE,
     MAX_DEVICES,
-    PLACEMENTS,
     Costs,
     DataParallel,
     Layers,
@@ -33,9 +30,7 @@ from ppopt.pipeline import (
     Pipeline,
     PipelineError,
     Units,
-    plain,
 )
-from ppopt.pipeline.layers import as_tables
 
 FORMAT = 1
 MAX_DIGITS = 60
@@ -44,14 +39,14 @@ MAX_DIGITS = 60
 Tree: TypeAlias = dict[str, Any]
 _Read = TypeVar("_Read")
 
-_PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": DataParallel, "units": Units}
+PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": DataParallel, "units": Units}
 _KEYS: dict[str, tuple[str, ...]] = {
-    "": ("format", "name", "pipeline", "layers", *_PARTS),
+    "": ("format", "name", "pipeline", "layers", *PARTS),
     "pipeline": (
         *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
         *("schedule", "schedule_params", "order"),
     ),
-    **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in _PARTS.items()},
+    **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in PARTS.items()},
 }
 _KEYS["links"] += sites.KEYS
 _DOTTED = tuple(f"{table}.{key}" if table else key for table, keys in _KEYS.items() for key in keys)
@@ -206,7 +201,7 @@ def _model(tree: Tree) -> Model:
     if version != FORMAT or isinstance(version, bool):
         raise PipelineError("format", f"expected {FORMAT}, the only format that this version reads, got {version!r}")
     tables = {}
-    for name in ("pipeline", *_PARTS):
+    for name in ("pipeline", *PARTS):
         table = tree.get(name, {})
         if not isinstance(table, dict):
             raise PipelineError(name, f"expected a table [{name}], got {table!r}")
@@ -235,7 +230,7 @@ def _model(tree: Tree) -> Model:
         tables["links"] = sites.links_by_site(tables["links"], devices)
     else:
         tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
-    parts: dict[str, Any] = {name: part(**tables[name]) for name, part in _PARTS.items()}
+    parts: dict[str, Any] = {name: part(**tables[name]) for name, part in PARTS.items()}
     layers = _layers(tree, tables)
     pipeline = Pipeline(**fields, **parts, name=labels["name"], layers=layers)
     places = _settled(pipeline)
@@ -342,63 +337,3 @@ def _schedule(pipeline: Pipeline, name: Any, params: Any) -> tuple[str | None, T
     except Restriction as error:
         raise PipelineError("pipeline.schedule", f"this schedule cannot exist on this file: {error}") from None
     return definition.name, read
-
-
-# --- writing -----------------------------------------------------------------------------------------------------
-
-
-def model_dict(model: Model) -> Tree:
-    """The complete model as the tree of a model file: every key that has a value, numbers as JSON has them.
-
-    :func:`model_of` gives an equal model, as long as no number has more digits than a double keeps.
-    """
-    pipeline = model.pipeline
-    table: Tree = {"devices": pipeline.devices, "microbatches": _plain(pipeline.microbatches)}
-    if pipeline.placement in (*PLACEMENTS, ANY):
-        table["placement"] = pipeline.placement
-    else:
-        table["routes"] = [list(route) for route in pipeline.routes]
-    if pipeline.placement in (*PLACEMENTS, ANY) or len(pipeline.routes[0]) == pipeline.chunks * pipeline.devices:
-        table["chunks"] = _plain(pipeline.chunks)
-    if len(pipeline.routes) > 1:
-        table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
-    if pipeline.layers is not None:
-        table["partition"] = _plain(pipeline.partition)
-    if pipeline.recompute != "none":
-        table["recompute"] = recompute_of(pipeline.recompute)
-    if model.schedule is not None:
-        table["schedule"] = model.schedule
-        if model.params:
-            table["schedule_params"] = dict(model.params)
-    if model.order is not None:
-        table["order"] = model.order.texts()
-    parts: Tree = {name: _part(getattr(pipeline, name)) for name in _PARTS}
-    if pipeline.layers is not None:
-        parts["costs"] = _kept(parts["costs"], "optimizer")
-        parts["memory"] = _kept(parts["memory"], "static", "limit")
-        parts["layers"] = as_tables(pipeline.layers)
-    if pipeline.data_parallel == DataParallel():
-        del parts["data_parallel"]
-    return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
-
-
-def recompute_of(chosen: Any) -> Any:
-    """``pipeline.recompute`` as a model file has it: a word, stages, or one table per stage of layers."""
-    if isinstance(chosen, str) or all(isinstance(stage, int) for stage in chosen):
-        return _plain(chosen)
-    return [{name: {level: n for other, level, n in stage if other == name} for name, _, _ in stage} for stage in chosen]
-
-
-def _kept(table: Tree, *keys: str) -> Tree:
-    return {key: value for key, value in table.items() if key in keys}
-
-
-def _part(part: Costs | Links | Memory | DataParallel | Units) -> Tree:
-    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-    return {name: _plain(value) for name, value in values.items() if value is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return plain(value) if isinstance(value, Fraction) else value

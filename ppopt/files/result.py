@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 import ppopt
-from ppopt.files.model import ModelError, model_dict, model_of, recompute_of
+from ppopt.files.model import ModelError, model_of
+from ppopt.files.model_tree import model_dict, recompute_of
 from ppopt.files.text import FileError, read_text, source_of, write_text
 from ppopt.named.model import Model
 from ppopt.pipeline import DataParallel, IntArray, Pipeline

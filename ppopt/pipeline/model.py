@@ -19,12 +19,11 @@ from ppopt.pipeline.checks import check_activation, check_lengths, check_open_pl
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
 from ppopt.pipeline.cutting import counts_of, flat, levels_of, parts_of, read_levels
 from ppopt.pipeline.layers import Layers
-from ppopt.pipeline.moving import moved
+from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
-from ppopt.pipeline.parts import DURATIONS, Costs, DataParallel, Links, Memory, PipelineError, Units, plain, whole
+from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, Units, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, read_split, routes_of
-from ppopt.pipeline.tables import by_stage, totals
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
 
 MAX_DEVICES = 1024
@@ -379,21 +378,8 @@ class Pipeline:
 
     @cached_property
     def uneven(self) -> bool:
-        """Whether devices or stages differ in their costs or activations.
-
-        They do where a list of durations, or of what a microbatch holds, has different values, and where what the microbatches
-        take of one device altogether differs from another's. Which stages recompute makes no difference. Layers can be cut anew
-        on another placement, so that nothing has to be assumed about them.
-        """
-        if self.layers is not None:
-            return False
-        for part, names in ((self.costs, DURATIONS), (self.memory, ("activation", "retained", "recompute_saved"))):
-            for name in names:
-                value = getattr(part, name)
-                per_device = totals(self, by_stage(self, value))
-                if per_device is not None and (len(set(per_device)) > 1 or (isinstance(value, tuple) and len(set(value)) > 1)):
-                    return True
-        return False
+        """Whether devices or stages differ in their costs or activations (:func:`ppopt.pipeline.moving.is_uneven`)."""
+        return is_uneven(self)
 
     def time(self, ticks: int) -> int | float:
         """Ticks in the user's unit: an integer where whole, else the nearest double."""

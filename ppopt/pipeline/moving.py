@@ -42,6 +42,24 @@ def moved(pipeline: Pipeline, place: dict[str, Any]) -> Pipeline:
     return pipeline.changed(**{**place, "chunks": there.chunks, "route_of_microbatch": written, **move.changes()})
 
 
+def is_uneven(pipeline: Pipeline) -> bool:
+    """Whether devices or stages differ in their costs or activations.
+
+    They do where a list of durations, or of what a microbatch holds, has different values, and where what the microbatches
+    take of one device altogether differs from another's. Which stages recompute makes no difference. Layers can be cut anew on
+    another placement, so that nothing has to be assumed about them.
+    """
+    if pipeline.layers is not None:
+        return False
+    for part, names in ((pipeline.costs, DURATIONS), (pipeline.memory, ("activation", "retained", "recompute_saved"))):
+        for name in names:
+            value = getattr(part, name)
+            per_device = totals(pipeline, by_stage(pipeline, value))
+            if per_device is not None and (len(set(per_device)) > 1 or (isinstance(value, tuple) and len(set(value)) > 1)):
+                return True
+    return False
+
+
 def _cut_elsewhere(pipeline: Pipeline, place: dict[str, Any], there: _Destination) -> Pipeline:
     """A pipeline of layers elsewhere: these are cut anew, balanced unless the partition is even or left open.
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.pipeline.recompute_choices import RecomputeChoices
 from ppopt.search import Result, solve
-from ppopt.search.recomputing import relaxed
 from tests.support.recompute import random_choice
 from tests.support.strategies import objectives
 
@@ -42,7 +42,8 @@ def holds(pipeline: Pipeline, objective: Objective) -> Result:
     best = by_enumeration(pipeline, result.objective)
     assert Fraction(result.ticks.value, result.ticks.per_unit) == best
     assert result.lower_bound == result.value
-    free = solve(relaxed(pipeline, frozenset(), frozenset()), objective=result.objective, workers=1, seconds=30)
+    choices = RecomputeChoices(pipeline)
+    free = solve(choices.relaxed(choices.lowest, choices.highest), objective=result.objective, workers=1, seconds=30)
     assert free.reason == "optimal"
     assert free.value is not None
     assert Fraction(free.ticks.value, free.ticks.per_unit) <= best

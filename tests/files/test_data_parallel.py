@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ppopt.files.model import ModelError, model_dict, model_of_text, read_model
+from ppopt.files.model import ModelError, model_of_text, read_model
+from ppopt.files.model_tree import model_dict
 from ppopt.pipeline import DataParallel
 from tests.support.places import MODELS
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ppopt.files.model import ModelError, model_dict, model_of, model_of_text
+from ppopt.files.model import ModelError, model_of, model_of_text
+from ppopt.files.model_tree import model_dict
 
 SITES = """
 [pipeline]

@@ -1,0 +1,69 @@
+"""A model as the tree of a model file (docs/model-file.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+from ppopt.files.model import FORMAT, PARTS, Tree
+from ppopt.named.model import Model
+from ppopt.pipeline import ANY, PLACEMENTS, Costs, DataParallel, Links, Memory, Units, plain
+from ppopt.pipeline.layers import as_tables
+
+
+def model_dict(model: Model) -> Tree:
+    """The complete model as the tree of a model file: every key that has a value, numbers as JSON has them.
+
+    :func:`model_of` gives an equal model, as long as no number has more digits than a double keeps.
+    """
+    pipeline = model.pipeline
+    table: Tree = {"devices": pipeline.devices, "microbatches": _plain(pipeline.microbatches)}
+    if pipeline.placement in (*PLACEMENTS, ANY):
+        table["placement"] = pipeline.placement
+    else:
+        table["routes"] = [list(route) for route in pipeline.routes]
+    if pipeline.placement in (*PLACEMENTS, ANY) or len(pipeline.routes[0]) == pipeline.chunks * pipeline.devices:
+        table["chunks"] = _plain(pipeline.chunks)
+    if len(pipeline.routes) > 1:
+        table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
+    if pipeline.layers is not None:
+        table["partition"] = _plain(pipeline.partition)
+    if pipeline.recompute != "none":
+        table["recompute"] = recompute_of(pipeline.recompute)
+    if model.schedule is not None:
+        table["schedule"] = model.schedule
+        if model.params:
+            table["schedule_params"] = dict(model.params)
+    if model.order is not None:
+        table["order"] = model.order.texts()
+    parts: Tree = {name: _part(getattr(pipeline, name)) for name in PARTS}
+    if pipeline.layers is not None:
+        parts["costs"] = _kept(parts["costs"], "optimizer")
+        parts["memory"] = _kept(parts["memory"], "static", "limit")
+        parts["layers"] = as_tables(pipeline.layers)
+    if pipeline.data_parallel == DataParallel():
+        del parts["data_parallel"]
+    return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
+
+
+def recompute_of(chosen: Any) -> Any:
+    """``pipeline.recompute`` as a model file has it: a word, stages, or one table per stage of layers."""
+    if isinstance(chosen, str) or all(isinstance(stage, int) for stage in chosen):
+        return _plain(chosen)
+    return [{name: {level: n for other, level, n in stage if other == name} for name, _, _ in stage} for stage in chosen]
+
+
+def _kept(table: Tree, *keys: str) -> Tree:
+    return {key: value for key, value in table.items() if key in keys}
+
+
+def _part(part: Costs | Links | Memory | DataParallel | Units) -> Tree:
+    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    return {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return plain(value) if isinstance(value, Fraction) else value
