@@ -12,8 +12,10 @@ from ppopt.pipeline import ANY, PLACEMENTS, Costs, DataParallel, Links, Memory, 
 from ppopt.pipeline.layers import as_tables
 
 
-def model_dict(model: Model) -> Tree:
+def model_dict(model: Model, *, resolved: bool = False) -> Tree:
     """The complete model as the tree of a model file: every key that has a value, numbers as JSON has them.
+
+    ``resolved``: the partition as the number of layers of each stage, also where the model has it as a word.
 
     :func:`model_of` gives an equal model, as long as no number has more digits than a double keeps.
     """
@@ -28,7 +30,7 @@ def model_dict(model: Model) -> Tree:
     if len(pipeline.routes) > 1:
         table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
     if pipeline.layers is not None:
-        table["partition"] = _plain(pipeline.partition)
+        table["partition"] = list(pipeline.counts) if resolved else _plain(pipeline.partition)
     if pipeline.recompute != "none":
         table["recompute"] = recompute_of(pipeline.recompute)
     if model.schedule is not None:

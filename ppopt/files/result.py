@@ -63,7 +63,7 @@ def document(model: Model, *, schedule: Schedule | None = None, named: Sequence[
     return {
         "ppopt": ppopt.__version__,
         "format": FORMAT,
-        "model": model_dict(model),
+        "model": model_dict(model, resolved=schedule is not None),
         "result": None,
         "schedule": None if schedule is None else schedule_dict(schedule),
         "metrics": None if schedule is None else metrics_dict(schedule),

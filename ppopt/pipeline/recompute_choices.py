@@ -26,9 +26,9 @@ class Option(NamedTuple):
 
 
 class RecomputeChoices:
-    """The options of every stage of a pipeline whose ``recompute`` is open; the first is always to keep everything.
+    """The options of every stage of a pipeline whose ``recompute`` is open.
 
-    They are those that no other one beats, in time and in memory, in ascending order of both.
+    They are those that no other one beats, in time and in memory, in ascending order of both; the first takes no time.
 
     Raises:
         PipelineError: the stages have other costs on another route.

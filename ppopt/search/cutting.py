@@ -85,7 +85,7 @@ class PartitionChoice:
 
     def __post_init__(self) -> None:
         self._clock = Clock(0)
-        self.over = OverCuts(self.pipeline, self.objective)
+        self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
 
     # --- the branch ---
 
@@ -166,7 +166,10 @@ class PartitionChoice:
             more = () if pipeline.recompute == CHOOSE else placed_here(pipeline)
             for schedule in (*(each for each in known if each.pipeline.counts == counts), *more):
                 if schedule.pipeline.routes == pipeline.routes and not schedule.order.paired:
-                    self._found(schedule, ())
+                    written = pipeline.changed(
+                        recompute=schedule.pipeline.recompute, route_of_microbatch=pipeline.route_of_microbatch
+                    )
+                    self._found(time_order(written, schedule.order), ())
         for name, counts in named.items():
             if not self._clock.over:
                 self._look(counts, f"{name} cut")

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
-from ppopt.bounds.cuts import CutModel
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.op import Kind
@@ -26,9 +25,14 @@ MOST = 2
 
 
 class OverCuts:
-    """The cuts of a pipeline of layers that are left, with certificates in ticks of their own."""
+    """The cuts of a pipeline of layers that are left, with certificates in ticks of their own.
 
-    def __init__(self, pipeline: Pipeline, objective: Objective) -> None:
+    ``bound``: a bound that is known to hold for all, in the user's unit.
+    """
+
+    def __init__(self, pipeline: Pipeline, objective: Objective, bound: Fraction) -> None:
+        from ppopt.bounds.cuts import CutModel  # it brings CP-SAT
+
         self.pipeline, self.objective = pipeline, objective
         layers = pipeline.layers
         assert layers is not None
@@ -40,7 +44,7 @@ class OverCuts:
         self.per_unit = math.lcm(*(value.denominator for value in numbers))
         kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
         self.model = CutModel({kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}, pipeline.stages)
-        self.bound: Fraction | float = Fraction(0)
+        self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
         """Whether no cut is left at all."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
 
 from ppopt.named import Model
-from ppopt.pipeline import CHOOSE
+from ppopt.pipeline import BEST, CHOOSE
 from ppopt.search.problem import Problem
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings, SettingsFields
@@ -17,6 +17,12 @@ from ppopt.text import place
 
 if TYPE_CHECKING:
     from ppopt.search.second_opinion import Opinion
+
+
+_ONE_CUT = (
+    'a second opinion is for one cut of the layers; pipeline.partition is "best": '
+    "solve first, then verify the model of the result"
+)
 
 
 class Unanswerable(ValueError):
@@ -33,6 +39,8 @@ def check_asked(model: Model, *, verify: bool, model_text: bool) -> None:
     if isinstance(counts, tuple) and (verify or model_text):
         what = "a second opinion" if verify else "a model"
         raise Unanswerable(f"{what} is for one number of microbatches; got {len(counts)}")
+    if verify and model.pipeline.partition == BEST:
+        raise Unanswerable(_ONE_CUT)
     if verify and model.pipeline.recompute == CHOOSE:
         raise Unanswerable(
             'a second opinion needs to know which stages recompute; pipeline.recompute is "choose": '
@@ -52,6 +60,8 @@ def verify(result: Result, settings: Settings | None = None, **changes: Unpack[S
     settings = dataclasses.replace(settings or Settings(), **changes)
     if result.points:
         raise Unanswerable(f"a second opinion is for one number of microbatches; got {len(result.points)}")
+    if result.scope is not None and result.scope.partition == BEST:
+        raise Unanswerable(_ONE_CUT)
     if result.scope is not None and result.scope.recompute == CHOOSE:
         raise Unanswerable(
             "a second opinion needs to know which stages recompute: solve the pipeline of the result, which has the choice"

@@ -1,0 +1,161 @@
+"""The search over the cuts of layers: what it keeps, what it says, and what it goes on with."""
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import pytest
+
+from ppopt.bounds.certificates import durations_of
+from ppopt.clock import Clock
+from ppopt.files import result_dict
+from ppopt.interrupt import check
+from ppopt.pipeline import Layers, Memory, Pipeline
+from ppopt.search import Settings, solve
+from ppopt.search.closed import solve_closed
+from ppopt.search.cutting import PartitionChoice
+from ppopt.search.over_cuts import OverCuts
+from ppopt.search.verifying import Unanswerable, verify
+
+HEAVY_HEAD = Layers(
+    [
+        {"name": "embedding", "forward": 1, "backward_input": 0, "backward_weight": 1, "activation": 1, "weights": 3},
+        {
+            "name": "decoder",
+            "count": 12,
+            "forward": 4,
+            "backward_input": 4,
+            "backward_weight": 4,
+            "activation": 2,
+            "weights": 1,
+            "recompute": [{"name": "full", "time": 4, "saved": 1}],
+        },
+        {"name": "head", "forward": 9, "backward_input": 9, "backward_weight": 9, "activation": 1, "weights": 3},
+    ]
+)
+PIPELINE = Pipeline(3, 5, layers=HEAVY_HEAD)
+
+
+def test_a_heavy_head_moves_the_cut() -> None:
+    pipeline = PIPELINE.changed(placement="wave", chunks=2)
+    result = solve(pipeline, seconds=30, workers=1)
+    assert result.reason == "optimal"
+    even, balanced = (solve(pipeline.changed(partition=name), seconds=30, workers=1) for name in ("even", "balanced"))
+    assert result.value is not None
+    assert result.value < min(even.value or 0, balanced.value or 0)
+    assert sum(result.pipeline.counts) == 14
+    names = [step.name for step in result.steps]
+    assert names[0] == "cuts"
+    assert result.steps[0].outcome.startswith(f"{math.comb(13, 5)} in all; ")
+    assert {name.split(" cut")[0] for name in names[1:3]} == {"even", "balanced"}
+
+
+def test_one_model_has_one_answer_and_one_row_whatever_placement_the_question_names() -> None:
+    few = PIPELINE.changed(devices=2, microbatches=3)
+    asked = [few.changed(placement=placement, chunks=chunks) for placement, chunks in (("linear", 1), ("wave", 2), ("loop", 2))]
+    results = [solve(pipeline, seconds=30, workers=1) for pipeline in asked]
+    best = solve(few.changed(placement="any", chunks=[2]), seconds=30, workers=1)
+    assert len({result.named["1f1b"].makespan for result in (*results, best)}) == 1
+    assert best.value == min(result.value or 0 for result in results)
+
+
+def test_the_search_goes_on_where_it_stopped() -> None:
+    pipeline = PIPELINE.changed(devices=2, microbatches=3, placement="wave", chunks=2)
+    choice = PartitionChoice(pipeline, "makespan", Settings(seconds=60, workers=1, deterministic=True))
+    bounds = []
+    for _ in range(200):
+        result = choice.go_on(Clock(0.02, deterministic=True), math.inf, None)
+        bounds.append(result.ticks.lower_bound)
+        if result.reason == "optimal":
+            break
+    assert result.reason == "optimal"
+    assert bounds == sorted(bounds)
+    whole = solve(pipeline, seconds=60, workers=1)
+    assert Fraction(whole.ticks.value or 0, whole.ticks.per_unit) == choice.value
+
+
+def test_what_is_enough_ends_it_and_is_not_called_a_proof() -> None:
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=30, workers=1))
+    result = choice.go_on(Clock(30), Fraction(1), None)
+    assert result.reason != "optimal"
+    assert result.limit is None
+
+
+def test_no_bound_is_above_the_optimum_whenever_it_is_reported() -> None:
+    best = solve(PIPELINE, seconds=30, workers=1).value
+    reported: list[tuple[float | None, float]] = []
+    solve(PIPELINE, seconds=30, workers=1, progress=lambda value, bound: reported.append((value, bound)))
+    assert reported
+    assert all(bound <= best and (value is None or value >= best) for value, bound in reported)
+
+
+def test_the_same_in_every_deterministic_run() -> None:
+    pipeline = PIPELINE.changed(placement="loop", chunks=2)
+    one, other = (solve(pipeline, seconds=2, deterministic=True) for _ in range(2))
+    told = [result_dict(result, explain=True) for result in (one, other)]
+    for tree in told:
+        del tree["result"]["seconds"]
+        for step in tree["steps"]:
+            del step["seconds"]
+    assert told[0] == told[1]
+
+
+def test_a_limit_that_no_cut_keeps_is_infeasible() -> None:
+    result = solve(PIPELINE.changed(memory=Memory(limit=8)), seconds=30, workers=1)
+    assert result.reason == "infeasible"
+    assert result.schedule is None
+
+
+def test_ctrl_c_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def interrupted(self: PartitionChoice) -> None:
+        looks.append(self.value)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PartitionChoice, "_next", interrupted)
+    pipeline = PIPELINE.changed(placement="wave", chunks=2, memory=Memory(limit=20))
+    result = solve(pipeline, seconds=30, workers=1)
+    check()
+    if looks:  # not proved by the cuts that it begins with
+        assert result.limit == "interrupted"
+        assert result.schedule is not None
+        assert result.ticks.lower_bound <= (result.ticks.value or 0)
+
+
+def test_a_second_opinion_is_for_one_cut() -> None:
+    result = solve(PIPELINE, seconds=30, workers=1)
+    with pytest.raises(Unanswerable, match="for one cut of the layers"):
+        verify(result)
+    closed = solve(result.pipeline, seconds=30, workers=1)
+    assert verify(closed, seconds=30).confirmed is not False
+
+
+def test_what_is_known_of_the_cuts_that_are_left() -> None:
+    """Never above the best of them, and a cut that is left out does not come again."""
+    from ppopt.clock import Limits
+
+    over = OverCuts(PIPELINE, "makespan", Fraction(0))
+    seen = []
+    while (counts := over.least(Limits.of(10, workers=1), math.inf, None)) is not None:
+        cut = PIPELINE.changed(partition=counts)
+        if over.learn_from(cut):
+            continue
+        value = solve_closed(cut, settings=Settings(seconds=30, workers=1)).value
+        assert value is not None
+        assert over.bound <= value
+        assert counts not in seen
+        seen.append(counts)
+        over.leave_out(counts)
+        if len(seen) == 12:
+            break
+    assert len(seen) == 12
+    assert durations_of(cut)
+    assert not over.none_left
+
+
+def test_gap_and_settings_are_kept() -> None:
+    result = solve(PIPELINE, dataclasses.replace(Settings(), seconds=30, gap=0.5, workers=1))
+    assert result.reason in ("optimal", "feasible")
+    assert result.gap is not None
+    assert result.gap <= 0.5
