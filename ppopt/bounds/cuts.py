@@ -113,7 +113,8 @@ class CutModel:
         """
         if lower > upper:
             return LeastCut(upper + 1, none=True)
-        self.model.add_linear_constraint(self.bound, lower, upper)
+        domain = self.model.proto.variables[self.bound.index].domain
+        domain[0], domain[1] = lower, upper  # of this question; a constraint would bind later ones
         self.model.clear_hints()  # type: ignore[no-untyped-call]
         if hint is not None:
             for row, end in zip(self.below, accumulate(hint), strict=False):

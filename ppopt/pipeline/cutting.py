@@ -173,7 +173,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
     chosen = [] if pipeline.recompute == CHOOSE else levels_of(pipeline)
     again = tuple(sum((n * level.time for _, level, n in stage), Fraction(0)) for stage in chosen)
     saved = tuple(sum((n * level.saved for _, level, n in stage), Fraction(0)) for stage in chosen)
-    recomputes = any(chosen)
+    recomputes = pipeline.recompute not in ("none", CHOOSE)  # perhaps no layer does: those of the level may be frozen
 
     def stages(name: str) -> tuple[Fraction, ...]:
         return summed(table, layers.each(name))

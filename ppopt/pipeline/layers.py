@@ -187,7 +187,7 @@ class Layers:
         value: Fraction | None = getattr(group, name)
         if not group.frozen or name in ("forward", "weights"):
             return value
-        if name == "retained" or (value is not None and (not trained_before or name == "backward_weight")):
+        if name in ("retained", "backward_weight") or not trained_before:
             return Fraction(0)  # nothing is kept for a backward that it does not have
         return group.backward_input if name == "backward" else value
 

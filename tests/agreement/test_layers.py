@@ -11,7 +11,7 @@ from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.pipeline import Pipeline
 from ppopt.search import solve
-from tests.support.layered import by_enumeration, layered
+from tests.support.every_cut import by_enumeration, layered
 
 SHARE = pytest.mark.parametrize("share", [1, pytest.param(10, marks=pytest.mark.slow)], ids=["few", "many"])
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ppopt.pipeline import Costs, Layers, Memory, Pipeline
 from ppopt.pipeline.recompute_choices import RecomputeChoices
-from tests.support.layered import layers, levels
+from tests.support.every_cut import layers, levels
 
 
 def test_a_stage_recomputes_or_not() -> None:

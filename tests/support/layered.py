@@ -1,103 +1,106 @@
-"""Small pipelines of layers, and every cut and choice of what recomputes of them."""
+"""Pipelines of layers, and plain sums over their layers."""
 
-import itertools
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import combinations, pairwise
+from random import Random
 from typing import Any
 
-from hypothesis import strategies as st
+from ppopt.pipeline import Layer, Layers, Memory, Pipeline
 
-from ppopt.pipeline import Layers, Links, Memory, Pipeline, PipelineError
-from ppopt.pipeline.cutting import groups_of
-from ppopt.pipeline.routes import routes_of
-from ppopt.search import Settings, solve_closed
+FULL = {"name": "full", "time": 3, "saved": 2}
+HALF = {"name": "half", "time": 1, "saved": 1}
+MODEL = Layers(
+    [
+        Layer("embedding", forward=1, backward_input=0, backward_weight=1, activation=1, weights=5),
+        Layer("decoder", 5, forward=3, backward_input=4, backward_weight=2, activation=3, weights=2, recompute=[HALF, FULL]),
+        Layer("head", forward=2, backward_input=2, backward_weight=2, activation=1, weights=5),
+    ]
+)
+"""Seven layers."""
 
-PLACES = (("linear", 1), ("loop", 2), ("wave", 2), ("wave", 3), ("bidirectional", 1))
-
-
-@st.composite
-def layers(draw: st.DrawFn, most: int, split: bool) -> Layers:
-    """One to ``most`` layers, in groups."""
-    count = draw(st.integers(1, most))
-    groups: list[dict[str, Any]] = []
-    while count:
-        n = min(count, draw(st.sampled_from((1, 1, 2, 3))))
-        count -= n
-        activation = draw(st.sampled_from((0, 1, 2, Fraction(1, 2))))
-        group: dict[str, Any] = {
-            "name": f"group {len(groups)}",
-            "count": n,
-            "forward": draw(st.sampled_from((0, 1, 2, Fraction(1, 2)))),
-            "activation": activation,
-            "weights": draw(st.sampled_from((0, 1))),
-            "recompute": [
-                {"name": "some", "time": draw(st.sampled_from((0, Fraction(1, 2)))), "saved": Fraction(activation, 4)},
-                {"name": "full", "time": draw(st.sampled_from((0, 1, 2))), "saved": Fraction(activation * 3, 4)},
-            ],
-        }
-        if split:
-            group |= {name: draw(st.sampled_from((0, 1, 2))) for name in ("backward_input", "backward_weight")}
-            group["frozen"] = draw(st.sampled_from((False, False, False, True)))
-        else:
-            group["backward"] = draw(st.sampled_from((0, 1, 3)))
-        groups.append(group)
-    return Layers(groups)
-
-
-@st.composite
-def layered(draw: st.DrawFn, most_layers: int, most_cuts: int, recompute: tuple[str, ...] = ("none", "none", "full")) -> Pipeline:
-    """A pipeline of layers whose partition is open, with a number of cuts that can be tried out."""
-    devices = draw(st.integers(1, 3))
-    placement, chunks = draw(st.sampled_from(PLACES))
-    microbatches = draw(st.integers(1, 4))
-    own = draw(layers(most_layers, draw(st.booleans())))
-    links = Links(draw(st.sampled_from((0, 0, 1, Fraction(1, 2)))))
-    memory = Memory(static=draw(st.sampled_from((0, 1))), limit=draw(st.sampled_from((None, None, 4, 6, 9))))
-    how = draw(st.sampled_from(recompute))
-    stages = len(routes_of(placement, devices, chunks)[0])
-    fits = len(own) >= stages and math.comb(len(own) - 1, stages - 1) <= most_cuts and stages * microbatches <= 18
-    if not fits:
-        placement, chunks, devices = "linear", 1, min(devices, len(own))
-    return Pipeline(devices, microbatches, placement, chunks, layers=own, links=links, memory=memory, recompute=how)
+TEXT = """
+[pipeline]
+devices = 2
+microbatches = 4
+[[layers]]
+name = "embedding"
+forward = 1
+backward_input = 0
+backward_weight = 1
+activation = 1
+weights = 5
+[[layers]]
+name = "decoder"
+count = 5
+forward = 3
+backward_input = 4
+backward_weight = 2
+activation = 3
+weights = 2
+recompute = [{ name = "half", time = 1, saved = 1 }, { name = "full", time = 3, saved = 2 }]
+[[layers]]
+name = "head"
+forward = 2
+backward_input = 2
+backward_weight = 2
+activation = 1
+weights = 5
+"""
+"""The same layers as a file, on two devices."""
 
 
-def cuts(pipeline: Pipeline) -> Iterator[tuple[int, ...]]:
-    """The number of layers of each stage, for every cut."""
-    assert pipeline.layers is not None
-    whole = len(pipeline.layers)
-    for ends in itertools.combinations(range(1, whole), pipeline.stages - 1):
-        yield tuple(b - a for a, b in itertools.pairwise((0, *ends, whole)))
+def cuts(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
+    """Every partition in which each stage has a layer."""
+    for ends in combinations(range(1, layers), stages - 1):
+        yield tuple(b - a for a, b in pairwise((0, *ends, layers)))
 
 
-def levels(pipeline: Pipeline, counts: tuple[int, ...]) -> Iterator[Any]:
-    """Everything that the stages of a cut may recompute."""
-    assert pipeline.layers is not None
-    each = []
-    for row in groups_of(pipeline.layers, counts):
-        options: list[tuple[Any, ...]] = [()]
-        for group, n in zip(pipeline.layers.groups, row, strict=True):
-            names = [level.name for level in group.recompute]
-            ways = [way for way in itertools.product(range(n + 1), repeat=len(names)) if sum(way) <= n]
-            new = [tuple((group.name, name, k) for name, k in zip(names, way, strict=True) if k) for way in ways]
-            options = [(*option, *more) for option in options for more in new]
-        each.append(options)
-    for choice in itertools.product(*each):
-        yield choice if any(choice) else "none"
+def each_layer(layers: Layers) -> list[Layer]:
+    return [group for group in layers.groups for _ in range(group.count)]
 
 
-def by_enumeration(pipeline: Pipeline, objective: Any) -> Fraction | None:
-    """The best over every cut and everything that may recompute, each solved to its optimum; ``None``: there is none."""
-    values = []
-    for counts in cuts(pipeline):
-        for choice in levels(pipeline, counts) if pipeline.recompute == "choose" else [pipeline.recompute]:
-            try:
-                cut = pipeline.changed(partition=counts, recompute=choice)
-            except PipelineError:
-                continue
-            result = solve_closed(cut, objective, Settings(seconds=60, workers=1))
-            if result.reason != "infeasible":
-                assert result.reason == "optimal"
-                assert result.ticks.value is not None
-                values.append(Fraction(result.ticks.value, result.ticks.per_unit))
-    return min(values, default=None)
+def stages_of(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
+    """The values of each stage's layers."""
+    left = iter(values)
+    return [[next(left) for _ in range(count)] for count in counts]
+
+
+def a_layer(rng: Random, name: str, split: bool, frozen: bool = False) -> Layer:
+    """A group of one to three layers; sometimes it has levels, a fused backward beside the parts, or retains little."""
+    activation = rng.randint(1, 4)
+    saved = [rng.randint(0, activation) for _ in range(rng.randint(0, 2))]
+    fields: dict[str, Any] = {"backward": rng.randint(1, 5)}
+    if split:
+        fields = {"backward_input": rng.randint(0, 3), "backward_weight": rng.randint(0, 3)}
+        if rng.random() < 0.3:
+            fields["backward"] = rng.randint(1, 7)
+    kept = activation - max(saved, default=0)
+    if rng.random() < 0.3:
+        fields["retained"] = Fraction(rng.randint(0, 2 * kept), 2)
+    levels = [{"name": f"level{i}", "time": rng.randint(0, 3), "saved": value} for i, value in enumerate(saved)]
+    fields |= {"activation": activation, "weights": rng.randint(0, 3), "recompute": levels}
+    return Layer(name, rng.randint(1, 3), rng.randint(1, 5), frozen=frozen, **fields)
+
+
+PLACES = (("linear", 2, 1), ("linear", 3, 1), ("wave", 2, 2), ("loop", 2, 2), ("bidirectional", 2, 1), ("bidirectional", 4, 1))
+
+
+def a_pipeline(rng: Random, places: Sequence[tuple[str, int, int]] = PLACES, **fields: Any) -> Pipeline:
+    """A random pipeline of layers on one of some placements, with a random cut, frozen layers and levels."""
+    placement, devices, chunks = rng.choice(places)
+    split = rng.random() < 0.7
+    groups = [a_layer(rng, f"group{i}", split, split and rng.random() < 0.3) for i in range(rng.randint(3, 5))]
+    layers = Layers(groups)
+    stages = devices * chunks
+    while len(layers) < stages:
+        groups.append(a_layer(rng, f"group{len(groups)}", split))
+        layers = Layers(groups)
+    recompute = rng.choice(("none", *(["all", *layers.levels] if layers.levels else ())))
+    given: dict[str, Any] = {
+        "partition": rng.choice(list(cuts(len(layers), stages))),
+        "memory": Memory(static=rng.randint(0, 2)),
+        "recompute": recompute,
+        **fields,
+    }
+    return Pipeline(devices, rng.choice((2, 4)), placement, chunks, layers=layers, **given)

@@ -1,0 +1,152 @@
+"""Certificates: the one-machine bound of one pipeline, said so that it holds for others with the same placement."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppopt import bounds
+from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Links, Pipeline
+
+PLACES = (("linear", 2, 1), ("linear", 4, 1), ("wave", 2, 2), ("wave", 3, 2), ("loop", 2, 2), ("loop", 2, 3), ("wave", 2, 3))
+
+
+def alike(seed: int, number: int) -> list[Pipeline]:
+    """Pipelines of one placement and the same links, with random costs of their stages; one tick is one unit in all of them."""
+    rng = Random(seed)
+    placement, devices, chunks = rng.choice(PLACES)
+    microbatches, links, split = rng.randint(2, 6), Links(rng.choice((0, 0, 1, 4))), rng.random() < 0.6
+    optimizer = rng.choice((None, 2, tuple(rng.randint(0, 5) for _ in range(devices))))
+
+    def some(least: int = 0) -> list[int]:
+        top = rng.choice((3, 9, 30))
+        return [rng.randint(least, top) for _ in range(devices * chunks)]
+
+    found = []
+    for _ in range(number):
+        backward = {"backward_input": some(), "backward_weight": some()} if split else {"backward": some(1)}
+        costs = Costs(per="stage", forward=some(1), optimizer=optimizer, **backward)
+        found.append(Pipeline(devices, microbatches, placement, chunks, costs=costs, links=links))
+    assert all(pipeline.ticks.per_unit == 1 for pipeline in found)
+    return found
+
+
+def machine(pipeline: Pipeline) -> int:
+    bound = bounds.machine(pipeline)
+    assert bound is not None
+    return bound.value
+
+
+def with_bounds(pipelines: Iterable[Pipeline]) -> list[tuple[dict[Part, int], int]]:
+    """Of each pipeline the durations and the one-machine bound."""
+    return [(durations_of(pipeline), machine(pipeline)) for pipeline in pipelines]
+
+
+def too_much(certificate: Certificate, others: Iterable[tuple[dict[Part, int], int]]) -> bool:
+    """Whether a certificate says more of some pipeline than its own one-machine bound."""
+    return any(certificate.value(duration) > bound for duration, bound in others)
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=30)
+def test_a_certificate_is_the_bound_at_its_own_cut_and_holds_at_others(seed: int) -> None:
+    one, *others = alike(seed, 5)
+    found = certificates(one, one.devices + 1)
+    assert len(found) == one.devices + 1
+    values = [certificate.value(durations_of(one)) for certificate in found]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == machine(one)
+    all_bounds = with_bounds([one, *others])
+    assert not any(too_much(certificate, all_bounds) for certificate in found)
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=25)
+def test_plain_certificates_hold_everywhere(seed: int) -> None:
+    one, *others = alike(seed, 4)
+    found = list(plain_certificates(one))
+    assert len(found) == 4 * one.stages  # of each stage of each device
+    all_bounds = with_bounds([one, *others])
+    assert not any(too_much(certificate, all_bounds) for certificate in found)
+
+
+def test_plain_certificates_are_often_the_bound() -> None:
+    """They are not only valid."""
+    equal = sum(
+        max(each.value(durations_of(one)) for each in plain_certificates(one)) == machine(one)
+        for (one,) in (alike(seed, 1) for seed in range(40))
+    )
+    assert equal > 5
+
+
+def test_by_hand() -> None:
+    """Two devices, three microbatches. The first device waits for nothing, the last one for 0F and the transfer.
+
+    One-machine bound of the last device: head 2 + 1, work 3 (5 + 7), tail of the last 1B to 0B: 1 + 4 and the end.
+    """
+    costs = Costs(per="stage", forward=(2, 5), backward=(4, 7))
+    pipeline = Pipeline(2, 3, costs=costs, links=Links(1))
+    duration = durations_of(pipeline)
+    assert duration == {(Kind.F, 0): 2, (Kind.F, 1): 5, (Kind.I, 0): 4, (Kind.I, 1): 7, (Kind.W, 0): 0, (Kind.W, 1): 0}
+    expected = Certificate(
+        heads=(Way.of({(Kind.F, 0): 1}, 1),),
+        work=Way.of({(Kind.F, 1): 3, (Kind.I, 1): 3}),
+        tails=(Way.of({(Kind.I, 0): 1}, 1),),
+    )
+    assert expected in certificates(pipeline, 3)
+    assert expected.value(duration) == machine(pipeline) == 3 + 36 + 5
+
+
+def test_ways() -> None:
+    way = Way.of({(Kind.F, 1): 2, (Kind.F, 0): 1, (Kind.W, 0): 0}, 3)
+    assert way.times == (((Kind.F, 0), 1), ((Kind.F, 1), 2))
+    assert way.value({(Kind.F, 0): 10, (Kind.F, 1): 100}) == 213
+    assert Way().below(way)
+    assert Way.of({(Kind.F, 1): 1}, 3).below(way)
+    assert not Way.of({(Kind.F, 2): 1}).below(way)
+    assert not Way((), 4).below(way)
+
+
+# --- what is wrong is found ---
+
+
+def only_the_least_here(certificate: Certificate, pipeline: Pipeline) -> Certificate:
+    """The mistake to keep the one way that is least at this cut, in place of the least of all."""
+    duration = durations_of(pipeline)
+    heads, tails = (min(ways, key=lambda way: way.value(duration)) for ways in (certificate.heads, certificate.tails))
+    return replace(certificate, heads=(heads,), tails=(tails,))
+
+
+def test_a_minimum_that_is_dropped_is_found() -> None:
+    """At its own cut such a certificate is right; elsewhere it says too much, sooner or later."""
+    several = found = 0
+    for seed in range(40):
+        one, *others = alike(seed, 4)
+        other_bounds = with_bounds(others)
+        for certificate in certificates(one, one.devices + 1):
+            wrong = only_the_least_here(certificate, one)
+            assert wrong.value(durations_of(one)) == certificate.value(durations_of(one))
+            several += wrong != certificate
+            found += too_much(wrong, other_bounds)
+    assert several > found > 5
+
+
+def test_a_coefficient_that_is_doubled_is_found() -> None:
+    """In the work, or in the way to it."""
+    for seed in range(30):
+        one, *_ = alike(seed, 1)
+        certificate = certificates(one, 1)[0]
+        for place in ("work", "heads"):
+            way = certificate.work if place == "work" else certificate.heads[0]
+            longest = max(way.times, key=lambda part: part[1] * durations_of(one)[part[0]], default=None)
+            if longest is None or not durations_of(one)[longest[0]]:
+                continue
+            doubled = Way.of({part: n * (1 + (part == longest[0])) for part, n in way.times}, way.constant)
+            ways = tuple(doubled if other == way else other for other in certificate.heads)
+            wrong = replace(certificate, work=doubled) if place == "work" else replace(certificate, heads=ways)
+            if place == "work" or len(ways) == 1:
+                assert too_much(wrong, with_bounds([one]))

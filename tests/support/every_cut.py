@@ -1,0 +1,103 @@
+"""Small pipelines of layers, and every cut and choice of what recomputes of them."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ppopt.pipeline import Layers, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline.cutting import groups_of
+from ppopt.pipeline.routes import routes_of
+from ppopt.search import Settings, solve_closed
+
+PLACES = (("linear", 1), ("loop", 2), ("wave", 2), ("wave", 3), ("bidirectional", 1))
+
+
+@st.composite
+def layers(draw: st.DrawFn, most: int, split: bool) -> Layers:
+    """One to ``most`` layers, in groups."""
+    count = draw(st.integers(1, most))
+    groups: list[dict[str, Any]] = []
+    while count:
+        n = min(count, draw(st.sampled_from((1, 1, 2, 3))))
+        count -= n
+        activation = draw(st.sampled_from((0, 1, 2, Fraction(1, 2))))
+        group: dict[str, Any] = {
+            "name": f"group {len(groups)}",
+            "count": n,
+            "forward": draw(st.sampled_from((0, 1, 2, Fraction(1, 2)))),
+            "activation": activation,
+            "weights": draw(st.sampled_from((0, 1))),
+            "recompute": [
+                {"name": "some", "time": draw(st.sampled_from((0, Fraction(1, 2)))), "saved": Fraction(activation, 4)},
+                {"name": "full", "time": draw(st.sampled_from((0, 1, 2))), "saved": Fraction(activation * 3, 4)},
+            ],
+        }
+        if split:
+            group |= {name: draw(st.sampled_from((0, 1, 2))) for name in ("backward_input", "backward_weight")}
+            group["frozen"] = draw(st.sampled_from((False, False, False, True)))
+        else:
+            group["backward"] = draw(st.sampled_from((0, 1, 3)))
+        groups.append(group)
+    return Layers(groups)
+
+
+@st.composite
+def layered(draw: st.DrawFn, most_layers: int, most_cuts: int, recompute: tuple[str, ...] = ("none", "none", "full")) -> Pipeline:
+    """A pipeline of layers whose partition is open, with a number of cuts that can be tried out."""
+    devices = draw(st.integers(1, 3))
+    placement, chunks = draw(st.sampled_from(PLACES))
+    microbatches = draw(st.integers(1, 4))
+    own = draw(layers(most_layers, draw(st.booleans())))
+    links = Links(draw(st.sampled_from((0, 0, 1, Fraction(1, 2)))))
+    memory = Memory(static=draw(st.sampled_from((0, 1))), limit=draw(st.sampled_from((None, None, 4, 6, 9))))
+    how = draw(st.sampled_from(recompute))
+    stages = len(routes_of(placement, devices, chunks)[0])
+    fits = len(own) >= stages and math.comb(len(own) - 1, stages - 1) <= most_cuts and stages * microbatches <= 18
+    if not fits:
+        placement, chunks, devices = "linear", 1, min(devices, len(own))
+    return Pipeline(devices, microbatches, placement, chunks, layers=own, links=links, memory=memory, recompute=how)
+
+
+def cuts(pipeline: Pipeline) -> Iterator[tuple[int, ...]]:
+    """The number of layers of each stage, for every cut."""
+    assert pipeline.layers is not None
+    whole = len(pipeline.layers)
+    for ends in itertools.combinations(range(1, whole), pipeline.stages - 1):
+        yield tuple(b - a for a, b in itertools.pairwise((0, *ends, whole)))
+
+
+def levels(pipeline: Pipeline, counts: tuple[int, ...]) -> Iterator[Any]:
+    """Everything that the stages of a cut may recompute."""
+    assert pipeline.layers is not None
+    each = []
+    for row in groups_of(pipeline.layers, counts):
+        options: list[tuple[Any, ...]] = [()]
+        for group, n in zip(pipeline.layers.groups, row, strict=True):
+            names = [level.name for level in group.recompute]
+            ways = [way for way in itertools.product(range(n + 1), repeat=len(names)) if sum(way) <= n]
+            new = [tuple((group.name, name, k) for name, k in zip(names, way, strict=True) if k) for way in ways]
+            options = [(*option, *more) for option in options for more in new]
+        each.append(options)
+    for choice in itertools.product(*each):
+        yield choice if any(choice) else "none"
+
+
+def by_enumeration(pipeline: Pipeline, objective: Any) -> Fraction | None:
+    """The best over every cut and everything that may recompute, each solved to its optimum; ``None``: there is none."""
+    values = []
+    for counts in cuts(pipeline):
+        for choice in levels(pipeline, counts) if pipeline.recompute == "choose" else [pipeline.recompute]:
+            try:
+                cut = pipeline.changed(partition=counts, recompute=choice)
+            except PipelineError:
+                continue
+            result = solve_closed(cut, objective, Settings(seconds=60, workers=1))
+            if result.reason != "infeasible":
+                assert result.reason == "optimal"
+                assert result.ticks.value is not None
+                values.append(Fraction(result.ticks.value, result.ticks.per_unit))
+    return min(values, default=None)
