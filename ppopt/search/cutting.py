@@ -22,7 +22,7 @@ from ppopt.bounds.certificates import certificates, durations_of
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.interrupt import noting
-from ppopt.named import Row, Table, placed_here
+from ppopt.named import Row, Table, placed_freely, placed_here
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.cutting import work_of_layers
@@ -149,35 +149,51 @@ class PartitionChoice:
             return None
 
     def _begin(self) -> None:
-        """The even and the balanced cut, with the named schedules of this placement; and one with a small bound near each."""
-        named: dict[str, Counts] = {}
-        for name in ("even", "balanced"):
-            try:
-                named[name] = self.pipeline.changed(
-                    partition=name, memory=dataclasses.replace(self.pipeline.memory, limit=None)
-                ).counts
-            except PipelineError as error:
-                self.steps.append(Taken(f"{name} cut", 0.0, str(error)))
-        known = [row.schedule for row in self.named or () if row.schedule is not None]
-        for counts in named.values():
-            pipeline = self._at(counts)
-            if pipeline is None or self.words_of(pipeline):
-                continue
-            more = () if pipeline.recompute == CHOOSE else placed_here(pipeline)
-            for schedule in (*(each for each in known if each.pipeline.counts == counts), *more):
-                if schedule.pipeline.routes == pipeline.routes and not schedule.order.paired:
-                    written = pipeline.changed(
-                        recompute=schedule.pipeline.recompute, route_of_microbatch=pipeline.route_of_microbatch
-                    )
-                    self._found(time_order(written, schedule.order), ())
-        for name, counts in named.items():
-            if not self._clock.over:
-                self._look(counts, f"{name} cut")
-        for name, counts in named.items():
-            if not self._clock.over:
-                near = self._nearby(counts)
-                if near not in self.leaves:
-                    self._look(near, f"cut near {name}")
+        """The even and the balanced cut with the named schedules of this placement; then cuts with small bounds near them."""
+        named = [counts for name in ("even", "balanced") if (counts := self._named(name)) is not None]
+        if len(self.pipeline.routes) > 1:
+            near = named
+        else:
+            self._ask(math.inf)
+            near = list(dict.fromkeys(map(self._nearby, named)))
+        for counts in near:
+            if not self._clock.over and self.lower < min(self.value, self.enough):
+                self._look(counts, "cut")
+
+    def _named(self, name: str) -> Counts | None:
+        """A cut that has a name, with the named schedules of this placement; ``None``: there is none."""
+        memory = dataclasses.replace(self.pipeline.memory, limit=None)
+        try:
+            counts = self.pipeline.changed(partition=name, memory=memory).counts
+        except PipelineError as error:
+            self.steps.append(Taken(f"{name} cut", 0.0, str(error)))
+            return None
+        pipeline = self._at(counts)
+        title = f"{name} cut {_shown(counts)}"
+        if pipeline is None:
+            self.steps.append(Taken(title, 0.0, "no room for a microbatch"))
+            return None
+        begun = time.monotonic()
+        self.over.learn_from(fastest(pipeline))
+        values = [self._offered(schedule, pipeline) for schedule in self._schedules(pipeline)]
+        value = min((value for value in values if value is not None), default=None)
+        known = f"bound {_plain(self.over.bound_of(fastest(pipeline)))}"
+        if value is not None:
+            known += f", best of the named schedules that fit {_plain(value)}"
+        self.steps.append(Taken(title, time.monotonic() - begun, known))
+        return counts
+
+    def _schedules(self, pipeline: Pipeline) -> Iterator[Schedule]:
+        """The named schedules on a cut, where nothing else binds."""
+        if not self.words_of(pipeline):
+            yield from placed_freely(pipeline, self.objective) if pipeline.recompute == CHOOSE else placed_here(pipeline)
+
+    def _offered(self, schedule: Schedule, pipeline: Pipeline) -> Time | None:
+        """The value of a named schedule on a cut, which may be the best so far; ``None``: it does not fit the memory."""
+        if schedule.order.paired or not schedule.within_memory:
+            return None
+        self._found(schedule, ())
+        return Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
 
     def _next(self) -> None:
         """Look at the cut with the least bound of those that are left, or longer at the unsettled leaf with the least bound."""
@@ -187,10 +203,7 @@ class PartitionChoice:
         if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
-        hint = None if self.best is None else self.best.pipeline.counts
-        share = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
-        found = self.over.least(self._limits(share), most, hint)
-        self._report()
+        found = self._ask(most)
         if found is None:
             return
         pipeline = self._at(found)
@@ -199,14 +212,19 @@ class PartitionChoice:
         elif not self.over.learn_from(fastest(pipeline)):
             self._look(found, "cut")
 
-    def _limits(self, seconds: float) -> Limits:
-        return Limits(self._clock.slice(seconds), 0.0, self.settings.workers, self.settings.seed)
+    def _ask(self, below: Time) -> Counts | None:
+        """The cut with the least bound of those that are left, below that much."""
+        hint = None if self.best is None else self.best.pipeline.counts
+        clock = self._clock.slice(max(strategies.OVER_CUTS * self.settings.seconds, 1.0))
+        found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
+        self._report()
+        return found
 
     def _look(self, counts: Counts, name: str) -> None:
         """Solve a cut for the first time."""
-        self.over.leave_out(counts)
         pipeline = self._at(counts)
         if pipeline is None:
+            self.over.leave_out(counts)
             self.steps.append(Taken(f"{name} {_shown(counts)}", 0.0, "no room for a microbatch"))
             return
         self.over.learn_from(fastest(pipeline))
@@ -214,12 +232,14 @@ class PartitionChoice:
         search: Branch
         settings = dataclasses.replace(self.settings, gap=0.0)
         if pipeline.recompute == CHOOSE:
-            search = RecomputeChoice(pipeline, self.objective, settings, words)
+            search = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
         else:
             search = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
             search.begin(self._retimed(pipeline))
         seconds = max(1.0, 3 * pipeline.stages * pipeline.microbatches / tuning.LEAF)
-        leaf = self.leaves[counts] = _Leaf(pipeline, search, words, Fraction(0), seconds)
+        bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
+        leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, seconds)
+        self.over.leave_out(counts)
         self._solve(leaf, name)
 
     def _retimed(self, pipeline: Pipeline) -> Schedule | None:

@@ -109,6 +109,13 @@ class OverCuts:
             stages = [s for s, d in enumerate(pipeline.routes[0]) if d == device]
             self.model.hold([(ends, stages)], int((limits[device] - static[device]) * scale))
 
+    def bound_of(self, pipeline: Pipeline) -> Fraction:
+        """The one-machine bound of a cut, in the user's unit; what holds for all cuts where there is none."""
+        if self.objective != "makespan" or len(pipeline.routes) > 1:
+            return Fraction(self.bound if self.bound < math.inf else 0)
+        value = certificates(pipeline, 1)[0].value(durations_of(pipeline))
+        return Fraction(value, pipeline.ticks.per_unit)
+
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
         if self.objective != "makespan" or len(pipeline.routes) > 1:

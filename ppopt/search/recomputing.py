@@ -79,6 +79,8 @@ class RecomputeChoice:
     seconds: float = 0.0
     """What the search has taken."""
     count: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
+    start: Schedule | None = None
+    """A schedule of another pipeline with the same operations, whose order to begin with."""
     progress: Callable[[Fraction | None, Fraction], None] | None = None
     enough: Fraction | float = math.inf
 
@@ -119,6 +121,12 @@ class RecomputeChoice:
             schedule = row.schedule
             if schedule is not None and schedule.pipeline.routes == self.pipeline.routes and not schedule.order.paired:
                 self._found(schedule)
+        if self.start is not None:
+            root = self.nodes[0][-1]
+            found = self._with_least(self.start, root)
+            if found is not None:
+                self._found(found[0])
+            root.start = self.start
 
     def _run(self) -> None:
         """Solve the node of the smallest bound, until the gap is closed or the time is up."""

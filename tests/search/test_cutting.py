@@ -75,7 +75,8 @@ def test_the_search_goes_on_where_it_stopped() -> None:
 
 
 def test_what_is_enough_ends_it_and_is_not_called_a_proof() -> None:
-    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=30, workers=1))
+    pipeline = PIPELINE.changed(placement="wave", chunks=2)
+    choice = PartitionChoice(pipeline, "makespan", Settings(seconds=30, workers=1))
     result = choice.go_on(Clock(30), Fraction(1), None)
     assert result.reason != "optimal"
     assert result.limit is None

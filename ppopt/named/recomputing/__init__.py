@@ -12,9 +12,11 @@ bound is reached.
 an operation that takes longer may let another transfer go first. Then it is a local search
 (:mod:`~ppopt.named.recomputing.local`), which need not find the best set.
 
+*With layers* a stage has many options; there each device recomputes as little as fits (:mod:`~ppopt.named.recomputing.levels`).
+
 All budgets are numbers of timings and of orders, so that the answer is always the same.
 """
 
-from ppopt.named.recomputing.rows import compare_freely, of_order_freely
+from ppopt.named.recomputing.rows import compare_freely, of_order_freely, placed_freely
 
-__all__ = ["compare_freely", "of_order_freely"]
+__all__ = ["compare_freely", "of_order_freely", "placed_freely"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from ppopt.named.definition import Definition, Restriction
-from ppopt.named.recomputing.levels import best_levels
+from ppopt.named.recomputing.levels import least_levels
 from ppopt.named.recomputing.local import MADE, MADE_LIMITED, RETIMED, LocalSearch
 from ppopt.named.recomputing.stages import Objective, ends
 from ppopt.named.recomputing.tree import best_stages
@@ -57,6 +58,17 @@ def compare_freely(
     return rows
 
 
+def placed_freely(pipeline: Pipeline, objective: Objective = "makespan") -> Iterator[Schedule]:
+    """The named schedules that have the placement of ``pipeline``, as far as they apply, each with what it had best recompute."""
+    _check_open(pipeline)
+    for definition, v in each((pipeline.chunks,)):
+        if definition.placement == pipeline.placement and definition.routes is None:
+            with suppress(Restriction):
+                schedule = _best_of(definition, pipeline, v, {}, objective)
+                if schedule.pipeline.routes == pipeline.routes:
+                    yield schedule
+
+
 def of_order_freely(pipeline: Pipeline, order: Order, name: str, objective: Objective = "makespan") -> Row:
     """A user's own order as a row beside those of :func:`compare_freely`, with the stages that suit it best likewise.
 
@@ -99,7 +111,7 @@ def _best_of(
     placed = definition.place(pipeline, chunks, **params)
     try:
         if placed.layers is not None:
-            return best_levels(placed, made, objective)
+            return least_levels(placed, made)
         order = definition.pinned(list(ends(placed)), **params)
         if order is not None:
             return _with_order(placed, order, objective)
@@ -116,7 +128,7 @@ def _with_order(pipeline: Pipeline, order: Order, objective: Objective) -> Sched
         return time_order(pipeline, order)
 
     if pipeline.layers is not None:
-        return best_levels(pipeline, retimed, objective)
+        return least_levels(pipeline, retimed)
 
     none, every = ends(pipeline)
     if none.lines:
