@@ -49,8 +49,8 @@ def export(file: str, given: Given, target: str, names: ModuleNames | None, outp
 
     torch-csv and torch-csv-comms are the files that PyTorch's _PipelineScheduleRuntime loads, without and with the
     communication (docs/torch.md); how to load them is shown on standard error. chrome-trace opens in Perfetto. The others are the
-    options with which a runtime cuts the layers of the model like this: what it cannot say is refused, and standard error says what
-    its own order takes. An order has unit costs unless MODEL, a model file, gives others.
+    options with which a runtime cuts the layers of the model like this: what it cannot say is refused, and standard error says
+    what its own order takes. An order has unit costs unless MODEL, a model file, gives others.
 
     \b
     Examples:

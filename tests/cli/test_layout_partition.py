@@ -112,7 +112,7 @@ def test_what_is_refused(given: dict[str, Any], message: str) -> None:
 
 def test_flags_are_named() -> None:
     assert "Error: --partition: pipeline.partition: as Megatron's" in refused("compare", "-", "--partition", "E|L", stdin=text())
-    both = ("compare", "-", "--partition", "Ett|t||tttL", "-v", 4)
+    both = ("solve", "-", "--partition", "Ett|t||tttL", "-v", 4)
     assert "--partition: pipeline.partition: the layout has 4 stages, 2 on each of 2" in refused(*both, stdin=text())
     assert "there are no layers to cut" in refused("compare", "-d", 2, "-m", 2, "--partition", "EttL")
     for value in ("evne", "[[", "3,x"):
@@ -120,7 +120,8 @@ def test_flags_are_named() -> None:
 
 
 def test_without_decoder_layers() -> None:
-    model = '[pipeline]\ndevices = 1\nmicrobatches = 1\npartition = "{}"\n[[layers]]\nname = "a"\ncount = {}\nforward = 1\nbackward = 1\n'
+    model = '[pipeline]\ndevices = 1\nmicrobatches = 1\npartition = "{}"\n'
+    model += '[[layers]]\nname = "a"\ncount = {}\nforward = 1\nbackward = 1\n'
     for count, message in ((1, "the model has 1 layer"), (2, "the model has none")):
         with pytest.raises(ModelError, match=message):
             model_of_text(model.format("EL", count), "file")
