@@ -15,6 +15,7 @@ from ppopt.cli.values import Counts, Doubling, Limit, Partition, Stages
 from ppopt.files import Change, FileError, Model, ModelError, model_dict, model_of, setting, write_text
 from ppopt.files.model import read_tree
 from ppopt.files.text import source_of
+from ppopt.layouts import is_layout
 from ppopt.named import Definition, find, reading
 from ppopt.op import Kind
 from ppopt.pipeline import ANY, PLACEMENTS
@@ -71,7 +72,7 @@ class Given:
                     raise
                 elsewhere = error
             try:
-                model_of(tree, source, [change for change in self.changes if change.key not in PLACED])
+                model_of(tree, source, [change for change in self.changes if not _places(change)])
             except ModelError:
                 raise elsewhere from None
             click.echo(f"Note: the model's own {_OWN[key][0]} is left out. {elsewhere}", err=True)
@@ -80,7 +81,7 @@ class Given:
     @property
     def placed(self) -> bool:
         """Whether the command line gives another placement."""
-        return any(change.key in PLACED for change in self.changes)
+        return any(_places(change) for change in self.changes)
 
     def change(self, model: Model, source: str = "the model of the file") -> Model:
         """Another model, of ``source``, with the same changes made to it."""
@@ -98,6 +99,13 @@ _OWN = {
 """Keys that hold on one placement: what they give, and the keys that go with them."""
 PLACED = ("pipeline.placement", "pipeline.chunks", "pipeline.routes")
 """Keys that say where the stages are."""
+
+
+def _places(change: Change) -> bool:
+    """Whether a change says where the stages are; a layout does."""
+    return change.key in PLACED or (change.key == "pipeline.partition" and is_layout(change.value))
+
+
 _SIZES = {"-d/--devices": "pipeline.devices", "-m/--microbatches": "pipeline.microbatches"}
 
 
@@ -117,7 +125,7 @@ class _ModelOptions:
 
     def given(self, *, own_chunks: bool) -> Given:
         """The model that they give. ``own_chunks``: the numbers of chunks do not override the model's."""
-        everywhere = self.placement == ANY
+        everywhere = self.placement == ANY and not is_layout(self.partition)  # which settles what is open
         chunks = None if own_chunks or everywhere else _one_or_list(self.chunks)
         flags = [
             ("pipeline.devices", self.devices, f"-d {self.devices}"),
@@ -137,7 +145,7 @@ def _overrides(own_chunks: bool) -> list[Callable[[Command], Command]]:
     """The options that override the model."""
     limit_help = "One number, one per device (3,4,4), or none: unlimited."
     microbatches_help = "Number of microbatches; solve also takes 8,12,40 or 8..1024."
-    partition_help = "Layers of each stage: even, balanced, best (left open), or 11,10,10,11."
+    partition_help = "Layers of each stage: even, balanced, best (left open), 11,10,10,11, or a layout (Et*2|t*3L)."
     recompute_help = "Stages that recompute: none, all, 0,2, or choose (left open)."
     set_help = "Set a dotted key of the model file, such as costs.forward=2; a flag beats it."
     return [

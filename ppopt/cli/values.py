@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from decimal import Decimal, InvalidOperation
@@ -9,6 +10,7 @@ from typing import Any
 
 import click
 
+from ppopt.layouts import is_layout
 from ppopt.pipeline import CHOOSE
 from ppopt.pipeline.partitions import WORDS
 
@@ -104,16 +106,21 @@ class Stages(click.ParamType):  # type: ignore[type-arg]
 
 
 class Partition(click.ParamType):  # type: ignore[type-arg]
-    """How the layers are cut: a word, or the number of layers of each stage with commas between."""
+    """How the layers are cut: a word, the number of layers of each stage with commas between, or a layout of a runtime."""
 
     name = "partition"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word, or a list of integers."""
+        """The word, a list of integers, or the layout: Megatron's string, a list of a list of names for each stage."""
         if not isinstance(value, str) or value in WORDS:
             return value
         try:
+            if value.lstrip().startswith("["):
+                return json.loads(value)
+            if is_layout(value):
+                return value
             return [int(part) for part in value.split(",")]
-        except ValueError:
+        except (ValueError, RecursionError):
             words = ", ".join(WORDS)
-            self.fail(f"expected {words}, or the layers of each stage (11,10,10,11); got {value!r}", param, ctx)
+            problem = f"expected {words}, the layers of each stage (11,10,10,11), a layout of Megatron (Et*2|t*3L) or, as JSON, "
+            self.fail(f"{problem}a list of module names for each stage; got {value!r}", param, ctx)

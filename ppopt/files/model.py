@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
 
 from ppopt.files import sites
+from ppopt.files.layered import check_digits, layers_of, with_counts
 from ppopt.files.own_order import order_of_model
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, UnknownSchedule, find
@@ -24,7 +25,6 @@ from ppopt.pipeline import (
     MAX_DEVICES,
     Costs,
     DataParallel,
-    Layers,
     Links,
     Memory,
     Pipeline,
@@ -33,8 +33,6 @@ from ppopt.pipeline import (
 )
 
 FORMAT = 1
-MAX_DIGITS = 60
-"""Longest number, in digits."""
 
 Tree: TypeAlias = dict[str, Any]
 _Read = TypeVar("_Read")
@@ -164,7 +162,7 @@ def model_of(tree: Mapping[str, Any], source: str, changes: Sequence[Change] = (
     for change in changes:
         _set(changed, change)
     try:
-        return _model(changed)
+        return _model(changed, frozenset(change.key for change in changes))
     except PipelineError as error:
         raise ModelError(_place(error.key, source, changes), error.key, error.message) from None
 
@@ -195,7 +193,8 @@ def _set(tree: Tree, change: Change) -> None:
         table.pop("placement", None)
 
 
-def _model(tree: Tree) -> Model:
+def _model(tree: Tree, flags: frozenset[str]) -> Model:
+    """``flags``: the keys that were set from outside."""
     _check_keys(tree, "")
     version = tree.get("format", FORMAT)
     if version != FORMAT or isinstance(version, bool):
@@ -207,7 +206,7 @@ def _model(tree: Tree) -> Model:
             raise PipelineError(name, f"expected a table [{name}], got {table!r}")
         _check_keys(table, name)
         tables[name] = table
-    _check_digits(tree, "")
+    check_digits(tree, "")
     fields = dict(tables["pipeline"])
     schedule, params = fields.pop("schedule", None), fields.pop("schedule_params", {})
     order = fields.pop("order", None)
@@ -231,7 +230,8 @@ def _model(tree: Tree) -> Model:
     else:
         tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in PARTS.items()}
-    layers = _layers(tree, tables)
+    layers = layers_of(tree, tables)
+    fields = with_counts(fields, layers, flags)
     pipeline = Pipeline(**fields, **parts, name=labels["name"], layers=layers)
     places = _settled(pipeline)
     stands_for, read = _on_one_of(places, lambda place: _schedule(place, schedule, params))[1]
@@ -240,22 +240,6 @@ def _model(tree: Tree) -> Model:
     place, (own, own_name) = _on_one_of(places, lambda place: order_of_model(place, order))
     placed = None if pipeline.routes and pipeline.partition != BEST else place.resolved(pipeline.recompute)
     return Model(pipeline, stands_for, read, own, own_name, schedule, placed)
-
-
-def _layers(tree: Tree, tables: Mapping[str, Tree]) -> Layers | None:
-    """The layers of the file, which say what costs and activations of stages say elsewhere."""
-    if "layers" not in tree:
-        return None
-    for table, allowed in (("costs", ("optimizer",)), ("memory", ("static", "limit"))):
-        for key in tables[table]:
-            if key not in allowed:
-                raise PipelineError(f"{table}.{key}", f"follows from [[layers]]; beside them [{table}] has {', '.join(allowed)}")
-    groups = tree["layers"]
-    if isinstance(groups, list):
-        for i, group in enumerate(groups):
-            if isinstance(group, dict):
-                _check_digits(group, f"layers[{i}]")
-    return Layers(groups)
 
 
 def _settled(pipeline: Pipeline) -> list[Pipeline]:
@@ -301,20 +285,6 @@ def _suggestion(dotted: str, table: str) -> str:
     near = [known for known in _DOTTED if known.rpartition(".")[2] == last]
     near += [f"{table}.{key}".removeprefix(".") for key in difflib.get_close_matches(last, _KEYS[table], 1)]
     return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(_KEYS[table])}"
-
-
-def _check_digits(value: Any, key: str) -> None:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            _check_digits(item, f"{key}.{name}" if key else name)
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            _check_digits(item, f"{key}[{i}]")
-    elif isinstance(value, int):
-        if abs(value) >= 10**MAX_DIGITS:
-            raise PipelineError(key, f"expected a number of at most {MAX_DIGITS} digits")
-    elif isinstance(value, Decimal) and value.is_finite() and len(value.as_tuple().digits) > MAX_DIGITS:
-        raise PipelineError(key, f"expected a number of at most {MAX_DIGITS} digits")
 
 
 def _schedule(pipeline: Pipeline, name: Any, params: Any) -> tuple[str | None, Tree]:

@@ -37,7 +37,7 @@ def read(given: Megatron) -> Reading:
         check_conflicts(given)
     else:
         check_conflicts(given)
-        stages = _named(given.layout)
+        stages = named(given.layout)
         virtual = _virtual(stages, given)
     check_declared(given.vpp, virtual)
     _check_contents(stages, given)
@@ -54,7 +54,7 @@ def _virtual(stages: Sequence[str], given: Megatron) -> int:
     return virtual
 
 
-def _named(rows: Rows) -> tuple[str, ...]:
+def named(rows: Rows) -> tuple[str, ...]:
     """The list form as letters; blanks around a name and its case do not matter."""
     check_stages(len(rows))
     stages = []

@@ -43,7 +43,8 @@ def read_partition(value: Any, layers: Layers | None) -> str | Counts:
     if isinstance(value, str) and value in WORDS:
         return value
     if not isinstance(value, list | tuple):
-        raise PipelineError(key, f"expected one of {', '.join(WORDS)}, or the number of layers of each stage, got {value!r}")
+        expected = f"one of {', '.join(WORDS)}, the number of layers of each stage, or (in files and flags) a layout"
+        raise PipelineError(key, f"expected {expected}, got {value!r}")
     for stage, count in enumerate(value):
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise PipelineError(f"{key}[{stage}]", f"expected a whole number >= 0 of layers, got {count!r}")
