@@ -83,6 +83,7 @@ class PartitionChoice:
     def __post_init__(self) -> None:
         self._clock = Clock(0)
         self.over = OverCuts(self.pipeline, self.objective)
+        self.over.bound = self.floor(self.objective)  # so that an early stop leaves a bound
 
     # --- the branch ---
 
