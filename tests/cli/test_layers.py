@@ -91,14 +91,21 @@ def test_a_result_is_settled_and_goes_everywhere(model: str, tmp_path: Path) -> 
 
 def test_placement_and_chunks_open_too(model: str) -> None:
     result = solve(model, "--placement", "any")["result"]
-    assert result["scope"] == {"placements": ["linear", "loop", "wave"], "chunks": [1, 2], "partition": "best", "recompute": "none"}
+    assert result["scope"] == {
+        "placements": ["linear", "loop", "wave"],
+        "chunks": [1, 2],
+        "partition": "best",
+        "recompute": "none",
+    }
     assert [len(placed["partition"]) for placed in result["placements"]] == [2, 4, 4]
     assert result["lower_bound"] <= min(placed["value"] for placed in result["placements"] if placed["value"] is not None)
 
 
 def test_a_level_by_its_name(model: str) -> None:
     plain, full = (solve(model, "--partition", "3,4", "--recompute", level) for level in ("none", "full"))
-    assert full["metrics"]["work"] == [value + 4 * 3 * layers for value, layers in zip(plain["metrics"]["work"], (2, 3), strict=True)]
+    assert full["metrics"]["work"] == [
+        value + 4 * 3 * layers for value, layers in zip(plain["metrics"]["work"], (2, 3), strict=True)
+    ]
 
 
 def test_bad_partitions(model: str) -> None:
