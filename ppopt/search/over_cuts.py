@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
-from ppopt.bounds.cuts import CutModel
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
+from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Pipeline
 from ppopt.pipeline.cutting import times_of_layers
@@ -29,6 +29,8 @@ class OverCuts:
     """The cuts of a pipeline of layers that are left, with certificates in ticks of their own."""
 
     def __init__(self, pipeline: Pipeline, objective: Objective) -> None:
+        with uninterrupted():  # the solver is imported when it is used
+            from ppopt.bounds.cuts import CutModel
         self.pipeline, self.objective = pipeline, objective
         layers = pipeline.layers
         assert layers is not None
