@@ -255,12 +255,7 @@ def _layers(tree: Tree, tables: Mapping[str, Tree]) -> Layers | None:
         for key in tables[table]:
             if key not in allowed:
                 raise PipelineError(f"{table}.{key}", f"follows from [[layers]]; beside them [{table}] has {', '.join(allowed)}")
-    groups = tree["layers"]
-    if isinstance(groups, list):
-        for i, group in enumerate(groups):
-            if isinstance(group, dict):
-                _check_digits(group, f"layers[{i}]")
-    return Layers(groups)
+    return Layers(tree["layers"])
 
 
 def _settled(pipeline: Pipeline) -> list[Pipeline]:
