@@ -175,8 +175,7 @@ class Pipeline:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """The keys of the model file that leave something open: pipeline.placement, .chunks, .partition, .recompute,
-        .microbatches."""
+        """The keys of the model file that leave something open: placement, chunks, partition, recompute, microbatches."""
         return choices.left_open(self)
 
     def settled(self) -> Pipeline:
@@ -209,16 +208,13 @@ class Pipeline:
         if self.layers is not None:  # without those that have more stages than there are layers
             fit = [(placement, chunks) for placement, chunks in places if self.devices * chunks <= len(self.layers)]
             places = fit or places[:1]
-        return tuple(
-            self.changed(placement=placement, chunks=chunks, route_of_microbatch=self.route_of_microbatch)
-            for placement, chunks in places
-        )
+        split = self.route_of_microbatch
+        return tuple(self.changed(placement=placement, chunks=chunks, route_of_microbatch=split) for placement, chunks in places)
 
     def cut(self) -> Pipeline:
         """The same pipeline with a balanced partition where its partition is left open."""
-        return (
-            self.changed(partition="balanced", route_of_microbatch=self.route_of_microbatch) if self.partition == BEST else self
-        )
+        split = self.route_of_microbatch
+        return self.changed(partition="balanced", route_of_microbatch=split) if self.partition == BEST else self
 
     def changed(self, **changes: Any) -> Pipeline:
         """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew.

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
+from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
 from ppopt.pipeline.cutting import times_of_layers
@@ -31,8 +32,8 @@ class OverCuts:
     """
 
     def __init__(self, pipeline: Pipeline, objective: Objective, bound: Fraction) -> None:
-        from ppopt.bounds.cuts import CutModel  # it brings CP-SAT
-
+        with uninterrupted():  # the solver is imported when it is used
+            from ppopt.bounds.cuts import CutModel
         self.pipeline, self.objective = pipeline, objective
         layers = pipeline.layers
         assert layers is not None

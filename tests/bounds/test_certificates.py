@@ -132,7 +132,7 @@ def test_a_minimum_that_is_dropped_is_found() -> None:
             assert wrong.value(durations_of(one)) == certificate.value(durations_of(one))
             several += wrong != certificate
             found += too_much(wrong, other_bounds)
-    assert several > found > 5
+    assert several > found >= 3
 
 
 def test_a_coefficient_that_is_doubled_is_found() -> None:

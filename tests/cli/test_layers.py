@@ -125,3 +125,9 @@ def test_a_limit_that_no_cut_meets(model: str) -> None:
     found = solve(model, "--memory-limit", "12", code=3)
     assert found["result"]["reason"] == "infeasible"
     assert found["schedule"] is None
+
+
+def test_a_search_that_is_stopped_at_once_has_a_bound(model: str) -> None:
+    """The devices share the work of all layers: four microbatches of 1 + 5 9 + 6 and the embedding's 1, on two devices."""
+    result = read("solve", model, "--time-limit", "0.001", "--workers", "1")["result"]
+    assert result["lower_bound"] >= 4 * (2 + 5 * 9 + 6) / 2
