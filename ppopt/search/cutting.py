@@ -210,7 +210,7 @@ class PartitionChoice:
         if pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)):
-            self._look(found, "cut")
+            self._look(self._polished(found), "cut")
 
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
@@ -236,9 +236,8 @@ class PartitionChoice:
         else:
             search = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
             search.begin(self._retimed(pipeline))
-        seconds = max(1.0, 3 * pipeline.stages * pipeline.microbatches / tuning.LEAF)
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
-        leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, seconds)
+        leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, self._first_look)
         self.over.leave_out(counts)
         self._solve(leaf, name)
 
@@ -272,6 +271,21 @@ class PartitionChoice:
     def _nearby(self, counts: Counts) -> Counts:
         """A cut with a small bound that single ends lead to."""
         return self._improved(counts, lambda bounds: (bounds[0], sum(bounds, Fraction(0))))
+
+    def _polished(self, counts: Counts) -> Counts:
+        """A cut that is likely to have a good order, its bound not much above that of ``counts``: its devices have slack.
+
+        Where a look takes a second, to look at ``counts`` itself is as quick.
+        """
+        if self.best is None or self._first_look <= 1:
+            return counts
+        most = Fraction(self.over.bound) + Fraction(tuning.POLISH) * Fraction(self.value - self.over.bound)
+        return self._improved(counts, lambda bounds: (max(bounds[0], most), sum(bounds, Fraction(0))))
+
+    @property
+    def _first_look(self) -> float:
+        """Seconds."""
+        return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
 
     def _improved(self, counts: Counts, key: Callable[[list[Fraction]], tuple[Fraction, Fraction]]) -> Counts:
         """From cut to cut by moving one end, as long as that is better."""

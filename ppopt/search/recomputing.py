@@ -16,6 +16,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -25,6 +26,7 @@ from ppopt.heuristics import baselines
 from ppopt.interrupt import noting
 from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
+from ppopt.named.recomputing.levels import least_levels
 from ppopt.pipeline import Pipeline, PipelineError
 from ppopt.pipeline.recompute_choices import Choice, RecomputeChoices
 from ppopt.schedule import Objective, Schedule
@@ -123,10 +125,11 @@ class RecomputeChoice:
                 self._found(schedule)
         if self.start is not None:
             root = self.nodes[0][-1]
+            root.start = self.start
+            self._with_few(self.start)
             found = self._with_least(self.start, root)
             if found is not None:
                 self._found(found[0])
-            root.start = self.start
 
     def _run(self) -> None:
         """Solve the node of the smallest bound, until the gap is closed or the time is up."""
@@ -152,6 +155,7 @@ class RecomputeChoice:
                 self._found(found[0])
                 chosen = found[1]
             if undecided:
+                self._with_few(result.schedule)
                 self._listed(chosen)
                 self._listed(node.high)
         seconds, start = strategies.RECOMPUTE_NODE * self.settings.seconds, result.schedule
@@ -212,6 +216,12 @@ class RecomputeChoice:
                     kept, choice = less, _with(choice, stage, number)
                     break
         return None if kept is None else (kept, choice)
+
+    def _with_few(self, schedule: Schedule) -> None:
+        """The order of a schedule where each device has layers of its first stages recompute, as few as fit."""
+        if self.pipeline.layers is not None and not self.words and not self._clock.over:
+            with suppress(PipelineError, CyclicOrder):
+                self._found(least_levels(self.pipeline, lambda pipeline: time_order(pipeline, schedule.order)))
 
     def _timed(self, choice: Choice, schedule: Schedule) -> Schedule | None:
         """The order of a schedule with this choice; ``None``: no microbatch fits, or what binds is broken."""

@@ -110,7 +110,7 @@ def test_a_level_by_its_name(model: str) -> None:
 
 def test_bad_partitions(model: str) -> None:
     for partition, message in (
-        ("evne", "expected even, balanced, best, or the layers of each stage (11,10,10,11); got 'evne'"),
+        ("evne", "expected even, balanced, best, the layers of each stage (11,10,10,11), a layout of Megatron"),
         ("3,3", "--partition: pipeline.partition: expected the numbers to add up to 7 layers, got 6"),
         ("3,3,1", "expected one number per stage (2), got 3"),
         ("8,-1", "pipeline.partition[1]: expected a whole number >= 0 of layers, got -1"),
