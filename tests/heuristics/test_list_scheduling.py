@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from ppopt.constraints import Capacity, Exclusive, Family, Hold, Listed, Precede, Together, chain, rules_of, run
-from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, run_jobs
+from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, listable, run_jobs
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
@@ -111,6 +111,15 @@ def test_an_operation_on_two_devices_raises():
     pipeline = Pipeline(1, 1)
     with pytest.raises(ValueError, match="in two Exclusive words"):
         Jobs(pipeline, (*rules_of(pipeline), Exclusive((Family(0, Kind.F),))))
+
+
+def test_a_rule_that_is_a_word_too_counts_once():
+    pipeline = Pipeline(2, 2, costs=Costs(backward=1))
+    again = Exclusive((Family(0, Kind.F), Family(0, Kind.B)))
+    rules = rules_of(pipeline)
+    assert again in rules
+    assert listable(pipeline, (*rules, again)) == listable(pipeline, rules)
+    assert Jobs(pipeline, listable(pipeline, (*rules, again, again)))
 
 
 def test_release_times_are_kept():
