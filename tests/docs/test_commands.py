@@ -160,6 +160,7 @@ def test_other_command_lines_are_those_of_the_tools() -> None:
         "pip install 'ppopt-pipeline[dask]'",
         "pip install torch==2.13.0",
         "pytest -q -n 2",
+        "pytest -q -n 2 -m thorough",
         "pytest -m slow",
         "pytest -q -m torch tests/in_torch",
         "mkdocs build --strict",
