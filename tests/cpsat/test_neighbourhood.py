@@ -46,7 +46,7 @@ def test_a_window_knows_what_becomes_of_the_whole(name: str, objective: Objectiv
         around = Around(schedule, objective)
         since, until = sorted(rng.sample(sorted(set(around.start)), 2))
         window = Window(around, since, until)
-        answer = search(window.model, Limits.of(0.3, workers=1), SPANS if objective == "span" else DECIDING)
+        answer = search(window.model, Limits.of(0.3, deterministic=True), SPANS if objective == "span" else DECIDING)
         assert answer.found
         found = window.schedule(answer)
         assert found is not None
@@ -64,7 +64,7 @@ def test_the_worst_list_schedule_becomes_an_optimum(name: str) -> None:
     best = optimum(cpsat, pipeline, "makespan", (*free_choices(pipeline), *cuts_of(pipeline)))
     assert best is not None
     start = worst(pipeline, "makespan")
-    found = tuned.improved(start, objective="makespan", lower=0, limits=Limits.of(5, workers=2)).schedule or start
+    found = tuned.improved(start, objective="makespan", lower=0, limits=Limits.of(60, workers=2)).schedule or start
     assert violations(pipeline, found) == []
     assert found.makespan == best  # in the end everything was in the window
 
@@ -78,7 +78,7 @@ def test_random_pipelines() -> None:
         nonlocal better
         pipeline, objective = case
         start = worst(pipeline, objective)
-        found = tuned.improved(start, objective=objective, lower=0, limits=Limits.of(0.3, workers=1)).schedule
+        found = tuned.improved(start, objective=objective, lower=0, limits=Limits.of(0.3, deterministic=True)).schedule
         if found is not None:
             better += 1
             assert violations(pipeline, found) == []

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from ppopt.constraints import Capacity, Exclusive, Family, Hold, Listed, Precede, Together, chain, rules_of, run
 from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, listable, run_jobs
@@ -13,6 +12,7 @@ from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
 from tests.support.strategies import pipelines
+from tests.support.tiers import drawn
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -129,8 +129,7 @@ def test_release_times_are_kept():
     assert run_jobs(jobs, PRIORITIES["backward-first"](jobs), release=late).texts()[0][0] == "0F1"
 
 
-@settings(max_examples=100)
-@given(pipelines(120))
+@drawn(40, 100, pipelines(120))
 def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
     least = max(pipeline.work)
     for _, schedule in baselines(pipeline):

@@ -333,7 +333,7 @@ def test_only_what_is_left_open_can_be_chosen() -> None:
 
 def test_solve_shows_one_row_for_each_schedule_and_begins_from_them() -> None:
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose")]).pipeline
-    result = solve(pipeline, seconds=3, workers=1)
+    result = solve(pipeline, seconds=1, workers=1)
     assert [row.name for row in result.named] == list(NAMED)
     own = [row for row in result.named if row.schedule is not None and row.schedule.pipeline.routes == pipeline.routes]
     assert result.value is not None

@@ -66,7 +66,7 @@ def test_a_word_with_a_lag_is_waited_for_on_one_device_too() -> None:
 
 def test_what_a_device_does_is_fixed_by_one_word() -> None:
     """Weight gradients of a stage at the end: an optimum that is worse, and still proved."""
-    pipeline = Pipeline(3, 4, memory=Memory(limit=4))
+    pipeline = Pipeline(2, 4, memory=Memory(limit=4))
     free = solve(pipeline)
     last: list[Word] = [
         chain(Family(0, I)),
@@ -139,9 +139,9 @@ def test_words_that_no_schedule_can_obey_are_infeasible() -> None:
 
 
 def test_large_pipelines_have_an_answer_under_words() -> None:
-    pipeline = Pipeline(8, 300, memory=Memory(limit=8))
+    pipeline = Pipeline(8, 100, memory=Memory(limit=8))
     words = [Precede(Family(7, F), Family(0, F), shift=8, lag=1), Exclusive((Family(0, F), Family(1, F)))]
-    result = solve(pipeline, constraints=words, seconds=5, workers=1)
+    result = solve(pipeline, constraints=words, seconds=2, workers=1)
     assert result.schedule is not None
     obeyed(result.schedule, result.binding)
     assert 0 < result.ticks.lower_bound <= result.schedule.makespan
