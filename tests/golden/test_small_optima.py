@@ -122,7 +122,7 @@ def recorded(make, objective: str) -> list[tuple[int, int]]:
 def test_never_above_the_optimum(objective, every):
     """All bounds; most of them are tight, and from each argument some, so one that is a tick too high is found."""
     tight: Counter[str] = Counter()
-    cases = recorded(case, objective)[::every]
+    cases = recorded(case, objective)[:: min(every, 2)]
     for seed, optimal in cases:
         best = None
         for bound in tuned.best(case(seed), objective, target=optimal, limits=Limits.of(0.1, deterministic=True)):
@@ -130,7 +130,7 @@ def test_never_above_the_optimum(objective, every):
             best = bound
             assert best.value <= optimal, f"seed {seed}: {best}"
         tight[best.argument] += best.value == optimal
-    assert len(cases) > 150 / every
+    assert len(cases) > 150 / min(every, 2)
     assert tight.total() > 0.75 * len(cases)
     assert min(tight[argument] for argument in ("work", "one-machine", "memory", "window certificate")) > 0
 

@@ -147,7 +147,7 @@ def test_every_order_passes_the_checker(name: str, every: int) -> None:
         for schedule in schedules(pipeline, definition):
             found += 1
             assert not violations(schedule.pipeline, schedule)
-    assert found >= 8
+    assert found >= (8 if every == 1 else 3)
 
 
 @pytest.mark.parametrize("name", NAMED)
