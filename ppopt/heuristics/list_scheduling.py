@@ -88,12 +88,12 @@ def listable(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:
     """The words that the list scheduler keeps while it builds an order.
 
     Left out are, of those beside the rules: ``Exclusive``, which on one device says nothing new; ``Capacity`` between devices, or
-    of a device whose memory another one is about already.
+    of a device whose memory another one is about already. A word that is there twice is kept once.
     """
     rules = set(rules_of(pipeline))
     kept: list[Word] = []
     held_on: dict[int, object] = {}
-    for word in sorted(words, key=lambda word: word not in rules):
+    for word in sorted(dict.fromkeys(words), key=lambda word: word not in rules):
         if isinstance(word, Capacity) and word.holds:
             claim = word.holds[0].claim
             _, held = holding(word)

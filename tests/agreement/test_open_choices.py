@@ -15,6 +15,7 @@ from ppopt.files import Model, model_dict, read_model
 from ppopt.pipeline import PipelineError
 from tests.support.command import run
 from tests.support.open_choices import subsets
+from tests.support.tiers import thorough
 
 
 def random_open(rng: random.Random) -> pp.Pipeline:
@@ -139,7 +140,9 @@ def closed(pipeline: pp.Pipeline) -> int:
     return len(counts(pipeline)) * sum(choices)
 
 
-@pytest.mark.parametrize(("examples", "most"), [(6, 10), pytest.param(58, 100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("examples", "most"), [(2, 6), pytest.param(6, 10, marks=thorough), pytest.param(58, 100, marks=pytest.mark.slow)]
+)
 def test_the_same_optimum_everywhere(examples: int, most: int, tmp_path: Path) -> None:
     @settings(max_examples=examples)
     @given(open_pipelines.filter(lambda pipeline: closed(pipeline) <= most))

@@ -6,7 +6,7 @@ from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ppopt import cpsat, ilp
@@ -32,6 +32,7 @@ from ppopt.search import horizon, solve
 from ppopt.solvers.outcome import NotForIlp
 from ppopt.timing import broken
 from tests.support.strategies import any_words, few_ops, machines, words
+from tests.support.tiers import drawn, thorough
 from tests.support.words import Wait, found, starts
 
 F, B, I, W = Kind  # noqa: E741
@@ -140,8 +141,7 @@ def chosen_once(pipeline: Pipeline, word: OneOf, run: set[Op]) -> bool:
     return True
 
 
-@settings(max_examples=25)
-@given(few_ops().flatmap(lambda pipeline: st.tuples(st.just(pipeline), st.lists(words(pipeline), min_size=1, max_size=3))))
+@drawn(8, 25, few_ops().flatmap(lambda pipeline: st.tuples(st.just(pipeline), st.lists(words(pipeline), min_size=1, max_size=3))))
 def test_solvers_and_an_enumeration_agree(case: tuple[Pipeline, list[Word]]) -> None:
     pipeline, words = case
     try:
@@ -168,16 +168,18 @@ def test_solvers_and_an_enumeration_agree(case: tuple[Pipeline, list[Word]]) -> 
         assert solve(pipeline, constraints=words, solver="ilp", seconds=20, workers=1).ticks.value == expected
 
 
+@pytest.mark.parametrize(("examples", "same"), [(8, 4), pytest.param(20, 8, marks=thorough)], ids=["few", "all"])
 @pytest.mark.parametrize(("objective", "most_ops"), [("makespan", 18), ("span", 12)])
-def test_what_is_added_to_the_words_loses_nothing(objective: Objective, most_ops: int) -> None:
+def test_what_is_added_to_the_words_loses_nothing(objective: Objective, most_ops: int, examples: int, same: int) -> None:
     """Cuts, bounds, starts and free choices that are ruled out, against a model of the rules and the words alone."""
     count: Counter[str] = Counter()
-    drawn = machines(most_ops).flatmap(
+    of = machines(most_ops).flatmap(
         lambda pipeline: st.tuples(st.just(pipeline), st.lists(any_words(pipeline), min_size=1, max_size=2))
     )
 
-    @settings(max_examples=20)
-    @given(drawn)
+    @settings(max_examples=examples)
+    @given(of)
+    @example((Pipeline(2, 2), [Precede(Family(1, F), Family(0, F))]))  # infeasible
     def on(case: tuple[Pipeline, list[Word]]) -> None:
         pipeline, words = case
         try:
@@ -209,5 +211,5 @@ def test_what_is_added_to_the_words_loses_nothing(objective: Objective, most_ops
             count["same"] += plain.lower_bound == plain.schedule.objective(objective)
 
     on()
-    assert count["same"] >= 8
+    assert count["same"] >= same
     assert count["infeasible"] >= 1

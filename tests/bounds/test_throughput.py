@@ -15,6 +15,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
 from tests.support import tuned
 from tests.support.many import each
+from tests.support.tiers import SOME, thorough
 
 REAL = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -92,7 +93,8 @@ def optimum(pipeline: Pipeline, objective: Objective) -> int:
     return found.lower_bound
 
 
-def test_equal_to_the_optimum_of_a_direct_search() -> None:
+@SOME
+def test_equal_to_the_optimum_of_a_direct_search(every: int) -> None:
     def check(pipeline: Pipeline) -> None:
         bound = tuned.throughput(pipeline)
         assert bound is not None
@@ -101,10 +103,11 @@ def test_equal_to_the_optimum_of_a_direct_search() -> None:
         assert violations(pipeline, bound.schedule) == []
         assert bound.schedule.makespan == bound.value
 
-    each(NUMBERED, check)
+    each(list(NUMBERED.items())[::every], check)
 
 
-def test_never_above_the_least_span() -> None:
+@SOME
+def test_never_above_the_least_span(every: int) -> None:
     def check(pipeline: Pipeline) -> None:
         bound = tuned.throughput(pipeline, "span")
         makespan = tuned.throughput(pipeline)
@@ -116,10 +119,11 @@ def test_never_above_the_least_span() -> None:
         first = bound.schedule
         assert int(first.end[0][-1]) - int(first.start[0][0]) == bound.value  # that of the first device is as short
 
-    each({name: pipeline.changed(microbatches=3) for name, pipeline in NUMBERED.items()}, check)
+    each({name: pipeline.changed(microbatches=3) for name, pipeline in list(NUMBERED.items())[::every]}, check)
 
 
-def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives() -> None:
+@SOME
+def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives(every: int) -> None:
     def check(pipeline: Pipeline) -> None:
         graph = tuned.state_graph_of(relaxed_graph(pipeline), most=10_000, clock=Clock(60))
         assert graph is not None
@@ -134,7 +138,7 @@ def test_what_follows_from_few_microbatches_is_what_counting_them_all_gives() ->
             periods += found.period is not None
         assert periods > 10
 
-    each(NUMBERED, check)
+    each(list(NUMBERED.items())[::every], check)
 
 
 def test_fewer_ends_and_arrivals_remain_after_every_event() -> None:
@@ -159,6 +163,7 @@ def test_no_schedule_comes_with_a_backward_that_may_be_whole_or_split() -> None:
     assert bound.schedule is None
 
 
+@thorough
 def test_times_of_three_digits() -> None:
     """585 per microbatch and 684 for their number modulo 3 = 1."""
     pipeline = Pipeline(4, 1024, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
@@ -178,6 +183,7 @@ def test_rounding_down_keeps_the_bound_valid() -> None:
     assert "rounded down" in bound.proof
 
 
+@thorough
 def test_with_the_weight_gradients_of_one_device_alone() -> None:
     """That leaves an eighth of the states, and nothing of the bound: 585 per microbatch and 684 for their number modulo 3 = 1."""
     pipeline = Pipeline(4, 64, costs=REAL, links=Links(latency=6), memory=Memory(limit=3))
@@ -196,7 +202,8 @@ def test_no_more_is_asked_for_than_the_best_that_is_known() -> None:
     assert "rounded down" in bound.proof or "microbatches alone" in bound.proof
 
 
-def test_without_weight_gradients_never_above_the_optimum() -> None:
+@SOME
+def test_without_weight_gradients_never_above_the_optimum(every: int) -> None:
     def check(pipeline: Pipeline) -> None:
         graph = relaxed_graph(pipeline)
         for device in range(pipeline.devices):
@@ -208,7 +215,7 @@ def test_without_weight_gradients_never_above_the_optimum() -> None:
                 assert with_all is not None
                 assert with_one.time <= with_all.time
 
-    each({name: pipeline for name, pipeline in NUMBERED.items() if pipeline.costs.split}, check)
+    each({name: pipeline for name, pipeline in list(NUMBERED.items())[::every] if pipeline.costs.split}, check)
 
 
 @pytest.mark.parametrize(("kept", "of"), [(1, 2), (2, 3), (2, 5), (3, 4)])
@@ -245,7 +252,8 @@ def test_what_few_microbatches_cost_each_other() -> None:
     assert bound.schedule is None
 
 
-def test_with_one_device_never_above_the_optimum() -> None:
+@SOME
+def test_with_one_device_never_above_the_optimum(every: int) -> None:
     def check(pipeline: Pipeline) -> None:
         relaxed = relaxed_graph(pipeline)
         graph = tuned.state_graph_of(relaxed, most=20_000, clock=Clock(60))
@@ -258,7 +266,7 @@ def test_with_one_device_never_above_the_optimum() -> None:
             assert some is not None
             assert some.time <= whole.time
 
-    each(NUMBERED, check)
+    each(list(NUMBERED.items())[::every], check)
 
 
 def test_what_two_stages_of_a_device_cost_each_other() -> None:

@@ -12,6 +12,7 @@ import pytest
 from ppopt.files import read_model
 from tests.support.command import QUICK, run, solve
 from tests.support.places import MODELS
+from tests.support.tiers import thorough
 
 NAMED = ("gpipe", "1f1b", "interleaved-1f1b", "hanayo", "zb-h1", "dualpipe")
 
@@ -124,7 +125,7 @@ def test_deterministic_answers_repeat() -> None:
     assert first["schedule"] == second["schedule"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=thorough)])
 def test_an_interrupted_solve_keeps_a_checked_schedule(number: signal.Signals, tmp_path: Path) -> None:
     output = tmp_path / "best.json"
     model = read_model(str(MODELS / "gpt-14.6b.toml")).pipeline

@@ -17,6 +17,7 @@ import pytest
 from ppopt.cli import COMMANDS, main
 from tests.docs.pages import PAGES, Line, blocks, lines
 from tests.support.places import ROOT
+from tests.support.tiers import thorough
 
 LINES = lines()
 OF_PPOPT = [line for line in LINES if line.text.startswith("ppopt ")]
@@ -100,8 +101,13 @@ def test_is_parsed(line: Line, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 RUN = [line for line in OF_PPOPT if line.whole and not any(word in line.text for word in (*ELSEWHERE, *STANDS_FOR, "--version"))]
 
+LONG = re.compile(r"ppopt (?:frontier|plot|results) |--placement any")
+"""Studies, pictures, all placements: these command lines are run with the thorough tests."""
 
-@pytest.mark.parametrize("line", RUN, ids=[line.name for line in RUN])
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=thorough if LONG.search(line.text) else (), id=line.name) for line in RUN]
+)
 def test_is_run(line: Line, folder: Path, tmp_path: Path) -> None:
     """By itself, in a folder that has what it names; with a second for a search, and few points."""
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
@@ -161,6 +167,7 @@ def test_other_command_lines_are_those_of_the_tools() -> None:
         "pip install 'ppopt-pipeline[dask]'",
         "pip install torch==2.13.0",
         "pytest -q -n 2",
+        "pytest -q -n 2 -m thorough",
         "pytest -m slow",
         "pytest -q -m torch tests/in_torch",
         "mkdocs build --strict",

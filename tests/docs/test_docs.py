@@ -10,10 +10,21 @@ import pytest
 
 from ppopt.files import model_of_text
 from ppopt.study.plan import read_study
-from tests.docs.pages import FENCE, blocks
+from tests.docs.pages import FENCE, Block, blocks
 from tests.support.places import ROOT
+from tests.support.tiers import thorough
 
 BLOCKS = [block for block in blocks() if block.language]
+
+LONG = re.compile(r"^\$ ppopt (?:frontier|plot|sweep) |--recompute choose", re.MULTILINE)
+"""A study, a picture, a search over what recomputes: such examples are run with the thorough tests."""
+
+
+def tier(block: Block) -> list[pytest.MarkDecorator]:
+    """What keeps an example from the quick tests: it is a session of more than two commands, or has a long one."""
+    long = block.language == "console" and (block.text.count("$ ppopt") > 2 or LONG.search(block.text))
+    return [thorough] if long else []
+
 
 PROGRESS = re.compile(r" *\d+\.\d s(   |$)")
 """A line about a search that takes a second or more, as any does on a busy machine."""
@@ -29,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("language", "text"), [block[2:] for block in BLOCKS], ids=[block.name for block in BLOCKS])
+@pytest.mark.parametrize(("language", "text"), [pytest.param(*block[2:], marks=tier(block), id=block.name) for block in BLOCKS])
 def test_example(language: str, text: str, folder: Path) -> None:
     if language == "toml" and "[vary]" in text:
         study = folder / "models" / "studies" / "example.toml"

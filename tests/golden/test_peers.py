@@ -11,6 +11,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
 from tests.support.many import each
 from tests.support.peers import COSTS, Entry, entries, of, pipeline_of
+from tests.support.tiers import SOME
 
 
 def figures(schedule: Schedule, entry: Entry) -> dict[str, Any]:
@@ -45,9 +46,10 @@ def crosspipe(entry: Entry) -> Schedule:
     return find(entry["schedule"]).schedule(pipeline, entry["chunks"], **params)
 
 
+@SOME
 @pytest.mark.parametrize("name", PLACEMENT)
-def test_crosspipe(name: str) -> None:
-    each(of("crosspipe", name), lambda entry: assert_figures(crosspipe(entry), entry))
+def test_crosspipe(name: str, every: int) -> None:
+    each(list(of("crosspipe", name).items())[::every], lambda entry: assert_figures(crosspipe(entry), entry))
 
 
 def test_crosspipe_per_device_takes_chunks_times_as_much() -> None:
@@ -224,7 +226,8 @@ def test_zero_bubble_hand_orders(name: str) -> None:
     each(of("zero_bubble", name), check)
 
 
-def test_the_automatic_scheduler_equals_the_authors() -> None:
+@SOME
+def test_the_automatic_scheduler_equals_the_authors(every: int) -> None:
     """They count what is given back after I; the share retained is the last one that the entry has peaks for."""
     assert len(of("zero_bubble", "zb-heuristic")) == 96
 
@@ -236,10 +239,11 @@ def test_the_automatic_scheduler_equals_the_authors() -> None:
         assert pipeline.time(schedule.device_span) == entry["device_span"]
         assert pipeline.amount(max(schedule.peak_memory)) <= limit
 
-    each(of("zero_bubble", "zb-heuristic"), check)
+    each(list(of("zero_bubble", "zb-heuristic").items())[::every], check)
 
 
-def test_the_adapted_v_is_never_worse_than_the_authors() -> None:
+@SOME
+def test_the_adapted_v_is_never_worse_than_the_authors(every: int) -> None:
     assert len(of("zero_bubble", "zb-v")) >= 48
 
     def check(entry: Entry) -> None:
@@ -249,10 +253,11 @@ def test_the_adapted_v_is_never_worse_than_the_authors() -> None:
         assert pipeline.time(schedule.device_span) <= entry["device_span"]
         assert pipeline.amount(max(schedule.peak_memory)) <= limit
 
-    each(of("zero_bubble", "zb-v"), check)
+    each(list(of("zero_bubble", "zb-v").items())[::every], check)
 
 
-def test_heuristics_at_other_limits_fit_what_the_authors_need() -> None:
+@SOME
+def test_heuristics_at_other_limits_fit_what_the_authors_need(every: int) -> None:
     """Within exactly the memory of the authors' schedule some limit gives one that is no worse."""
     small = {key: e for key, e in of("zero_bubble", "zb-v").items() if e["devices"] == 4 and e["memory_limit"]}
     assert len(small) >= 8
@@ -264,13 +269,14 @@ def test_heuristics_at_other_limits_fit_what_the_authors_need() -> None:
         fitting = [schedule.device_span for _, schedule in adapted(pipeline) if schedule.within_memory]
         assert pipeline.time(min(fitting)) <= entry["device_span"]
 
-    each(small, check)
+    each(list(small.items())[::every], check)
 
 
+@SOME
 @pytest.mark.parametrize("name", ["v-half", "v-min"])
-def test_v_half_and_v_min_beside_the_authors(name: str) -> None:
+def test_v_half_and_v_min_beside_the_authors(name: str, every: int) -> None:
     """Never worse at unit costs; at others two heuristics for equal costs differ by a few percent."""
-    each(of("zero_bubble", name), about_as_the_authors)
+    each(list(of("zero_bubble", name).items())[::every], about_as_the_authors)
 
 
 def about_as_the_authors(entry: Entry) -> None:

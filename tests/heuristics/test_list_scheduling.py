@@ -5,14 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from ppopt.constraints import Capacity, Exclusive, Family, Hold, Listed, Precede, Together, chain, rules_of, run
-from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, run_jobs
+from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, listable, run_jobs
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
 from tests.support.strategies import pipelines
+from tests.support.tiers import drawn
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -113,6 +113,15 @@ def test_an_operation_on_two_devices_raises():
         Jobs(pipeline, (*rules_of(pipeline), Exclusive((Family(0, Kind.F),))))
 
 
+def test_a_rule_that_is_a_word_too_counts_once():
+    pipeline = Pipeline(2, 2, costs=Costs(backward=1))
+    again = Exclusive((Family(0, Kind.F), Family(0, Kind.B)))
+    rules = rules_of(pipeline)
+    assert again in rules
+    assert listable(pipeline, (*rules, again)) == listable(pipeline, rules)
+    assert Jobs(pipeline, listable(pipeline, (*rules, again, again)))
+
+
 def test_release_times_are_kept():
     pipeline = Pipeline(1, 2)
     jobs = Jobs(pipeline, rules_of(pipeline))
@@ -120,8 +129,7 @@ def test_release_times_are_kept():
     assert run_jobs(jobs, PRIORITIES["backward-first"](jobs), release=late).texts()[0][0] == "0F1"
 
 
-@settings(max_examples=100)
-@given(pipelines(120))
+@drawn(40, 100, pipelines(120))
 def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
     least = max(pipeline.work)
     for _, schedule in baselines(pipeline):

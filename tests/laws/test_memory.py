@@ -3,8 +3,6 @@
 import dataclasses
 from fractions import Fraction
 
-from hypothesis import given, settings
-
 from ppopt import bounds, cpsat
 from ppopt.clock import Limits
 from ppopt.constraints import rules_of
@@ -13,10 +11,10 @@ from ppopt.pipeline.parts import Value
 from ppopt.search import horizon, span_horizon
 from tests.support.search import proved
 from tests.support.strategies import changed, objectives, pipelines, thrice
+from tests.support.tiers import drawn
 
 
-@given(pipelines(18, least=1), objectives)
-@settings(max_examples=15)
+@drawn(5, 15, pipelines(18, least=1), objectives)
 def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective):
     result = proved(pipeline, objective=objective)
     value = result.ticks.value
@@ -42,8 +40,7 @@ def larger(limit: Value) -> Value:
     return tuple(each + 1 for each in limit) if isinstance(limit, tuple) else limit + 1
 
 
-@given(pipelines(18, least=1))
-@settings(max_examples=15)
+@drawn(5, 15, pipelines(18, least=1))
 def test_more_memory_is_never_slower_and_costs_scale(pipeline):
     value = proved(pipeline).ticks.value
     if pipeline.memory.limit is not None:

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
-
 from ppopt import bounds
 from ppopt.bounds import Objective
 from ppopt.constraints import cuts_of, free_choices, rules_of
@@ -13,12 +11,12 @@ from ppopt.schedule import Transfers
 from ppopt.search import solve
 from ppopt.timing import exposed_traffic
 from tests.support.strategies import machines, objectives, thrice
+from tests.support.tiers import drawn
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
 
-@settings(max_examples=25)
-@given(machines(40))
+@drawn(8, 25, machines(40))
 def test_scaling_all_times_scales_all_results(pipeline: Pipeline) -> None:
     larger = thrice(pipeline)
     assert (larger.ticks.duration.max(), larger.ticks.lead.max()) == (
@@ -38,16 +36,14 @@ def test_scaling_all_times_scales_all_results(pipeline: Pipeline) -> None:
             assert less is None or more is None or more.value == 3 * less.value
 
 
-@settings(max_examples=6)
-@given(machines(14), objectives)
+@drawn(3, 6, machines(14), objectives)
 def test_scaling_all_times_scales_the_optimum(pipeline: Pipeline, objective: Objective) -> None:
     values = [solve(p, objective=objective, seconds=60, workers=1) for p in (pipeline, thrice(pipeline))]
     assert {result.reason for result in values} == {"optimal"}
     assert 3 * values[0].lower_bound == values[1].lower_bound
 
 
-@settings(max_examples=25)
-@given(machines(40))
+@drawn(8, 25, machines(40))
 def test_what_takes_nothing_changes_nothing(machine: Pipeline) -> None:
     """Links that are never held, pairs that save nothing, traffic of no length: the same rules, cuts and schedules as without."""
     everyone = [(a, b) for a in range(machine.devices) for b in range(machine.devices) if a != b]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -97,12 +98,47 @@ def ppopt(environment: dict[str, str], folder: Path, *arguments: str, code: int 
     return done
 
 
+COMMANDS = """
+import json, sys
+from click.testing import CliRunner
+from ppopt.cli import main
+for line in sys.stdin:
+    done = CliRunner().invoke(main, json.loads(line))
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]), flush=True)
+"""
+"""Runs the commands of its standard input, each a list of arguments in a line."""
+
+
 def test_a_package_brings_a_schedule_to_every_command(install: Callable[[str], dict[str, str]], tmp_path: Path) -> None:
-    environment = install(ENTRIES["good"])
+    """In one process, since each has to import everything anew."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMANDS],
+        env=install(ENTRIES["good"]),
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return ppopt(environment, tmp_path, *arguments)
+    class Done(NamedTuple):
+        stdout: str
 
+    def run(*arguments: str) -> Done:
+        print(json.dumps(arguments), file=stdin, flush=True)
+        code, output, errors = json.loads(stdout.readline())
+        assert code == 0, errors
+        return Done(output)
+
+    with process:
+        in_every_command(run, tmp_path)
+        stdin.close()
+    assert process.returncode == 0
+
+
+def in_every_command(run: Callable[..., Any], tmp_path: Path) -> None:
     listed = json.loads(run("schedules", "--json").stdout)["schedules"]
     assert [entry["name"] for entry in listed] == [*NAMED, "eager-1f1b", "in-order"]
     assert [entry["package"] for entry in listed[-2:]] == ["mysched 0.1", "mysched 0.1"]

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.checker import violations
@@ -28,6 +27,7 @@ from ppopt.timing.recomputed import Recomputed
 from tests.support.command import QUICK, read, run
 from tests.support.places import MODELS
 from tests.support.strategies import objectives
+from tests.support.tiers import drawn, thorough
 
 MODEL = str(MODELS / "gpt-1.5b-recompute.toml")
 
@@ -119,8 +119,7 @@ CHANCE = st.randoms(use_true_random=False)
 PINNED = {name for name, definition in NAMED.items() if definition.fill is None} | {"zb-h2", "zb-v", "chimera", "bitpipe"}
 
 
-@settings(max_examples=12)
-@given(CHANCE, objectives)
+@drawn(3, 12, CHANCE, objectives)
 def test_rows_of_pinned_orders_are_the_best_of_all_choices(rng: random.Random, objective: Objective) -> None:
     devices = rng.choice([1, 2, 2, 3])
     traffic = DataParallel(rng.choice([0, 1]), rng.choice([0, 2]), rng.random() < 0.5) if rng.random() < 0.3 else DataParallel()
@@ -149,8 +148,7 @@ def test_rows_of_pinned_orders_are_the_best_of_all_choices(rng: random.Random, o
     assert compared >= 3
 
 
-@settings(max_examples=24)
-@given(CHANCE, objectives, st.integers(0, 2))
+@drawn(8, 24, CHANCE, objectives, st.integers(0, 2))
 def test_an_order_of_ones_own_is_the_best_of_all_choices(rng: random.Random, objective: Objective, place: int) -> None:
     """On any routes: a stage may be on two devices, and recomputing may shorten a device's span by delaying its start."""
     devices, stages = rng.choice([1, 2, 3]), rng.randint(3, 5)
@@ -181,6 +179,7 @@ def smallest(placed: Pipeline, definition: Definition) -> int:
     return sum(not any(other < stages for other in fits) for stages in fits)
 
 
+@thorough
 def test_the_random_pipelines_need_some_of_their_stages() -> None:
     """The tests above see all kinds of answers, and sets that need branching: neither what is forced nor all."""
     chosen, several = set(), 0
@@ -218,6 +217,7 @@ def test_a_set_of_stages_is_timed_as_the_pipeline_with_it() -> None:
                 assert last[row].max() - first[row].min() == scale * schedule.makespan
 
 
+@thorough
 def test_with_the_timings_used_up_the_best_so_far_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "TIMINGS", 0)
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose"), setting("pipeline.microbatches=16")]).pipeline
@@ -242,8 +242,7 @@ def best_of_ends(rows: list[Row], name: str, objective: Objective) -> Fraction |
     return min((key(schedule, objective)[0] for schedule in fitting), default=None)
 
 
-@settings(max_examples=6)
-@given(CHANCE, objectives)
+@drawn(2, 6, CHANCE, objectives)
 def test_rows_are_never_worse_than_with_none_or_all(rng: random.Random, objective: Objective) -> None:
     links = (
         Links(1, occupancy=rng.choice([1, 2]), blocking=rng.random() < 0.5) if rng.random() < 0.5 else Links(rng.choice([0, 1]))
@@ -266,19 +265,20 @@ def test_rows_are_never_worse_than_with_none_or_all(rng: random.Random, objectiv
     assert made or not pipeline.costs.split
 
 
-def test_some_stages_are_better_than_all_or_none() -> None:
+@pytest.mark.parametrize("held", [False, pytest.param(True, marks=thorough)], ids=["plain", "held"])
+def test_some_stages_are_better_than_all_or_none(held: bool) -> None:
     """On a real model, of a schedule of each kind; and where transfers hold links."""
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose"), *SMALL]).pipeline
-    held = pipeline.changed(links=Links(Fraction("0.6"), occupancy=1))
-    for each in (pipeline, held):
-        ends = compare(each)
-        rows = {row.name: row for row in compare_freely(each)}
-        for name in ("1f1b", "zb-1p", "v-half", "interleaved-1f1b", "dualpipe"):
-            best, row = best_of_ends(ends, name, "makespan"), rows[name]
-            assert best is not None
-            assert row.schedule is not None
-            assert isinstance(row.recompute, tuple)
-            assert key(row.schedule, "makespan")[0] < best
+    if held:
+        pipeline = pipeline.changed(links=Links(Fraction("0.6"), occupancy=1))
+    ends = compare(pipeline)
+    rows = {row.name: row for row in compare_freely(pipeline)}
+    for name in ("1f1b", "zb-1p", "v-half", "interleaved-1f1b", "dualpipe"):
+        best, row = best_of_ends(ends, name, "makespan"), rows[name]
+        assert best is not None
+        assert row.schedule is not None
+        assert isinstance(row.recompute, tuple)
+        assert key(row.schedule, "makespan")[0] < best
     assert rows["1f1b"].label == "1f1b + recompute 0,1"
     assert row_dict(rows["1f1b"])["recompute"] == [0, 1]
 
@@ -333,7 +333,7 @@ def test_only_what_is_left_open_can_be_chosen() -> None:
 
 def test_solve_shows_one_row_for_each_schedule_and_begins_from_them() -> None:
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose")]).pipeline
-    result = solve(pipeline, seconds=3, workers=1)
+    result = solve(pipeline, seconds=1, workers=1)
     assert [row.name for row in result.named] == list(NAMED)
     own = [row for row in result.named if row.schedule is not None and row.schedule.pipeline.routes == pipeline.routes]
     assert result.value is not None

@@ -85,7 +85,7 @@ def direct(pipeline: Pipeline) -> int:
 SMALL = [
     Pipeline(2, 6, memory=Memory(limit=2)),
     Pipeline(3, 7, memory=Memory(limit=3)),
-    Pipeline(3, 8, memory=Memory(limit=2)),
+    Pipeline(3, 7, memory=Memory(limit=2)),
     Pipeline(2, 7, placement="wave", chunks=2, memory=Memory(activation=2, limit=3)),
     Pipeline(2, 7, placement="loop", chunks=2, memory=Memory(activation=2, limit=4)),
     Pipeline(2, 6, costs=Costs(forward=(3, 2), backward_input=(2, 3)), links=Links(latency=1), memory=Memory(limit=3)),

@@ -9,12 +9,14 @@ from ppopt.search.problem import Problem
 from ppopt.search.run import Run
 from ppopt.search.step import Step
 from ppopt.search.steps.state_graph import StateGraph
+from tests.support.tiers import thorough
 
 
+@thorough
 def test_a_step_is_left_out() -> None:
     """The search names what it took; without a step it takes the others, and the table compares the two."""
     instance = benchmark.Instance("linear", 1, 4, 48, 0.75, "unit", False, "makespan", 0)
-    rows = [ablation.solved(instance, step, 2.0, runs=1, workers=1) for step in (None, StateGraph)]
+    rows = [ablation.solved(instance, step, 8.0, runs=1, workers=1) for step in (None, StateGraph)]
     assert StateGraph.name in rows[0]["steps"]
     assert StateGraph.name not in rows[1]["steps"]
     assert {"named schedules", "CP-SAT: decisions"} <= set(rows[1]["steps"])

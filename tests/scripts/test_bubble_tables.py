@@ -6,6 +6,7 @@ import pytest
 from ppopt.named import find
 from ppopt.pipeline import Memory
 from tests.support.peers import entries
+from tests.support.tiers import thorough
 
 
 def test_it_has_every_row_that_was_published() -> None:
@@ -18,6 +19,7 @@ def test_it_has_every_row_that_was_published() -> None:
         assert row.printed == entry["span_bubble_ratio"]
 
 
+@thorough
 def test_all_figures_are_as_printed_or_better(capsys: pytest.CaptureFixture[str]) -> None:
     assert bubble_tables.main([]) == 0
     text = capsys.readouterr().out

@@ -9,6 +9,7 @@ from ppopt.constraints import Listed, chain, rules_of
 from ppopt.files.model import read_model
 from tests.support.links import solved
 from tests.support.places import MODELS
+from tests.support.tiers import thorough
 
 
 def contention(name: str) -> Any:
@@ -28,6 +29,7 @@ def test_a_plan_without_contention_is_a_tenth_worse() -> None:
     assert outcome.lower_bound == outcome.schedule.makespan >= 1.1 * found.best.value
 
 
+@thorough
 def test_two_sites_is_solved() -> None:
     found = contention("two-sites.toml")
     assert found.planned.reason == found.best.reason == "optimal"

@@ -8,8 +8,10 @@ import proof_times
 import pytest
 
 from tests.support.places import SCRIPTS
+from tests.support.tiers import thorough
 
 
+@thorough
 def test_proof_times_prints_a_table(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- proof times -->\nold\n<!-- end -->\nafter\n")

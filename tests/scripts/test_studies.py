@@ -14,6 +14,7 @@ from ppopt.named import NAMED
 from ppopt.study.plan import read_study, study_of
 from ppopt.study.sweep import run_instance
 from tests.support.places import DATA, SCRIPTS
+from tests.support.tiers import thorough
 
 FIGURES = DATA / "crosspipe.json"
 
@@ -73,7 +74,7 @@ def reference() -> dict[Any, dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("most", "weak_scaling", "imbalance", "all_"),
-    [(64, 22, 94, 450), pytest.param(math.inf, 58, 140, 1001, marks=pytest.mark.slow)],
+    [pytest.param(64, 22, 94, 450, marks=thorough), pytest.param(math.inf, 58, 140, 1001, marks=pytest.mark.slow)],
 )
 def test_every_figure_is_a_point_of_a_study_and_equal_to_it(most: float, weak_scaling: int, imbalance: int, all_: int) -> None:
     """Of those with at most so many microbatches on all devices together; so many points at least of two studies and of all."""
@@ -113,11 +114,14 @@ def test_two_waves_and_one_are_series_of_their_own() -> None:
     assert {dict(i.changes)["pipeline.devices"] for i in instances} == {2, 4, 8, 16, 32}
 
 
-SAME = ("imbalance", "microbatches", "strong_scaling", "weak_scaling")
-"""Studies whose scripts go the same way as those of others; they are run with the slow tests."""
+TIER = {
+    **dict.fromkeys(("recompute", "chunks", "backward_split", "two_sites", "pipeline_throughput"), thorough),
+    **dict.fromkeys(("imbalance", "microbatches", "strong_scaling", "weak_scaling"), pytest.mark.slow),
+}
+"""One study is enough for a quick run; the slow ones are those whose scripts go the same way as those of others."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SAME else ()) for name in STUDIES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=TIER.get(name, ())) for name in STUDIES])
 def test_quick_study(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script(name).main(["--quick", "--time-limit", "2", "-o", str(tmp_path)])
     pictures = capsys.readouterr().out.split()
@@ -194,6 +198,7 @@ def test_the_memory_table_counts_bytes() -> None:
     assert module.activation_bytes(1, 1, 1024, 5120, 40) == 34 * 1024 * 5120 + 5 * 40 * 1024**2
 
 
+@thorough
 def test_the_memory_budget_ends_in_a_recommendation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script("memory_budget").main(["--quick", "--time-limit", "1", "--points", "4", "-o", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()

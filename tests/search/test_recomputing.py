@@ -12,6 +12,7 @@ from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError
 from ppopt.search import solve
 from tests.support.places import MODELS
 from tests.support.recompute import random_choice
+from tests.support.tiers import thorough
 
 MODEL = str(MODELS / "gpt-1.5b-recompute.toml")
 
@@ -51,7 +52,7 @@ def test_recomputing_for_nothing_is_as_good_as_more_memory() -> None:
     assert a.value == b.value
 
 
-@pytest.mark.parametrize("limit", [0.05, 0.5])
+@pytest.mark.parametrize("limit", [0.05, pytest.param(0.5, marks=thorough)])
 def test_with_the_time_up_the_bound_still_holds(limit: float) -> None:
     pipeline = read_model(MODEL, [setting("pipeline.recompute=choose"), setting("pipeline.microbatches=16")]).pipeline
     result = solve(pipeline, seconds=limit, workers=1)

@@ -23,7 +23,7 @@ FIRST = ("work", "CP-SAT", "ILP")
 def test_a_second_opinion_confirms_what_is_true_and_refutes_what_is_not(first: str) -> None:
     confirmed = 0
 
-    @settings(max_examples=7)
+    @settings(max_examples=3)
     @given(some(pipelines(18)).filter(left_open))
     def on(case: Case) -> None:
         nonlocal confirmed
@@ -49,7 +49,7 @@ def test_a_second_opinion_confirms_what_is_true_and_refutes_what_is_not(first: s
         confirmed += 1
 
     on()
-    assert confirmed >= 7
+    assert confirmed >= 3
 
 
 def test_a_second_opinion_that_is_not_reached_says_so() -> None:
@@ -63,7 +63,7 @@ def test_a_second_opinion_that_is_not_reached_says_so() -> None:
         bound=claim,
         proved_by="CP-SAT",
         horizon=claim - 1,
-        limits=Limits.of(seconds=0.3, workers=1),
+        limits=Limits.of(seconds=0.3, deterministic=True),
     )
     assert (opinion.confirmed, opinion.route, opinion.schedule) == (None, None, None)
     outcomes = {trial.route: trial.outcome for trial in opinion.trials}

@@ -16,6 +16,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve, solve_closed
 from ppopt.study import frontier as frontier_module
 from ppopt.study.frontier import Frontier, frontier, frontier_dict, least_scale, limited, rearranged
+from tests.support.tiers import thorough
 
 GPT = {
     "costs": Costs(forward=185, backward_input=181, backward_weight=93),
@@ -57,6 +58,7 @@ def test_unit_costs() -> None:
     assert all(point.result.proved_by for point in line.points)
 
 
+@thorough
 def test_the_tight_memory_table() -> None:
     """Proved elsewhere by CP-SAT: 4563, 5319 and 6993 at limits 4, 3 and 2."""
     line = frontier(Pipeline(4, 8, **GPT), limits=[2, 3, 4], seconds=60)  # type: ignore[arg-type]
@@ -117,7 +119,7 @@ def test_limits_at_which_nothing_exists_are_left_out() -> None:
 
 
 def test_about_as_many_points_as_asked_for() -> None:
-    line = frontier(Pipeline(4, 12, "wave", 2), points=4, seconds=2)
+    line = frontier(Pipeline(4, 12, "wave", 2), points=4, seconds=0.5, deterministic=True)
     holds(line)
     assert 3 <= len(line.points) <= 5
     assert line.points[0].scale == 1

@@ -22,6 +22,7 @@ from ppopt.study.store import Store
 from ppopt.study.sweep import Progress, cores, run_instance, sweep
 from ppopt.study.table import rows_of
 from tests.support.study import TREE, contents
+from tests.support.tiers import thorough
 
 
 def in_threads(study: Study, path: Path, **options: Any) -> Progress:
@@ -159,14 +160,9 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 
 @needs_proc
-def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, kills=2, seed=1)
-
-
-@needs_proc
-@pytest.mark.slow
-def test_a_sweep_killed_at_twenty_moments_resumes(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, kills=20, seed=2)
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=thorough), pytest.param(20, marks=pytest.mark.slow)])
+def test_a_killed_sweep_resumes(kills: int, tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, kills, seed=kills)
 
 
 @needs_proc

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.constraints import Capacity, Dealt, Exclusive, Family, Hold, Listed, OneOf, Pairable, Precede, Together, Word, chain
@@ -13,6 +12,7 @@ from ppopt.schedule import Order, Schedule
 from ppopt.search import solve
 from ppopt.timing import broken, time_order
 from tests.support.strategies import few_ops
+from tests.support.tiers import drawn
 from tests.support.words import moved, obeyed
 
 F, B, I, W = Kind  # noqa: E741
@@ -60,8 +60,7 @@ def test_every_word_is_broken_by_some_schedule_and_told() -> None:
     assert broken(schedule, [chain(Family(0, F))]) == ["1F1 and 1B0 run as a pair, which no word allows"]
 
 
-@settings(max_examples=25)
-@given(few_ops(), st.integers(0, 1), st.integers(1, 3))
+@drawn(10, 25, few_ops(), st.integers(0, 1), st.integers(1, 3))
 def test_a_schedule_that_is_shifted_until_a_word_breaks_is_caught(pipeline: Pipeline, shift: int, lag: int) -> None:
     """Whatever starts as early as it can: its words' ``before`` later, and the word is broken, and told by name."""
     fused = [OneOf(((Family(s, B),),)) for s in range(pipeline.stages)] if pipeline.costs.split else []
