@@ -27,7 +27,7 @@ COMMANDS = {
     "sweep": "Many pipelines, resumable.",
     "results": "What sweeps have found, as table, CSV or JSON.",
     "plot": "Gantt charts of schedules: png, svg or pdf by suffix.",
-    "export": "A schedule as a file for PyTorch, for a trace viewer or for another runtime.",
+    "export": "A schedule as a file for PyTorch, Perfetto or other runtimes.",
     "profile": "A model file from a real run in PyTorch.",
     "layout": "How a runtime cuts the layers of a model into stages.",
     "schedules": "The named schedules.",

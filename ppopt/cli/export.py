@@ -38,7 +38,7 @@ def _names(ctx: click.Context, param: click.Parameter, text: str | None) -> Modu
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(short_help="A schedule as a file for PyTorch, for a trace viewer or for another runtime.")
+@click.command(short_help="A schedule as a file for PyTorch, Perfetto or other runtimes.")
 @click.argument("file")
 @model_options()
 @click.option("--to", "target", type=click.Choice(FORMATS), required=True, help="What to write.")

@@ -13,7 +13,11 @@ from ppopt.pipeline import Pipeline
 from ppopt.search import solve
 from tests.support.every_cut import by_enumeration, layered
 
-SHARE = pytest.mark.parametrize("share", [1, pytest.param(10, marks=pytest.mark.slow)], ids=["few", "many"])
+SHARE = pytest.mark.parametrize(
+    "share",
+    [1, pytest.param(4, marks=pytest.mark.thorough), pytest.param(20, marks=pytest.mark.slow)],
+    ids=["few", "more", "many"],
+)
 
 
 def holds(pipeline: Pipeline, objective: Objective, count: Counter[str]) -> None:
@@ -38,7 +42,6 @@ def holds(pipeline: Pipeline, objective: Objective, count: Counter[str]) -> None
             assert Fraction(value, row.schedule.pipeline.ticks.per_unit) >= best or row.schedule.order.paired
     count["solved"] += 1
     count[pipeline.placement] += 1
-
     count["recomputing"] += bool(result.pipeline.recomputing)
 
 
@@ -46,14 +49,14 @@ def holds(pipeline: Pipeline, objective: Objective, count: Counter[str]) -> None
 def test_the_best_of_all_cuts(share: int) -> None:
     count: Counter[str] = Counter()
 
-    @settings(max_examples=15 * share)
+    @settings(max_examples=10 * share)
     @given(layered(9, 40), st.sampled_from(("makespan", "makespan", "makespan", "span")))
     def on(pipeline: Pipeline, objective: Objective) -> None:
         holds(pipeline, objective if pipeline.placement != "bidirectional" else "makespan", count)
 
     on()
     print(dict(count))  # shown with -s
-    assert count["solved"] >= 8 * share
+    assert count["solved"] >= 5 * share
     assert count["linear"] >= share
 
 
@@ -61,11 +64,11 @@ def test_the_best_of_all_cuts(share: int) -> None:
 def test_the_best_of_all_cuts_and_of_all_that_may_recompute(share: int) -> None:
     count: Counter[str] = Counter()
 
-    @settings(max_examples=10 * share)
+    @settings(max_examples=4 * share)
     @given(layered(4, 4, ("choose",)))
     def on(pipeline: Pipeline) -> None:
         holds(pipeline, "makespan", count)
 
     on()
     print(dict(count))  # shown with -s
-    assert count["solved"] >= 5 * share
+    assert count["solved"] >= 2 * share
