@@ -102,6 +102,7 @@ class PartitionChoice:
         try:
             with noting():
                 if self.named is None:
+                    self._ask(math.inf)  # a bound for all, whatever the rest takes
                     self.named = tuple(self.beside())
                     self._begin()
                 while not self.closed and not self._clock.over and self.lower < min(self.enough, self.value):

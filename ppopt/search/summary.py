@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ppopt.named import Row
 from ppopt.named.row import figures
-from ppopt.pipeline import DataParallel
+from ppopt.pipeline import DataParallel, Level, Pipeline
+from ppopt.pipeline.cutting import levels_of
 from ppopt.text import heading, new_table, number, percent, place, rendered, unit
 from ppopt.timing import exposed_traffic
 
@@ -61,7 +64,25 @@ def answer(result: Result) -> list[str]:
         lines.append(f"all-gather and reduce-scatter make the makespan {exposed}{unit_} longer")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
     lines.append(f"peak memory {peak}{memory}")
+    return lines + cut_lines(pipeline)
+
+
+def cut_lines(pipeline: Pipeline) -> list[str]:
+    """How the layers are cut into stages, and how many of each stage recompute at which level."""
+    if pipeline.layers is None:
+        return []
+    lines = [f"layers of each stage: {', '.join(map(str, pipeline.counts))}"]
+    chosen = [", ".join(f"{n} {name}" for name, n in _by_level(stage).items()) or "none" for stage in levels_of(pipeline)]
+    if set(chosen) != {"none"}:
+        lines.append(f"layers of each stage that recompute: {'; '.join(chosen)}")
     return lines
+
+
+def _by_level(stage: Sequence[tuple[int, Level, int]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for _, level, n in stage:
+        counts[level.name] += n
+    return counts
 
 
 def scope_lines(result: Result) -> list[str]:

@@ -131,3 +131,9 @@ def test_a_search_that_is_stopped_at_once_has_a_bound(model: str) -> None:
     """The devices share the work of all layers: four microbatches of 1 + 5 9 + 6 and the embedding's 1, on two devices."""
     result = read("solve", model, "--time-limit", "0.001", "--workers", "1")["result"]
     assert result["lower_bound"] >= 4 * (2 + 5 * 9 + 6) / 2
+
+
+def test_the_answer_shows_the_cut_and_what_recomputes(model: str) -> None:
+    shown = run("solve", model, "--partition", "4,3", "--time-limit", "5").stdout
+    assert "layers of each stage: 4, 3\n" in shown
+    assert "recompute" not in shown.split("Named schedules")[0]
