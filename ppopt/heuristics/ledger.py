@@ -6,18 +6,21 @@ from ppopt.heuristics.ranked import Ranked
 
 
 class Ledger:
-    """What a memory holds, and how far the families that claim it have come.
+    """What a memory holds, and how far the stages that claim it have come.
 
     With ``reserve`` a job may claim only where every microbatch can still be finished afterwards, one after the other, the oldest
-    first. Forwards of early stages could otherwise fill a device that has several stages, and nothing would go on.
+    first. Forwards of early stages could otherwise fill a device that has several stages, and nothing would go on; and forwards
+    of any stage one whose input gradients claim more. An input gradient needs no more than room for itself: its weight gradient
+    follows without any claim, and then nothing of both is held.
     """
 
     def __init__(self, jobs: Ranked, memory: int, *, reserve: bool) -> None:
-        self._families = jobs.claims.claimers[memory]
+        self._stages = jobs.claims.claimers[memory]
         self._amount, self._returned, self._claimer, self._finishes = jobs.amount, jobs.returned, jobs.claimer, jobs.finishes
-        self._reserve = reserve and len(self._families) > 1
-        self._claimed = [0] * len(self._families)  # per family, how many microbatches have claimed
-        self._finished = [0] * len(self._families)  # per family, how many of them hold nothing any more
+        self._more = any(stage.more for stage in self._stages)
+        self._reserve = reserve and (self._more or len(self._stages) > 1)
+        self._claimed = [0] * len(self._stages)  # per stage, how many microbatches have claimed
+        self._finished = [0] * len(self._stages)  # per stage, how many of them hold nothing any more
         self.limit = jobs.claims.limits[memory]
         self.held = 0
 
@@ -26,21 +29,24 @@ class Ledger:
         limit = self.limit
         if self.held + self._amount[job] > limit:
             return False
-        if not self._reserve:
+        if not self._reserve or self._claimer[job] >= len(self._stages):
             return True
-        claimed, family = self._claimed, self._claimer[job]
-        claimed[family] += 1
+        claimed, place = self._claimed, self._claimer[job]
+        claimed[place] += 1
         fits = all(
-            turn >= family.count or self._to_finish(family.route, turn) <= limit
-            for family, turn in zip(self._families, claimed, strict=True)
+            turn >= stage.count or self._to_finish(stage.route, turn) <= limit
+            for stage, turn in zip(self._stages, claimed, strict=True)
         )
-        claimed[family] -= 1
+        if fits and self._more:
+            fits = self._can_go_back(limit)
+        claimed[place] -= 1
         return fits
 
     def claim(self, job: int) -> None:
         """The job starts."""
         self.held += self._amount[job]
-        self._claimed[self._claimer[job]] += 1
+        if self._claimer[job] < len(self._stages):
+            self._claimed[self._claimer[job]] += 1
 
     def give_back(self, job: int) -> None:
         """The job has ended."""
@@ -50,12 +56,29 @@ class Ledger:
 
     def _to_finish(self, route: int, turn: int) -> int:
         """The most that is held while the microbatch of this turn is finished, all older ones having been: what it has yet to
-        claim, and what it and the younger ones hold. The routes take turns."""
+        claim with its forwards, and what it and the younger ones hold. The routes take turns."""
         total = 0
-        for i, family in enumerate(self._families):
-            if family.route == route and self._claimed[i] <= turn:
-                total += family.amount
+        for i, stage in enumerate(self._stages):
+            if stage.route == route and self._claimed[i] <= turn:
+                total += stage.amount
             else:
-                older = max(self._finished[i], turn + (family.route < route))
-                total += family.amount * max(0, self._claimed[i] - older)
+                older = max(self._finished[i], turn + (stage.route < route))
+                total += stage.amount * max(0, self._claimed[i] - older)
         return total
+
+    def _can_go_back(self, limit: int) -> bool:
+        """Whether every microbatch has room for its input gradients, the oldest first, each stage by stage from the last one on.
+
+        A stage gives back all that it holds before the one before it takes anything. What is held then only falls from one
+        microbatch to the next, but where one is the first to claim a stage: these are looked at, and the first ones.
+        """
+        turns = {(stage.route, of[i]) for i, stage in enumerate(self._stages) for of in (self._claimed, self._finished)}
+        for route, turn in turns:
+            held = self._to_finish(route, turn)
+            for i in reversed(range(len(self._stages))):
+                stage = self._stages[i]
+                if stage.route == route and self._finished[i] <= turn < stage.count:
+                    if held + stage.more > limit:
+                        return False
+                    held -= stage.amount
+        return True

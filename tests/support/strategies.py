@@ -106,8 +106,8 @@ def plain_costs(draw: st.DrawFn, devices: int, least: int) -> Costs:
 
 @st.composite
 def plain_memory(draw: st.DrawFn, devices: int, limited: bool) -> Memory:
-    """Often with a limit, in activations of one microbatch; what is retained between I and W differs."""
-    retained = draw(st.sampled_from([None, 0.5, 0, None]))
+    """Often with a limit, in activations of one microbatch; what is retained between I and W differs, and may be more."""
+    retained = draw(st.sampled_from([None, 0.5, 0, None, 1.5]))
     if not limited and not sometimes(draw, 7):
         return Memory(retained=retained, static=draw(st.sampled_from([0, 0, 0.5])))
     one = st.sampled_from([1, 2, 3, 1.5])
@@ -209,7 +209,7 @@ def by_stage(draw: st.DrawFn, pipeline: Pipeline) -> Pipeline:
     stages = pipeline.stages
     kinds = ("forward", "backward_input", "backward_weight") if pipeline.costs.split else ("forward", "backward")
     activation = draw(each(1, 2, stages))
-    retained = tuple(draw(st.integers(0, held)) for held in activation)
+    retained = tuple(draw(st.integers(0, held + 1)) for held in activation)
     memory = Memory(activation, retained, limit=draw(each(2, 5, pipeline.devices)))
     return changed(pipeline, costs=Costs("stage", **{kind: draw(each(1, 4, stages)) for kind in kinds}), memory=memory)
 
@@ -266,7 +266,8 @@ def few_ops(draw: st.DrawFn) -> Pipeline:
         costs |= {"backward": draw(st.integers(1, 5))} if draw(st.booleans()) else {}
     else:
         costs |= {"backward": draw(each(1, 3, devices))}
-    links, memory = Links(draw(st.sampled_from([0, 1, 2, 0]))), Memory(limit=draw(st.sampled_from([None, 1, 2, None])))
+    links, limit = Links(draw(st.sampled_from([0, 1, 2, 0]))), draw(st.sampled_from([None, 1, 2, None]))
+    memory = Memory(limit=limit, retained=draw(st.sampled_from([None, 0.5, 1.5, 2])))
     return Pipeline(devices, microbatches, costs=Costs(**costs), links=links, memory=memory)
 
 
