@@ -69,10 +69,11 @@ class Ledger:
     def _can_go_back(self, limit: int) -> bool:
         """Whether every microbatch has room for its input gradients, the oldest first, each stage by stage from the last one on.
 
-        A stage gives back all that it holds before the one before it takes anything. What is held then only falls from one
-        microbatch to the next, but where one is the first to claim a stage: these are looked at, and the first ones.
+        A stage gives back all that it holds before the one before it takes anything. From one microbatch to the next what is held
+        then only falls, but where one is the first to claim a stage. These are looked at, and the first that is not finished.
         """
-        turns = {(stage.route, of[i]) for i, stage in enumerate(self._stages) for of in (self._claimed, self._finished)}
+        turns = {(stage.route, claimed) for stage, claimed in zip(self._stages, self._claimed, strict=True)}
+        turns |= {(stage.route, done) for stage, done in zip(self._stages, self._finished, strict=True) if stage.more}
         for route, turn in turns:
             held = self._to_finish(route, turn)
             for i in reversed(range(len(self._stages))):

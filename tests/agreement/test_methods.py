@@ -14,7 +14,7 @@ from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import Word, always_split, cuts_of, free_choices, in_order, pairs_of, pairs_save_time, splitting_is_free
 from ppopt.heuristics import baselines
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Pipeline, room_to_split, splitting_takes_memory
 from ppopt.search import solve
 from tests.support import tuned
 from tests.support.cases import Case, best_of, left_open, some
@@ -106,6 +106,8 @@ FEATURES: dict[str, Callable[[Pipeline], object]] = {
     "has overlapping traffic": lambda p: p.ticks.margins and p.data_parallel.overlap,
     "has an optimizer": lambda p: p.costs.optimizer,
     "has recompute": lambda p: p.recompute not in ("none", ()),
+    "has more retained than held": splitting_takes_memory,
+    "has no room to split": lambda p: not room_to_split(p).all(),
 }
 
 

@@ -56,7 +56,7 @@ def test_forwards_of_early_stages_wait_for_those_of_later_ones_where_several_sha
         stages = 3 * chunks
         activation = [rng.randint(1, 3) for _ in range(stages)]
         costs = Costs(per="stage", forward=[rng.randint(1, 4) for _ in range(stages)])
-        retained = [rng.randint(0, amount + 1) for amount in activation]
+        retained = [rng.randint(0, amount) for amount in activation]
         memory = Memory(activation=activation, retained=retained, limit=rng.randint(3 * chunks, 6 * chunks))
         pipeline = Pipeline(3, 6, placement=placement, chunks=chunks, costs=costs, memory=memory)
         graph = relaxed_graph(pipeline)
