@@ -20,6 +20,7 @@ class Ledger:
         self._more = any(stage.more for stage in self._stages)
         self._reserve = reserve and (self._more or len(self._stages) > 1)
         self._claimed = [0] * len(self._stages)  # per stage, how many microbatches have claimed
+        self._back = [0] * len(self._stages)  # per stage, how many of their input gradients have claimed more
         self._finished = [0] * len(self._stages)  # per stage, how many of them hold nothing any more
         self.limit = jobs.claims.limits[memory]
         self.held = 0
@@ -36,6 +37,7 @@ class Ledger:
         fits = all(
             turn >= stage.count or self._to_finish(stage.route, turn) <= limit
             for stage, turn in zip(self._stages, claimed, strict=True)
+            if stage.amount
         )
         if fits and self._more:
             fits = self._can_go_back(limit)
@@ -45,8 +47,11 @@ class Ledger:
     def claim(self, job: int) -> None:
         """The job starts."""
         self.held += self._amount[job]
-        if self._claimer[job] < len(self._stages):
-            self._claimed[self._claimer[job]] += 1
+        place = self._claimer[job]
+        if place < len(self._stages):
+            self._claimed[place] += 1
+        else:
+            self._back[place - len(self._stages)] += 1
 
     def give_back(self, job: int) -> None:
         """The job has ended."""
@@ -70,16 +75,13 @@ class Ledger:
         """Whether every microbatch has room for its input gradients, the oldest first, each stage by stage from the last one on.
 
         A stage gives back all that it holds before the one before it takes anything. From one microbatch to the next what is held
-        then only falls, but where one is the first to claim a stage. These are looked at, and the first that is not finished.
+        when an input gradient starts only falls, so of each stage the first microbatch that has yet to go back is looked at.
         """
-        turns = {(stage.route, claimed) for stage, claimed in zip(self._stages, self._claimed, strict=True)}
-        turns |= {(stage.route, done) for stage, done in zip(self._stages, self._finished, strict=True) if stage.more}
-        for route, turn in turns:
-            held = self._to_finish(route, turn)
-            for i in reversed(range(len(self._stages))):
-                stage = self._stages[i]
-                if stage.route == route and self._finished[i] <= turn < stage.count:
-                    if held + stage.more > limit:
-                        return False
-                    held -= stage.amount
+        for i, stage in enumerate(self._stages):
+            turn = self._back[i]
+            if stage.more and turn < stage.count:
+                later = zip(self._stages[i + 1 :], self._finished[i + 1 :], strict=True)
+                over = sum(other.amount for other, done in later if other.route == stage.route and done <= turn)
+                if self._to_finish(stage.route, turn) - over + stage.more > limit:
+                    return False
         return True

@@ -18,7 +18,7 @@ from ppopt.pipeline import Pipeline, room_to_split, splitting_takes_memory
 from ppopt.search import solve
 from tests.support import tuned
 from tests.support.cases import Case, best_of, left_open, some
-from tests.support.strategies import linked, machines, paired, pipelines
+from tests.support.strategies import linked, machines, paired, pipelines, rebuilding
 from tests.support.unaided import optimum, solved
 
 Ways = dict[str, tuple[ModuleType, Callable[[Pipeline], Sequence[Word]]]]
@@ -147,6 +147,15 @@ def test_on_pairs(share: int) -> None:
     count = agree(some(paired(15)), 20 * share, BY_ILP | WITHOUT_CUTS | {"in order": CUTS_LEFT_OUT["room_in_order left out"]})
     for name, least in (("optimum", 16), ("ilp", 6), ("without cuts", 8), ("gain of pairs", 3)):
         assert count[name] >= least * share, name
+
+
+@FEW
+def test_where_splitting_takes_memory(share: int) -> None:
+    count = agree(some(rebuilding(15, least=1)), 24 * share, BY_ILP | WITHOUT_CUTS | CUTS_LEFT_OUT)
+    for name in ("optimum", "without cuts", *CUTS_LEFT_OUT):
+        assert count[name] >= 18 * share, name
+    assert count["ilp"] >= 8 * share
+    assert min(count["memory"], count["window"]) >= 3 * share
 
 
 @FEW

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from ppopt.checker import violations
 from ppopt.constraints import (
     Capacity,
     Exclusive,
@@ -24,7 +25,7 @@ from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, 
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
-from tests.support.strategies import pipelines
+from tests.support.strategies import pipelines, rebuilding
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -176,6 +177,16 @@ def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
         assert schedule.makespan >= least
         again = time_order(pipeline, schedule.order)
         assert all(np.array_equal(a, b) for a, b in zip(again.start, schedule.start, strict=True))
+
+
+@settings(max_examples=150)
+@given(rebuilding(160))
+def test_never_stuck_where_input_gradients_take_memory(pipeline: Pipeline):
+    jobs = Jobs(pipeline, (*rules_of(pipeline), *always_split(pipeline)), links=True)
+    for rule in PRIORITIES.values():
+        for patient in (False, True):
+            schedule = time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient))
+            assert violations(pipeline, schedule) == []
 
 
 def test_of_two_memories_that_hold_the_same_the_smaller_counts():

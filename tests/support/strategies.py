@@ -29,7 +29,7 @@ from ppopt.constraints import (
 )
 from ppopt.files.sites import links_by_site
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError, splitting_takes_memory
 from ppopt.schedule import Order
 
 F, B, I, W = Kind  # noqa: E741
@@ -131,6 +131,28 @@ def pipelines(draw: st.DrawFn, most_ops: int = 40, *, least: int = 0, limited: b
         )
     except PipelineError:
         reject()
+
+
+@st.composite
+def rebuilding(draw: st.DrawFn, most_ops: int, *, least: int = 0) -> Pipeline:
+    """A split backward takes memory on some stage, and each device has room for one microbatch that is split, or little more."""
+    pipeline = draw(pipelines(most_ops).filter(lambda pipeline: pipeline.costs.split))
+    stages = pipeline.stages
+    activation = draw(each(0, 3, stages))
+    retained = tuple(max(0, held + draw(st.integers(-2, 3))) for held in activation)
+    kinds = ("forward", "backward_input", "backward_weight")
+    costs = Costs("stage", **{kind: draw(each(least, 3, stages)) for kind in kinds})
+    if sometimes(draw, 4):
+        costs = replace(costs, backward=draw(each(1, 6, stages)))
+    room = [0] * pipeline.devices
+    for route in pipeline.routes:
+        held = [0] * pipeline.devices
+        for stage, device in enumerate(route):
+            held[device] += activation[stage]
+            room[device] = max(room[device], held[device] + max(0, retained[stage] - activation[stage]))
+    limit = tuple(most + draw(st.integers(0, 4)) for most in room)
+    pipeline = changed(pipeline, costs=costs, memory=Memory(activation, retained, limit=limit))
+    return pipeline if splitting_takes_memory(pipeline) else reject()
 
 
 # --- everything that a machine may have ---
