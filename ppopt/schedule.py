@@ -211,8 +211,8 @@ class Schedule:
     def peak_memory(self) -> tuple[int, ...]:
         """Per device, the most that it holds, static memory included (integer amounts of ``pipeline.amounts``).
 
-        It depends on the order alone: an activation is claimed when its ``F`` starts, and what an operation gives
-        back is free for the next operation of the device.
+        It depends on the order alone: an activation is claimed when its ``F`` starts (and what ``I`` rebuilds when that does),
+        and what an operation gives back is free for the next operation of the device.
         """
         static = self.pipeline.amounts.static
         peaks = []
@@ -285,7 +285,8 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray) -> tuple[IntArray, Int
         activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
         present = half >= 0
         claimed += np.where(present & (kind == Kind.F), activation, 0)
+        claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
         released += np.where(present & (kind == Kind.B), activation, 0)
-        released += np.where(present & (kind == Kind.I), activation - retained, 0)
+        released += np.where(present & (kind == Kind.I), np.maximum(activation - retained, 0), 0)
         released += np.where(present & (kind == Kind.W), retained, 0)
     return claimed, released

@@ -39,9 +39,9 @@ class Facts(NamedTuple):
     down_held: list[list[int]]
     """``[route][stage]``: how long the transfer of a gradient to the stage from the next one holds its link; 0: there is none."""
     activation: list[list[int]]
-    """``[route][stage]``: held from the start of F to the end of the backward."""
+    """``[route][stage]``: held from the start of F to the end of B, or to the start of I."""
     retained: list[list[int]]
-    """``[route][stage]``: the part of it that is held on after I."""
+    """``[route][stage]``: held between the end of I and the end of W; meanwhile, while I runs, the larger of both is."""
     static: list[int]
     """``[device]``: always held."""
     limit: list[int] | None
@@ -122,13 +122,11 @@ def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]
     activations, retentions = list[Row](), list[Row]()
     for route in pipeline.routes:
         activation = _by_stage(pipeline, route, memory.activation)
-        retained = _by_stage(pipeline, route, memory.activation if memory.retained is None else memory.retained)
         saved = _by_stage(pipeline, route, memory.recompute_saved)
         for stage in again:
             activation[stage] -= saved[stage]
-            retained[stage] = min(retained[stage], activation[stage])
         activations.append(activation)
-        retentions.append(retained)
+        retentions.append(_by_stage(pipeline, route, memory.retained) or activation)
     return {"activation": activations, "retained": retentions}
 
 

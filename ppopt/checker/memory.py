@@ -36,7 +36,10 @@ def levels(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             retained = facts.retained[route_of[microbatch]][stage]
             if kind == Kind.F:
                 held += activation
+            elif kind == Kind.I:
+                while_it_runs = max(activation, retained)
+                held += while_it_runs - activation
+                heapq.heappush(pending, (entry.end, while_it_runs - retained))
             else:
-                released = activation if kind == Kind.B else activation - retained if kind == Kind.I else retained
-                heapq.heappush(pending, (entry.end, released))
+                heapq.heappush(pending, (entry.end, activation if kind == Kind.B else retained))
         yield entry, held

@@ -10,6 +10,7 @@ import numpy as np
 from ppopt.constraints.checked import streams_of
 from ppopt.constraints.expansion import chosen, operations
 from ppopt.constraints.graphs import graph_of
+from ppopt.constraints.implied import held_from_forwards
 from ppopt.constraints.pairs import pairs_of
 from ppopt.constraints.rules import backward_kinds, rules_of
 from ppopt.constraints.words import (
@@ -27,7 +28,7 @@ from ppopt.constraints.words import (
     select,
 )
 from ppopt.op import Kind, Send
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Pipeline, room_to_split, splitting_takes_memory
 
 
 def cuts_of(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ...]:
@@ -75,12 +76,13 @@ def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
 def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     """Every stage runs each kind in the order of the microbatches, route by route.
 
-    Valid where the microbatches of a route are alike. Renumber the operations of each kind and stage by their starts: the
-    devices stay as busy as they were; whatever starts as the (n+1)-th of its kind had n+1 predecessors that ended in time, so
-    the (n+1)-th of these did; and memory depends on counts alone. Where a backward may be run either way, ``B`` and ``I``
-    are one sequence: the n-th of them, whichever it is, hands on the n-th gradient. The transfers from a stage in one direction
-    are alike too, on the same link for the same time, and are renumbered with the rest: what holds the link, and when, stays.
-    So does what is an overlapped pair: how long it takes depends on the forward's stage, not on its microbatch.
+    Valid where the microbatches of a route are alike. Renumber the operations of each kind and stage by their starts: the devices
+    stay as busy as they were; whatever starts as the (n+1)-th of its kind had n+1 predecessors that ended in time, so the
+    (n+1)-th of these did; and memory depends on counts alone. Where a backward may be run either way, ``B`` and ``I`` are one
+    sequence: the n-th of them, whichever it is, hands on the n-th gradient. The n-th ``W`` becomes that of the n-th ``I``, which
+    has ended by then: n of them have. The transfers from a stage in one direction are alike too, on the same link for the same
+    time, and are renumbered with the rest: what holds the link, and when, stays. So does what is an overlapped pair: how long it
+    takes depends on the forward's stage, not on its microbatch.
     """
     backward = backward_kinds(pipeline)
     orders = [(Kind.F, Kind.F), *((a, b) for a in backward for b in backward)]
@@ -105,14 +107,14 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
 def room_in_order(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ...]:
     """What the memory limit says about microbatches that run in order (valid with :func:`in_order` only).
 
-    These are the precedences that memory implies in the graph of families
-    (:func:`~ppopt.constraints.implied.implied_by_memory`). Where a backward may be run either way, a wait for ``I`` is one for
-    whichever is run. A wait for ``W`` is left out there: it needs every microbatch to hold until its ``W``, and one that runs
-    ``B`` does not. ``extra`` are the words that bind beside the rules; without any, what is run is as in :func:`free_choices`.
+    These are the precedences that memory implies in the graph of families (:func:`~ppopt.constraints.implied.implied_by_memory`),
+    of what forwards claim alone. Where a backward may be run either way, a wait for ``I`` is one for whichever is run. A wait for
+    ``W`` is left out there: it needs every microbatch to hold until its ``W``, and one that runs ``B`` does not. ``extra`` are
+    the words that bind beside the rules; without any, what is run is as in :func:`free_choices`.
     """
     if pipeline.amounts.limit is None:
         return ()
-    graph = graph_of(pipeline)
+    graph = held_from_forwards(graph_of(pipeline))
     kinds = backward_kinds(pipeline)
     run = chosen(pipeline, (*rules_of(pipeline, links=False), *(extra or free_choices(pipeline))))[0]
     cuts: list[Precede] = []
@@ -131,28 +133,35 @@ def free_choices(pipeline: Pipeline) -> tuple[OneOf | Pairable, ...]:
     """What a schedule may choose beside the rules, without choices that gain nothing.
 
     Forwards and backwards may run as overlapped pairs (:func:`~ppopt.constraints.pairs.pairs_of`). Where splitting is free
-    (:func:`splitting_is_free`) a backward that is in no pair is split.
+    (:func:`splitting_is_free`) a backward that is in no pair is split. Where memory never leaves room for that, it is run whole.
     """
-    free = splitting_is_free(pipeline)
-    pairs = pairs_of(pipeline, alone=not free)
-    return (*pairs, *always_split(pipeline, but={family for word in pairs for family in word.backwards})) if free else pairs
+    if not splitting_is_free(pipeline):
+        room = room_to_split(pipeline)
+        whole = (OneOf(((Family(stage, Kind.B, route),),)) for route, stage in np.argwhere(~room).tolist())
+        return (*pairs_of(pipeline), *whole)
+    pairs = pairs_of(pipeline, alone=False)
+    return (*pairs, *always_split(pipeline, but={family for word in pairs for family in word.backwards}))
 
 
 def always_split(pipeline: Pipeline, but: Collection[Family] = ()) -> tuple[OneOf, ...]:
     """Every backward is run as ``I`` and ``W``; but the full backwards ``but`` stay a choice.
 
-    Valid, as a restriction that keeps the optimum, where ``I`` + ``W`` takes no longer than ``B`` on every stage: a ``B``
-    can then be replaced by its ``I`` followed by its ``W``, and everybody has its gradient no later.
+    Valid, as a restriction that keeps the optimum, where splitting is free (:func:`splitting_is_free`): a ``B`` can then be
+    replaced by its ``I`` followed by its ``W``, and everybody has its gradient no later. Where memory never leaves room for the
+    ``I`` of a stage (:func:`~ppopt.pipeline.room_to_split`), its backwards stay a choice as well.
     """
+    room = room_to_split(pipeline)
     return tuple(
         OneOf(((Family(stage, Kind.I, route), Family(stage, Kind.W, route)),))
         for route in range(len(pipeline.routes))
         for stage in range(pipeline.stages)
-        if Family(stage, Kind.B, route) not in but
+        if room[route, stage] and Family(stage, Kind.B, route) not in but
     )
 
 
 def splitting_is_free(pipeline: Pipeline) -> bool:
-    """Whether ``I`` + ``W`` takes no longer than ``B`` on every stage: the condition of :func:`always_split`."""
+    """Whether ``I`` + ``W`` takes no longer than ``B`` on every stage, and no more memory: what :func:`always_split` needs."""
     duration = pipeline.ticks.duration
-    return pipeline.costs.split and bool((duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B]).all())
+    if not pipeline.costs.split or splitting_takes_memory(pipeline):
+        return False
+    return bool((duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B]).all())

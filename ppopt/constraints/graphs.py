@@ -1,10 +1,12 @@
 """The words of a pipeline compiled to graphs of families: as they are, and relaxed for lower bounds.
 
 *The relaxed graph.* Let ``b``, ``i``, ``w`` be the durations of ``B``, ``I``, ``W`` of a stage. The relaxed graph has
-``i' = min(i, b)`` and ``w' = min(i + w, b) - i'``. In any schedule put ``I'`` at the start of ``B`` and ``W'`` behind it, or
-``I'`` at the start of ``I`` and ``W'`` at the start of ``W``: nothing overlaps, gradients arrive no later, memory is released
-no later. A backward with ``w' = 0`` is an ``I'`` alone. An overlapped pair that takes at least as long as its forward and
-``i' + w'`` is covered in the same way: ``F'`` at its start, ``I'`` and ``W'`` at its end.
+``i' = min(i, b)`` and ``w' = min(i + w, b) - i'`` (``b`` and 0 where memory never leaves room to split,
+:func:`~ppopt.pipeline.room_to_split`). It holds what forwards claim, and nothing of what ``I`` takes more. In any schedule put
+``I'`` at the start of ``B`` and ``W'`` behind it, or ``I'`` at the start of ``I`` and ``W'`` at the start of ``W``: nothing
+overlaps, gradients arrive no later, memory is released no later. A backward with ``w' = 0`` is an ``I'`` alone. An overlapped
+pair that takes at least as long as its forward and ``i' + w'`` is covered in the same way: ``F'`` at its start, ``I'`` and ``W'``
+at its end.
 
 *Pairs that save time* (:func:`shared`) are covered once the durations are made smaller until ``f' + i' + w'`` is at most the
 overlap, for every forward and every backward of the device: each operation then counts with a share that it has in any pair.
@@ -25,12 +27,12 @@ from enum import Enum
 import numpy as np
 
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir, merged
-from ppopt.constraints.implied import implied_by_memory
+from ppopt.constraints.implied import held_from_forwards, implied_by_memory
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import rules_of, transfers_of
 from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Word, sends
 from ppopt.op import Kind, Send
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, room_to_split, splitting_takes_memory
 
 
 def graph_of(pipeline: Pipeline, backward: Sequence[Kind] | None = None, *, links: bool = True) -> FamilyGraph:
@@ -54,14 +56,16 @@ def graph_of(pipeline: Pipeline, backward: Sequence[Kind] | None = None, *, link
 def graphs_of(pipeline: Pipeline) -> tuple[FamilyGraph, ...]:
     """The graphs worth a search for a period, for any number of microbatches, each with every backward of a stage run in one way.
 
-    One, where a split backward takes no longer than a fused one or where there is no choice; else all split, and each stage
-    the cheaper way.
+    One, where a split backward takes no longer than a fused one, and no more memory, or where there is no choice; else all split
+    (that have room for it), and each stage the cheaper way.
     """
     if not pipeline.costs.split:
         return (graph_of(pipeline).endless(),)
     duration = pipeline.ticks.duration
-    free = np.all(duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B], axis=0).tolist()
-    ways = tuple(Kind.I if split else Kind.B for split in free), (Kind.I,) * pipeline.stages
+    free = duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B]
+    if splitting_takes_memory(pipeline):
+        free &= pipeline.amounts.rebuilt == 0
+    ways = [tuple(Kind.I if all(stage) else Kind.B for stage in of.T.tolist()) for of in (free, room_to_split(pipeline))]
     return tuple(graph_of(pipeline, way).endless() for way in dict.fromkeys(ways))
 
 
@@ -78,7 +82,7 @@ def relaxed_graph(pipeline: Pipeline, share: Share | None = None, *, links: bool
 
     Without ``links`` a transfer is a delay between computations, which is a relaxation again.
     """
-    graph = graph_of(pipeline, links=links)
+    graph = held_from_forwards(graph_of(pipeline, links=links))
     forward, gradient, rest = shared(pipeline, share)
     whole = shared(pipeline, None)[2]
     of = {Kind.F: forward, Kind.B: gradient, Kind.I: gradient, Kind.W: rest}
@@ -100,7 +104,7 @@ def relaxed_graphs(pipeline: Pipeline, pairs: bool, *, links: bool = True) -> tu
 def shared(pipeline: Pipeline, share: Share | None) -> tuple[IntArray, IntArray, IntArray]:
     """Ticks ``[route, stage]`` of ``F'``, ``I'`` and ``W'``; ``share``: of schedules that run pairs."""
     forward, full, input_, weight = (pipeline.ticks.duration[:, kind].copy() for kind in Kind)
-    split = input_ >= 0
+    split = (input_ >= 0) & room_to_split(pipeline)
     gradient = np.where(split, np.minimum(input_, full), full)
     rest = np.where(split, np.minimum(input_ + weight, full) - gradient, 0)
     for word in pairs_of(pipeline) if share is not None else ():
@@ -168,7 +172,7 @@ class _Compiled:
                 Held(self.number[hold.claim], self.number[family], hold.amount)
                 for hold in word.holds
                 for family in hold.release
-                if family in self.number
+                if hold.claim in self.number and family in self.number
             )
             self.reservoirs.append(Reservoir(word.limit, merged(held)))
         elif isinstance(word, Lead | Tail):

@@ -6,22 +6,25 @@ import numpy as np
 
 from ppopt.constraints.words import Family, Pairable
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Pipeline, splitting_takes_memory
 
 
 def pairs_of(pipeline: Pipeline, *, alone: bool = True, full: bool = False) -> tuple[Pairable, ...]:
     """What may run as overlapped pairs: for each device where some pair saves time, its forwards and its backwards.
 
     *What is left out loses nothing.* A pair that takes no less than its forward and the cheaper way of its backward one after
-    the other can be run as these: they start when both inputs are there, every result exists no later, and memory is claimed
-    and given back no later.
+    the other can be run as these: they start when both inputs are there, every result exists no later, and no more memory is
+    claimed, and none given back later.
 
     Without ``alone`` a full backward is run in a pair or not at all. Valid, as a restriction that keeps the optimum, where
-    ``I`` + ``W`` takes no longer than ``B`` (:func:`~ppopt.constraints.cuts.splitting_is_free`): alone, it is run as those.
+    ``I`` + ``W`` takes no longer than ``B``, and no more memory (:func:`~ppopt.constraints.cuts.splitting_is_free`): alone, it is
+    run as those.
 
     ``full``: what a pair takes is compared with its forward and the full backward. That loses nothing either where other words
-    tell the ways of a backward apart, provided that these words ask for no more where operations end earlier or start later.
+    tell the ways of a backward apart, provided that these words ask for no more where operations end earlier or start later. It
+    is done anyway where a split backward may take more memory than the pair.
     """
+    full = full or splitting_takes_memory(pipeline)
     words = []
     for device in range(pipeline.devices):
         forwards, backwards = _families(pipeline, device, Kind.F), _families(pipeline, device, Kind.B)

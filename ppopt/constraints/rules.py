@@ -181,11 +181,16 @@ def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
 
 
 def _holds_of(pipeline: Pipeline, route: int, stage: int) -> list[Hold]:
-    activation = int(pipeline.amounts.activation[route, stage])
-    retained = int(pipeline.amounts.retained[route, stage])
+    """What a microbatch holds there: what F takes, a part of it until the weight gradient; and what I takes more, until then."""
+    amounts = pipeline.amounts
+    activation, kept, rebuilt = (int(of[route, stage]) for of in (amounts.activation, amounts.kept, amounts.rebuilt))
     forward, full, input_, weight = (Family(stage, kind, route) for kind in Kind)
     if not pipeline.costs.split:
         holds = [Hold(forward, (full,), activation)]
     else:
-        holds = [Hold(forward, (full, input_), activation - retained), Hold(forward, (full, weight), retained)]
+        holds = [
+            Hold(forward, (full, input_), activation - kept),
+            Hold(forward, (full, weight), kept),
+            Hold(input_, (weight,), rebuilt),
+        ]
     return [hold for hold in holds if hold.amount]

@@ -105,7 +105,7 @@ class Exclusive:
 
 @dataclass(frozen=True)
 class Hold:
-    """``amount(s)`` held from the start of ``claim(k)`` to the end of whichever of ``release(k)`` is run."""
+    """``amount`` held from the start of ``claim(k)``, if that is run, to the end of whichever of ``release(k)`` is run."""
 
     claim: Family
     release: tuple[Family, ...]

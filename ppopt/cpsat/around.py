@@ -68,15 +68,17 @@ class Around:
             return []
         place = self.paths.network.node.tolist()
         slots = index.stages * index.microbatches
-        holds = []
+        holds, tables = [], (amounts.activation, amounts.kept, amounts.rebuilt)
         for slot in range(slots):
             stage, microbatch = divmod(slot, index.microbatches)
             route = pipeline.route_of_microbatch[microbatch]
-            whole, rest = int(amounts.activation[route, stage]), int(amounts.retained[route, stage])
+            whole, kept, more = (int(of[route, stage]) for of in tables)
             device, forward = pipeline.routes[route][stage], place[slot]
             if place[Kind.B * slots + slot] >= 0:
                 holds.append(Held(device, forward, place[Kind.B * slots + slot], whole))
             else:
-                holds.append(Held(device, forward, place[Kind.I * slots + slot], whole - rest))
-                holds.append(Held(device, forward, place[Kind.W * slots + slot], rest))
+                input_, weight = place[Kind.I * slots + slot], place[Kind.W * slots + slot]
+                holds.append(Held(device, forward, input_, whole - kept))
+                holds.append(Held(device, forward, weight, kept))
+                holds.append(Held(device, input_, weight, more))
         return [hold for hold in holds if hold.amount]

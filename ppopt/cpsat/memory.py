@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from ppopt.constraints import Capacity, Family, operations, spread
+from ppopt.constraints import Capacity, Family, Hold, operations, spread
 from ppopt.constraints.shifts import Shifts
+from ppopt.cpsat import posting
 from ppopt.cpsat.operations import Operations
-from ppopt.cpsat.posting import Hold, Literal, Start, reservoir
+from ppopt.cpsat.posting import Literal, Start, reservoir
 from ppopt.op import Kind, Send
 
 
@@ -31,6 +33,23 @@ class Lasting(NamedTuple):
     releases: Sequence[int]
 
 
+class Meanwhile(NamedTuple):
+    """Whether ``claim`` is run, and what it has taken is held when ``now`` starts: until the end of whichever of ``releases``."""
+
+    literal: Literal
+    claim: int
+    releases: Sequence[int]
+    now: int
+
+
+class Column(NamedTuple):
+    """A hold, its claims by microbatch, and of each the operations of which one gives it back."""
+
+    hold: Hold
+    claims: list[int]
+    releases: list[tuple[int, ...]]
+
+
 class Memory:
     """The ``Capacity`` words of a model, and the variables that they need. ``check`` raises where there is no time left."""
 
@@ -38,6 +57,7 @@ class Memory:
         self.ops, self.model, self._check = ops, ops.model, check
         self.lasting: list[Lasting] = []
         self.untils: list[Until] = []
+        self.meanwhile: list[Meanwhile] = []
         self.befores: dict[tuple[tuple[int, ...], int], Literal] = {}
         """The literals that whichever of some operations is run ends before another one starts."""
         self._later: dict[int, int] = {}
@@ -46,11 +66,20 @@ class Memory:
 
     def post(self, word: Capacity) -> None:
         """What is held fits."""
-        in_order = all(self._shift(hold.claim, hold.claim) == 1 for hold in word.holds)
-        if in_order and not spread(self.ops.pipeline, word):
-            self._counted(word)
+        pipeline, present = self.ops.pipeline, self.ops.present
+        columns = [
+            Column(
+                hold,
+                operations(pipeline, hold.claim).tolist(),
+                list(zip(*(operations(pipeline, family).tolist() for family in hold.release), strict=True)),
+            )
+            for hold in word.holds
+        ]
+        columns = [column for column in columns if any(op in present for op in column.claims)]
+        if all(self._in_order(hold.claim) for hold, _, _ in columns) and not spread(pipeline, word):
+            self._counted(columns, word.limit)
         else:
-            self._cumulated(word)
+            self._cumulated(columns, word.limit)
 
     def post_order(self) -> None:
         """Families run in order: what is before a claim is before the next one of its family, and all earlier ones of its own
@@ -61,71 +90,126 @@ class Memory:
                     self.model.add_implication(literal, implied)
 
     @cached_property
-    def _shift(self) -> Shifts:
+    def _run(self) -> set[Family]:
+        """The families that are run, all of each."""
         pipeline, present = self.ops.pipeline, self.ops.present
         stages, routes = range(pipeline.stages), range(len(pipeline.routes))
         families = (Family(stage, kind, route) for stage in stages for kind in (*Kind, *Send) for route in routes)
-        run = [f for f in families if all(present.get(op, 0) is None for op in operations(pipeline, f).tolist())]
-        return Shifts(self.ops.words, run)
+        return {f for f in families if all(present.get(op, 0) is None for op in operations(pipeline, f).tolist())}
+
+    @cached_property
+    def _shift(self) -> Shifts:
+        return Shifts(self.ops.words, self._run)
+
+    def _in_order(self, family: Family) -> bool:
+        """Whether a family runs in order; of input gradients that may be left out: they and the backwards run instead."""
+        ways = [family] if family in self._run else [replace(family, kind=kind) for kind in (Kind.B, Kind.I)]
+        return all(self._shift(before, after) == 1 for before in ways for after in ways)
 
     # --- counted ---
 
-    def _counted(self, word: Capacity) -> None:
+    def _counted(self, columns: Sequence[Column], limit: int) -> None:
         """Memory grows only when something is claimed: what is held then fits, said with a literal for each claim and
         release that may or may not have come before. Far stronger than intervals of unknown length where microbatches run
         in order, since most of these literals are then known."""
-        pipeline, present, start = self.ops.pipeline, self.ops.present, self.ops.start
-        columns = [
-            (
-                hold,
-                operations(pipeline, hold.claim).tolist(),
-                list(zip(*(operations(pipeline, family).tolist() for family in hold.release), strict=True)),
-            )
-            for hold in word.holds
-        ]
+        present = self.ops.present
         at: dict[int, tuple[Family, int]] = {op: (hold.claim, j) for hold, claims, _ in columns for j, op in enumerate(claims)}
         for now, (family, j) in at.items():
+            if now not in present:
+                continue
             self._check()
-            held, terms, counts = 0, [], []
-            for hold, claims, releases in columns:
-                first, last = self._decided(hold.claim, family, j, len(claims))
-                held += hold.amount * first
-                if hold.claim == family:
-                    held += hold.amount
-                    last = first
-                for t in range(first, last):
-                    terms.append(self._before([claims[t]], now))
-                    counts.append(hold.amount)
-                bounds = [self._decided(release, family, j, len(claims)) for release in hold.release]
-                first, last = min(a for a, _ in bounds), max(b for _, b in bounds)
-                held -= hold.amount * first
-                for t in range(first, last):
-                    run = [op for op in releases[t] if op in present]
-                    if all(start[op] is not start[now] for op in run):
-                        terms.append(self._before(run, now))
-                        counts.append(-hold.amount)
-            if held + sum(count for count in counts if count > 0) > word.limit:
-                self.model.add(cp_model.LinearExpr.weighted_sum(terms, counts) <= word.limit - held)
+            held, terms, counts = 0, list[cp_model.IntVar](), list[int]()
+            for column in columns:
+                add = self._held_at if column.hold.claim in self._run else self._perhaps_held_at
+                held += add(column, now, family, j, terms, counts)
+            if held + sum(count for count in counts if count > 0) > limit:
+                fits = self.model.add(cp_model.LinearExpr.weighted_sum(terms, counts) <= limit - held)
+                if (run := present[now]) is not None:
+                    fits.only_enforce_if(run)
         for hold, claims, releases in columns:
             self._later |= pairwise(claims)
             self._earlier |= {(second,): (first,) for first, second in pairwise(claims)}
-            if all(self._shift(a, b) <= 1 for a in hold.release for b in hold.release):
+            if hold.claim in self._run and all(self._shift(a, b) <= 1 for a in hold.release for b in hold.release):
                 runs = [tuple(op for op in ops if op in present) for ops in releases]
                 self._earlier |= {second: first for first, second in pairwise(runs)}
 
+    def _held_at(self, column: Column, now: int, family: Family, j: int, terms: list[cp_model.IntVar], counts: list[int]) -> int:
+        """What is surely held when ``now``, the j-th of ``family``, starts; ``terms`` and their ``counts`` get the rest."""
+        hold, claims, releases = column
+        first, last = self._decided(hold.claim, family, j, len(claims))
+        held = hold.amount * first
+        if hold.claim == family:
+            held += hold.amount
+            last = first
+        for t in range(first, last):
+            terms.append(self._before([claims[t]], now))
+            counts.append(hold.amount)
+        first, last = self._given_back(hold, family, j, len(claims))
+        held -= hold.amount * first
+        for t in range(first, last):
+            run = [op for op in releases[t] if op in self.ops.present]
+            if all(self.ops.start[op] is not self.ops.start[now] for op in run):
+                terms.append(self._before(run, now))
+                counts.append(-hold.amount)
+        return held
+
+    def _perhaps_held_at(
+        self, column: Column, now: int, family: Family, j: int, terms: list[cp_model.IntVar], counts: list[int]
+    ) -> int:
+        """The same where the claims may be left out: a literal for each that is run and holds something then."""
+        hold, claims, releases = column
+        present, model, held = self.ops.present, self.model, 0
+        claimed, returned = self._decided(hold.claim, family, j, len(claims)), self._given_back(hold, family, j, len(claims))
+        before = family.kind == Kind.F and family.route == hold.claim.route and family.stage <= hold.claim.stage
+        for t in range(returned[0], min(claimed[1], j) if before else claimed[1]):
+            claim, run = claims[t], [op for op in releases[t] if op in present]
+            if claim == now:
+                held += hold.amount
+            elif claim in present:
+                unless = [] if (given := present[claim]) is None else [~given]
+                unless += [] if t < claimed[0] else [~self._before([claim], now)]
+                unless += [] if t >= returned[1] else [self._before(run, now)]
+                literal = model.new_bool_var(f"{self.ops.pipeline.index.op(claim)} holds at {self.ops.pipeline.index.op(now)}")
+                model.add_bool_or([literal, *unless])
+                self.meanwhile.append(Meanwhile(literal, claim, run, now))
+                terms.append(literal)
+                counts.append(hold.amount)
+        return held
+
+    def _given_back(self, hold: Hold, after: Family, j: int, count: int) -> tuple[int, int]:
+        """As :meth:`_decided`, of whichever is run that gives back."""
+        bounds = [self._decided(release, after, j, count) for release in hold.release]
+        return min(a for a, _ in bounds), max(b for _, b in bounds)
+
     def _decided(self, before: Family, after: Family, j: int, count: int) -> tuple[int, int]:
-        """Of ``before``, operations 0..a-1 surely precede ``after(j)``, and those from b on surely do not."""
+        """Of ``before``, operations 0..a-1 surely precede ``after(j)`` if they are run, and those from b on surely do not."""
+        if after not in self._run:
+            return self._by_data(before, after, j, count)
         first = min(max(j - self._shift(before, after) + 1, 0), count)
         return first, max(first, min(j + self._shift(after, before), count))
 
+    def _by_data(self, before: Family, after: Family, j: int, count: int) -> tuple[int, int]:
+        """The same for an input gradient that may be left out, which other words may say nothing of then: what the data demand of
+        a route that runs its forwards in order, and its input gradients and whole backwards as one sequence."""
+        if before.route != after.route:
+            return 0, count
+        if before.kind == Kind.F:
+            first = min(j + 1, count) if before.stage <= after.stage else 0
+            return first, max(first, min(j + self._shift(after, before), count))
+        if before.stage > after.stage:
+            return 0 if before.kind == Kind.W else min(j + 1, count), count
+        here = before.stage == after.stage and before.kind != Kind.W
+        return j if here else 0, j + here
+
     def _before(self, some: Sequence[int], now: int) -> Literal:
-        """That whichever of ``some`` is run ends before ``now`` starts; if not, it starts after ``now`` ends."""
+        """That whichever of ``some`` is run ends before ``now`` starts, if that is run; if not, it starts after ``now`` ends."""
         key, ops = (tuple(some), now), self.ops
         if key not in self.befores:
             name = " or ".join(str(ops.pipeline.index.op(op)) for op in some)
             literal = self.befores[key] = self.model.new_bool_var(f"{name} before {ops.pipeline.index.op(now)}")
+            given = ops.present[now]
             for op in some:
-                ops.ends_before(op, now, 0, [literal])
+                ops.ends_before(op, now, 0, [literal] if given is None else [literal, given])
                 couple, run = ops.couple.get((now, op)), ops.present[op]
                 apart = [] if couple is None else [~couple]
                 ops.ends_before(now, op, 0, [~literal, *apart, *([] if run is None else [run])])
@@ -135,18 +219,18 @@ class Memory:
 
     # --- intervals ---
 
-    def _cumulated(self, word: Capacity) -> None:
+    def _cumulated(self, columns: Iterable[Column], limit: int) -> None:
         holds, of = [], []
-        for hold in word.holds:
-            claims = operations(self.ops.pipeline, hold.claim).tolist()
-            releases = [operations(self.ops.pipeline, family).tolist() for family in hold.release]
-            for claim, *alternatives in zip(claims, *releases, strict=True):
+        for hold, claims, releases in columns:
+            for claim, alternatives in zip(claims, releases, strict=True):
+                if claim not in self.ops.present:
+                    continue
                 run = [op for op in alternatives if op in self.ops.present]
                 name = f"hold {self.ops.pipeline.index.op(claim)}"
-                end = self._end(run, name)
-                holds.append(Hold(self.ops.start[claim], end, hold.amount, self.ops.horizon, name=name))
+                end, given = self._end(run, name), self.ops.present[claim]
+                holds.append(posting.Hold(self.ops.start[claim], end, hold.amount, self.ops.horizon, given, name))
                 of.append((claim, run))
-        sizes = reservoir(self.model, holds, word.limit)
+        sizes = reservoir(self.model, holds, limit)
         self.lasting += [Lasting(size, *ops) for size, ops in zip(sizes, of, strict=False)]
 
     def _end(self, releases: Sequence[int], name: str) -> Start:

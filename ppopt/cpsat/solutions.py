@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from ortools.sat.python import cp_model
 
@@ -19,17 +21,26 @@ def hint(ops: Operations, memory: Memory, spans: Spans | None, objective: cp_mod
     times = _Times(ops, schedule)
     add, begin, end = ops.model.add_hint, times.begin, times.end
     _hint_operations(ops, times)
+
+    def over(some: Sequence[int], by: int) -> bool:
+        """Whether whichever of these is run has ended by then."""
+        return max((end[op] for op in some if op in end), default=by) <= by
+
     for size, claim, releases in memory.lasting:
-        add(size, max(end[op] for op in releases if op in end) - begin[claim])
+        if claim in begin:
+            add(size, max(end[op] for op in releases if op in end) - begin[claim])
     for until, releases in memory.untils:
-        add(until, max(end[op] for op in releases if op in end))
+        add(until, max((end[op] for op in releases if op in end), default=0))
     for (some, now), literal in memory.befores.items():
-        add(literal, max(end[op] for op in some if op in end) <= begin[now])
-    over = {op: time + ops.margins(op)[1] for op, time in end.items()}
-    largest = max(over.values()) if spans is None or not spans.bounds else 0
+        add(literal, over(some, begin.get(now, 0)))
+    for literal, claim, releases, now in memory.meanwhile:
+        at = begin.get(now, 0)
+        add(literal, claim in begin and over([claim], at) and not over(releases, at))
+    through = {op: time + ops.margins(op)[1] for op, time in end.items()}
+    largest = max(through.values()) if spans is None or not spans.bounds else 0
     for first_start, last_end, of_device in [] if spans is None else spans.bounds:
         since = min(begin[op] - ops.margins(op)[0] for op in of_device.tolist() if op in begin)
-        latest = max(over[op] for op in of_device.tolist() if op in over)
+        latest = max(through[op] for op in of_device.tolist() if op in through)
         add(first_start, since)
         add(last_end, latest)
         largest = max(largest, latest - since)

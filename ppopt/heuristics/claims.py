@@ -17,11 +17,12 @@ from ppopt.pipeline import IntArray, Pipeline
 
 @dataclass(frozen=True)
 class Claimer:
-    """A family of forwards that claim memory: ``count`` operations, ``amount`` each."""
+    """A stage that claims memory: each of ``count`` forwards ``amount``, and ``more`` the input gradients, if any is run."""
 
     route: int
     stage: int
     amount: int
+    more: int
     count: int
 
 
@@ -40,7 +41,7 @@ class Claims:
     returned: IntArray
     """Per job, what it gives back at its end."""
     claimer: IntArray
-    """Per job that claims, its place among the claimers of its memory."""
+    """Per job that claims, the place of its stage among the claimers of its memory; of an input gradient, behind those of all."""
     finishes: IntArray
     """Per job that gives back the last that a microbatch holds of a claimer: the place of that claimer."""
 
@@ -55,7 +56,7 @@ class Claims:
         memory, claimer = np.full(jobs, -1), np.full(jobs, -1)
         amount, returned = np.zeros(jobs, dtype=np.int64), np.zeros(jobs, dtype=np.int64)
         place = np.full((max(1, len(words)), *pipeline.device_of.shape), -1)  # of a memory's claimer, by route and stage
-        claimers = tuple(_claimers(pipeline, word) for word in words)
+        claimers = tuple(_claimers(pipeline, word, job_of) for word in words)
         for m, word in enumerate(words):
             for i, own in enumerate(claimers[m]):
                 place[m, own.route, own.stage] = i
@@ -68,17 +69,23 @@ class Claims:
                     memory[used] = m
                     np.add.at(changed, used, hold.amount)
                     if changed is amount:
-                        claimer[used] = place[m, family.route, family.stage]
+                        behind = 0 if family.kind == Kind.F else len(claimers[m])
+                        claimer[used] = place[m, family.route, family.stage] + behind
         last = (memory >= 0) & np.isin(features.kind, (Kind.B, Kind.W))
         finishes = np.where(last, place[memory, features.route, features.stage], -1)
         return cls(tuple(word.limit for word in words), claimers, memory, amount, returned, claimer, finishes)
 
 
-def _claimers(pipeline: Pipeline, word: Capacity) -> tuple[Claimer, ...]:
+def _claimers(pipeline: Pipeline, word: Capacity, job_of: IntArray) -> tuple[Claimer, ...]:
     amounts: Counter[Family] = Counter()
     for hold in word.holds:
-        amounts[hold.claim] += hold.amount
-    return tuple(Claimer(f.route, f.stage, a, len(pipeline.microbatches_of[f.route])) for f, a in amounts.items())
+        if hold.claim.kind == Kind.F or (job_of[operations(pipeline, hold.claim)] >= 0).any():
+            amounts[hold.claim] += hold.amount
+    counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
+    return tuple(
+        Claimer(route, stage, amounts[Family(stage, Kind.F, route)], amounts[Family(stage, Kind.I, route)], counts[route])
+        for route, stage in dict.fromkeys((family.route, family.stage) for family in amounts)
+    )
 
 
 def tightest(words: Iterable[Word]) -> tuple[Word, ...]:

@@ -28,7 +28,7 @@ from ppopt.constraints import (
 from ppopt.heuristics.claims import Claims, tightest
 from ppopt.heuristics.features import Features
 from ppopt.op import Kind
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, splitting_takes_memory
 from ppopt.schedule import durations, halves
 
 
@@ -39,7 +39,8 @@ class Jobs:
 
     ``run``: the numbers (:class:`~ppopt.op.OpIndex`) of the single operations that are run. By default these are what the words
     leave. Where a backward may be run either way, each stage takes the cheaper way, and splits the backward where both cost the
-    same. ``pairs``: the numbers of the overlapped pairs among them, by default those that the words demand.
+    same; but where that takes more memory, which is limited, it runs the backward whole. ``pairs``: the numbers of the overlapped
+    pairs among them, by default those that the words demand.
 
     ``duration`` and ``lag`` may be replaced by those of a coarser grid before the jobs are run
     (:func:`~ppopt.heuristics.list_scheduling.run_jobs`).
@@ -143,4 +144,6 @@ def _cheapest(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
     duration = pipeline.ticks.duration[pipeline.route_by_microbatch[microbatch]]
     rows = np.arange(len(free))
     fused = duration[rows, Kind.B, stage] < duration[rows, Kind.I, stage] + duration[rows, Kind.W, stage]
+    if splitting_takes_memory(pipeline):
+        fused |= pipeline.amounts.rebuilt[pipeline.route_by_microbatch[microbatch], stage] > 0
     return np.sort(np.concatenate((forced, free[(kind == Kind.B) == fused])))

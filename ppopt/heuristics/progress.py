@@ -27,7 +27,9 @@ class Progress:
         """From device to device."""
         self.activation: list[int] = amounts.activation[0].tolist()
         self.retained: list[int] = amounts.retained[0].tolist()
-        """By stage: of a microbatch's activation what its weight gradient still needs."""
+        """By stage: what the weight gradient of a microbatch still needs."""
+        self.rebuilt: list[int] = amounts.rebuilt[0].tolist()
+        """By stage: what an input gradient takes for that, more than the forward has taken."""
         stages, devices = range(pipeline.stages), range(pipeline.devices)
         self.end: dict[Kind, list[list[int]]] = {kind: [[] for _ in stages] for kind in self.cost}
         """By kind and stage, when each of the operations that were run ends."""
@@ -69,7 +71,7 @@ class Progress:
         if kind is Kind.F:
             self.held[d] += self.activation[stage]
         else:
-            self.held[d] -= self.activation[stage] - self.retained[stage]
+            self.held[d] += self.retained[stage] - self.activation[stage]
             self.pending[d].append(stage)
 
     def run_weight(self, d: int) -> None:
@@ -77,6 +79,12 @@ class Progress:
         stage = self.pending[d].popleft()
         self._put(Kind.W, stage)
         self.held[d] -= self.retained[stage]
+
+    def make_room(self, d: int, amount: int, limit: int) -> bool:
+        """Run weight gradients until the device can hold this much more; whether it can."""
+        while self.held[d] + amount > limit and self.pending[d]:
+            self.run_weight(d)
+        return self.held[d] + amount <= limit
 
     def fill(self, kind: Kind, stage: int, *, slack: int | None) -> None:
         """Run weight gradients while the device waits for the input of the stage's next operation of this kind.

@@ -12,11 +12,12 @@ from ppopt.pipeline import Pipeline
 def activations_of_one(pipeline: Pipeline) -> list[int]:
     """Per device, what the activations of one microbatch take over all stages that it has there; of several routes the most.
 
-    In integer amounts of :attr:`~ppopt.pipeline.Pipeline.amounts`.
+    Of a stage where more is retained than the forward takes it is that, so that a split backward has room. In integer amounts of
+    :attr:`~ppopt.pipeline.Pipeline.amounts`.
     """
-    activation = pipeline.amounts.activation
+    most = np.maximum(pipeline.amounts.activation, pipeline.amounts.retained)
     return [
-        max(int(activation[r, np.asarray(route) == d].sum()) for r, route in enumerate(pipeline.routes))
+        max(int(most[r, np.asarray(route) == d].sum()) for r, route in enumerate(pipeline.routes))
         for d in range(pipeline.devices)
     ]
 

@@ -23,7 +23,7 @@ def best_of_eight(pipeline: Pipeline, activations: Fraction) -> Schedule:
     """The schedule with the smallest device span, then makespan, of all settings.
 
     For a pipeline of one stage per device whose backward is split. ``activations``: how many activations of a microbatch a device
-    may hold. The pipeline's own limit is kept too.
+    may hold. The pipeline's own limit is kept too, where a microbatch with a split backward fits.
     """
     limits = room_for(pipeline, activations)
     if pipeline.amounts.limit is not None:
@@ -63,13 +63,14 @@ class ZeroBubble(Progress):
                 wanted[d] = wanted[d] and wanted[d + 1]
             for d in devices:
                 if wanted[d]:
-                    while self.held[d] + self.activation[d] > self.limits[d]:
-                        self.run_weight(d)
+                    self.make_room(d, self.activation[d], self.limits[d])
                     self._fill_and_run(Kind.F, d)
             for d in reversed(devices):
                 if d == 0 and self.done(Kind.F, 0) == self.microbatches:
                     while self.pending[0]:  # nobody waits for the gradients of the first device
                         self.run_weight(0)
+                if self.rebuilt[d]:
+                    self.make_room(d, self.rebuilt[d], self.limits[d])
                 self._fill_and_run(Kind.I, d)
         return self.finish()
 
@@ -84,7 +85,7 @@ class ZeroBubble(Progress):
             time, arrival = self.now[d], handed + self.latency[d + 1][d]
             while (
                 1 + more[d] < self.microbatches
-                and (2 + more[d]) * self.activation[d] <= self.limits[d]
+                and (2 + more[d]) * self.activation[d] + self.rebuilt[d] <= self.limits[d]
                 and (time < arrival if self.settings.delay_first else time + self.cost[Kind.F][d] <= arrival)
             ):
                 time += self.cost[Kind.F][d]
@@ -107,7 +108,7 @@ class ZeroBubble(Progress):
         if forwards <= microbatch:  # its own input gradient needs it
             return True
         excess = self.held[d] + self.activation[d] - self.limits[d]
-        if excess > len(self.pending[d]) * self.retained[d]:
+        if excess + self.rebuilt[d] > len(self.pending[d]) * self.retained[d]:  # the next input gradient needs room too
             return False
         if not self.settings.prefer_input or d + 1 == self.pipeline.devices or forwards < self.done(Kind.F, d + 1) + 2:
             return True

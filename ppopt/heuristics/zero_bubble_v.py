@@ -53,6 +53,9 @@ class ZeroBubbleV(Progress):
     ) -> None:
         super().__init__(pipeline)
         self.limits, self.allowance = limits, allowance
+        devices = pipeline.devices
+        self.most_rebuilt = [max(self.rebuilt[d], self.rebuilt[2 * devices - 1 - d]) for d in range(devices)]
+        """Per device, the most that an input gradient takes."""
         self.fill_forward, self.fill_out = fill_forward, fill_out
 
     def order(self) -> Order | None:
@@ -92,7 +95,7 @@ class ZeroBubbleV(Progress):
             arrival = self.arrival(Kind.F, 2 * devices - 1 - d)
             assert arrival is not None
             while (
-                self.held[d] + (2 + 2 * d) * self.activation[d] <= self.limits[d]
+                self.held[d] + (2 + 2 * d) * self.activation[d] + self.most_rebuilt[d] <= self.limits[d]
                 and self.now[d] + self.cost[Kind.F][d] <= arrival
                 and self.done(Kind.F, d) < microbatches
             ):
@@ -136,10 +139,9 @@ class ZeroBubbleV(Progress):
         stage = self._stage(kind, d, back)
         if not self._has_input(kind, d, back):
             return False
-        while kind is Kind.F and self.held[d] + self.activation[stage] > self.limits[d]:
-            if not self.pending[d]:
-                return False
-            self.run_weight(d)
+        claimed = self.activation[stage] if kind is Kind.F else self.rebuilt[stage]
+        if claimed and not self.make_room(d, claimed, self.limits[d]):
+            return False
         slack = max(*self.idle, self.allowance[d]) - self.idle[d]
         self.fill(kind, stage, slack=slack if fill else None)
         self.run(kind, stage)

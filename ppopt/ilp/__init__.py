@@ -5,8 +5,8 @@ constraints with one method per word, and the objective. :class:`~ppopt.ilp.prog
 :func:`solve` solves it.
 
 Two operations of one device stand in one of two orders, a binary for each two whose order is still open. Memory needs no
-times: when a forward starts, its device holds what earlier forwards claimed, less what earlier operations gave back, and
-"earlier" is what the binaries say.
+times: when an operation starts that claims some, its device holds what earlier ones claimed, less what earlier ones gave back,
+and "earlier" is what the binaries say.
 """
 
 from __future__ import annotations

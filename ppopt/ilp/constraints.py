@@ -20,6 +20,7 @@ class Constraints:
         self.variables, self.jobs, self.problem = variables, variables.jobs, variables.problem
         self._ordered: set[tuple[int, int]] = set()
         self._done: dict[tuple[int, int], pulp.LpVariable] = {}
+        self._begun: dict[tuple[int, int], pulp.LpVariable] = {}
 
     # --- what holds whatever the words are ---
 
@@ -99,10 +100,12 @@ class Constraints:
     def _(self, word: Capacity) -> None:
         """What earlier jobs claimed and did not release, and what this one claims, stay within the limit at every claim."""
         claims, releases = self._changes(word.holds)
+        most = sum(claims.values())
         for at, amount in claims.items():
-            held = [more * self.variables.before(job, at) for job, more in claims.items() if job != at]
+            held = [more * self._claimed(job, at) for job, more in claims.items() if job != at]
             given = [less * self._released(job, at) for job, less in releases.items() if job != at]
-            self.problem += pulp.lpSum(held) + amount - pulp.lpSum(given) <= word.limit
+            spare = most * (1 - self.variables.run[at]) if at in self.variables.run else 0
+            self.problem += pulp.lpSum(held) + amount - pulp.lpSum(given) <= word.limit + spare
 
     def _changes(self, holds: Iterable[Hold]) -> tuple[dict[int, int], dict[int, int]]:
         """By job, what it claims; and by job, what it releases."""
@@ -110,12 +113,24 @@ class Constraints:
         releases: dict[int, int] = {}
         for hold in holds:
             for job in self.jobs.of(hold.claim):
-                claims[job] = claims.get(job, 0) + hold.amount
+                if job >= 0:
+                    claims[job] = claims.get(job, 0) + hold.amount
             for family in hold.release:
                 for job in self.jobs.of(family):
                     if job >= 0:
                         releases[job] = releases.get(job, 0) + hold.amount
         return claims, releases
+
+    def _claimed(self, job: int, at: int) -> Expression:
+        """At least 1 where ``job`` is run before ``at``, else at least 0."""
+        first, run = self.variables.before(job, at), self.variables.run
+        if job not in run or (isinstance(first, int) and not first):
+            return first
+        if (job, at) not in self._begun:
+            name = f"begun_{self.variables.names[job]}_at_{self.variables.names[at]}"
+            begun = self._begun[job, at] = self.problem.add_variable(name, 0, 1)
+            self.problem += begun >= run[job] + first - 1
+        return self._begun[job, at]
 
     def _released(self, job: int, at: int) -> Expression:
         """At most 1 where ``job`` is run before ``at``, else at most 0."""

@@ -1,6 +1,6 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
-from ppopt.pipeline.amounts import Amounts
+from ppopt.pipeline.amounts import Amounts, room_to_split, splitting_takes_memory
 from ppopt.pipeline.arrays import IntArray, halves
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
@@ -44,5 +44,7 @@ __all__ = [
     "halves",
     "in_words",
     "plain",
+    "room_to_split",
     "routes_of",
+    "splitting_takes_memory",
 ]

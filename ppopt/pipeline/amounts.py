@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
@@ -13,19 +16,33 @@ from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
 
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
 
 class Amounts(NamedTuple):
     """All amounts of memory of a pipeline as integers: ``amount = memory * per_unit``."""
 
     per_unit: int
     activation: IntArray
-    """``[route, stage]``."""
+    """``[route, stage]``: what F takes."""
     retained: IntArray
-    """``[route, stage]``."""
+    """``[route, stage]``: what is held between I and W."""
     static: IntArray
     """``[device]``, all copies together, and the weights of layers."""
     limit: IntArray | None
     """``[device]``, or ``None``: unlimited."""
+
+    @property
+    def kept(self) -> IntArray:
+        """``[route, stage]``: what of the activation is still held after I; I gives back the rest."""
+        kept: IntArray = np.minimum(self.activation, self.retained)
+        return kept
+
+    @property
+    def rebuilt(self) -> IntArray:
+        """``[route, stage]``: what I takes at its start, more than F has taken. It is held until the end of W."""
+        rebuilt: IntArray = np.maximum(self.retained - self.activation, 0)
+        return rebuilt
 
 
 def amounts_of(pipeline: Pipeline) -> Amounts:
@@ -58,8 +75,35 @@ def copies(pipeline: Pipeline, device: int) -> Fraction:
     return Fraction(len(set().union(*stages)), max(map(len, stages)))
 
 
+def splitting_takes_memory(pipeline: Pipeline) -> bool:
+    """Whether some split backward takes more memory than a whole one, and memory is limited."""
+    return pipeline.costs.split and pipeline.amounts.limit is not None and bool(pipeline.amounts.rebuilt.any())
+
+
+def room_to_split(pipeline: Pipeline) -> BoolArray:
+    """``[route, stage]``: whether the stage's ``I`` can run in any schedule within the limit.
+
+    When it starts, its microbatch holds what the forwards of this stage and of the device's earlier ones have taken, since their
+    backwards come later; and it takes what it rebuilds. With one microbatch at a time it is no more.
+    """
+    amounts = pipeline.amounts
+    room = np.ones(pipeline.device_of.shape, dtype=np.bool_)
+    if not splitting_takes_memory(pipeline) or amounts.limit is None:
+        return room
+    free = amounts.limit - amounts.static
+    for route, devices in enumerate(pipeline.routes):
+        held = [0] * pipeline.devices
+        for stage, device in enumerate(devices):
+            held[device] += int(amounts.activation[route, stage])
+            room[route, stage] = held[device] + int(amounts.rebuilt[route, stage]) <= free[device]
+    return room
+
+
 def check_limit(pipeline: Pipeline) -> None:
     """Raise where a device cannot hold its static memory and one microbatch's activations.
+
+    That is enough for some schedule: one microbatch after the other, every backward whole, which takes no more than the forwards
+    have taken. Whether there is room to split it, where ``I`` takes more, says :func:`room_to_split`.
 
     Raises:
         PipelineError: a device cannot; the message names it and what it needs.

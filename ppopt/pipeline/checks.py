@@ -44,23 +44,21 @@ def check_lengths(pipeline: Pipeline) -> None:
 
 
 def check_activation(pipeline: Pipeline) -> None:
-    """Raise where a part of the activation is more than the activation.
+    """Raise where recomputing saves more than the activation.
 
     Raises:
-        PipelineError: a part is.
+        PipelineError: it does.
     """
-    activation = by_stage(pipeline, pipeline.memory.activation)
-    for name, problem in (
-        ("retained", "more is retained after the input gradient than the activation holds"),
-        ("recompute_saved", "more is saved by recomputing than the activation holds"),
-    ):
-        given = getattr(pipeline.memory, name)
-        part = activation if given is None else by_stage(pipeline, given)
-        for route, rows in enumerate(zip(part, activation, strict=True)):
-            for stage, (some, most) in enumerate(zip(*rows, strict=True)):
-                if some is not None and most is not None and some > most:
-                    index = stage if pipeline.costs.per == "stage" else pipeline.routes[route][stage]
-                    raise PipelineError(f"memory.{name}[{index}]" if isinstance(given, tuple) else f"memory.{name}", problem)
+    given, key = pipeline.memory.recompute_saved, "memory.recompute_saved"
+    if given is None:
+        return
+    tables = by_stage(pipeline, given), by_stage(pipeline, pipeline.memory.activation)
+    for route, rows in enumerate(zip(*tables, strict=True)):
+        for stage, (saved, whole) in enumerate(zip(*rows, strict=True)):
+            if saved is not None and whole is not None and saved > whole:
+                index = stage if pipeline.costs.per == "stage" else pipeline.routes[route][stage]
+                problem = "more is saved by recomputing than the activation holds"
+                raise PipelineError(f"{key}[{index}]" if isinstance(given, tuple) else key, problem)
 
 
 def check_recompute(pipeline: Pipeline) -> None:

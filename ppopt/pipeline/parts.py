@@ -262,11 +262,12 @@ def _shared(groups: Any) -> tuple[tuple[tuple[int, int], ...], ...]:
 class Memory:
     """What the devices hold, in the user's unit of memory.
 
-    ``activation`` is taken at the start of ``F``; all but ``retained`` (by default: nothing) is given back at the end of
-    ``I``, the rest at the end of ``W``; at the end of ``B`` everything is. Both follow ``costs.per``. ``static`` (weights,
-    optimizer state) is one number or one per device, for one copy of the weights. ``limit``: one number or one per
-    device; ``None`` is unlimited. A stage that recomputes holds ``recompute_saved`` less of its activation all the time, and
-    retains no more than what it holds.
+    ``activation`` is taken at the start of ``F``; ``retained`` is what is held between the end of ``I`` and the end of ``W``.
+    Where that is less, the rest is given back at the end of ``I``; where it is more, the difference is taken at the start of
+    ``I``, which leaves more behind than it found. At the end of ``W``, or of ``B``, everything is given back; ``B`` takes nothing
+    more than ``F`` has taken. A stage that recomputes takes ``recompute_saved`` less at the start of ``F``. Without ``retained``
+    a stage retains what it has taken then. These three follow ``costs.per``. ``static`` (weights, optimizer state) is one number
+    or one per device, for one copy of the weights. ``limit``: one number or one per device; ``None`` is unlimited.
     """
 
     activation: Value = Fraction(1)

@@ -56,9 +56,11 @@ class RecomputeChoices:
 
         Nothing that any choice between ``low`` and ``high`` allows takes less on it. Take a schedule of such a choice and keep
         every start. On this pipeline each operation is as long or shorter, so whatever waited for it still finds it ended, and no
-        two operations of a device overlap. A stage takes as much or less at the start of F, gives it back as early or earlier,
-        and holds as much or less in between, so at any time a device holds as much or less. The schedule is thus one of this
-        pipeline, and no operation ends later: neither its makespan nor a device's span has grown.
+        two operations of a device overlap. Let a stage hold ``a`` and retain ``r`` by that choice, ``a'`` and ``r'`` here. Then
+        ``a' <= a`` and ``r' <= r``. From F on the stage holds ``a'``, no more than ``a``; while I runs ``max(a', r')``, no more
+        than ``max(a, r)``; from then on ``r'``, no more than ``r``; and nothing after W or B, which end as early or earlier. So
+        at any time a device holds as much or less, although I may take more here than there, where F has taken it before. The
+        schedule is thus one of this pipeline, and no operation ends later: neither its makespan nor a device's span has grown.
 
         Raises:
             PipelineError: the memory limit does not even leave room for one microbatch.

@@ -29,22 +29,20 @@ def as_run(pipeline: Pipeline, runtime: str) -> Pipeline:
 def as_torch_runs(pipeline: Pipeline) -> Pipeline:
     """The pipeline as PyTorch really runs it: what to plan with when the schedule is exported.
 
-    Stage 0 needs no gradient of its input: PyTorch runs nothing in its ``I`` and the full backward in its ``W``. A split
-    backward keeps the whole activation until ``W``. Costs and activations become per stage. (The last stage's forwards in
+    Stage 0 needs no gradient of its input: PyTorch runs nothing in its ``I`` and the full backward in its ``W``. A split backward
+    keeps the whole activation until ``W``, and so it does what ``I`` makes again where a stage recomputes or retains more than it
+    holds (stage 0 makes that in ``W``, as ``B`` does). Costs and activations become per stage. (The last stage's forwards in
     order cost nothing: microbatches are alike and can be renumbered.)
 
     Raises:
         NotForTorch: a stage lives on two ranks.
     """
-    pipeline = one_route(pipeline).written_out()
-    route, costs, memory = pipeline.routes[0], pipeline.costs, pipeline.memory
+    whole = one_route(pipeline).per_stage()
+    pipeline = whole.written_out()
+    costs, memory = pipeline.costs, pipeline.memory
 
     def by_stage(value: Value | None) -> tuple[Fraction, ...] | None:
-        if value is None:
-            return None
-        if costs.per == "stage":
-            return value if isinstance(value, tuple) else (value,) * pipeline.stages
-        return tuple((value[d] if isinstance(value, tuple) else value) / route.count(d) for d in route)
+        return value if value is None or isinstance(value, tuple) else (value,) * pipeline.stages
 
     values = {
         name: by_stage(getattr(costs, name)) for name in ("forward", "backward_input", "backward_weight", "backward", "overlap")
@@ -53,9 +51,12 @@ def as_torch_runs(pipeline: Pipeline) -> Pipeline:
     if input_ is not None and weight is not None:
         values["backward_input"] = (Fraction(0), *input_[1:])
         values["backward_weight"] = (full[0] if full is not None else input_[0] + weight[0], *weight[1:])
+    held = by_stage(memory.activation) or (Fraction(0),) * pipeline.stages
+    made = (by_stage(value) or held for value in (whole.memory.activation, memory.retained))
+    retained = (held[0], *(max(amounts) for amounts in list(zip(held, *made, strict=True))[1:]))
     return pipeline.changed(
         costs=dataclasses.replace(costs, per="stage", **values),  # type: ignore[arg-type]
-        memory=dataclasses.replace(memory, activation=by_stage(memory.activation) or Fraction(0), retained=None),
+        memory=dataclasses.replace(memory, activation=held, retained=None if retained == held else retained),
     )
 
 

@@ -56,14 +56,14 @@ def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
 
 
 def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]]:
-    """``[route][stage]``: what is held from F to the backward; and the part that is retained until the weight gradient."""
+    """``[route][stage]``: what is held from F to the backward; and what is retained between I and W, which may be more."""
     memory = pipeline.memory
     saved = if_recomputing(pipeline, memory.recompute_saved)
     activation, retained = by_stage(pipeline, memory.activation), by_stage(pipeline, memory.retained)
     holds, keeps = [], []
     for whole, kept, less in zip(activation, retained, saved, strict=True):
         holds.append([a - x for a, x in zip(whole, less, strict=True) if a is not None])
-        keeps.append([h if r is None else min(r, h) for r, h in zip(kept, holds[-1], strict=True)])
+        keeps.append([h if r is None else r for r, h in zip(kept, holds[-1], strict=True)])
     return holds, keeps
 
 

@@ -42,7 +42,8 @@ class Recomputed:
     """An order on a pipeline in which any stages may recompute.
 
     More recomputing makes no operation start or end earlier, and no device hold more: every operation takes as long or longer,
-    and a stage holds as much or less at any place of the order. That is so only because no transfer holds a link; where they do,
+    and a stage holds as much or less at any place of the order, also while I runs: the larger of what it holds before and what it
+    retains. That is so only because no transfer holds a link; where they do,
     first come, first served, an operation that takes longer may let another transfer go first.
     """
 

@@ -14,11 +14,11 @@ from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import Word, always_split, cuts_of, free_choices, in_order, pairs_of, pairs_save_time, splitting_is_free
 from ppopt.heuristics import baselines
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Pipeline, room_to_split, splitting_takes_memory
 from ppopt.search import solve
 from tests.support import tuned
 from tests.support.cases import Case, best_of, left_open, some
-from tests.support.strategies import linked, machines, paired, pipelines
+from tests.support.strategies import linked, machines, paired, pipelines, rebuilding
 from tests.support.tiers import thorough
 from tests.support.unaided import optimum, solved
 
@@ -109,6 +109,8 @@ FEATURES: dict[str, Callable[[Pipeline], object]] = {
     "has overlapping traffic": lambda p: p.ticks.margins and p.data_parallel.overlap,
     "has an optimizer": lambda p: p.costs.optimizer,
     "has recompute": lambda p: p.recompute not in ("none", ()),
+    "has more retained than held": splitting_takes_memory,
+    "has no room to split": lambda p: not room_to_split(p).all(),
 }
 
 
@@ -148,6 +150,15 @@ def test_on_pairs(share: int) -> None:
     count = agree(some(paired(15)), 7 * share, BY_ILP | WITHOUT_CUTS | {"in order": CUTS_LEFT_OUT["room_in_order left out"]})
     for name, least in (("optimum", 5), ("ilp", 2), ("without cuts", 3), ("gain of pairs", 1)):
         assert count[name] >= least * share, name
+
+
+@FEW
+def test_where_splitting_takes_memory(share: int) -> None:
+    count = agree(some(rebuilding(15, least=1)), 24 * share, BY_ILP | WITHOUT_CUTS | CUTS_LEFT_OUT)
+    for name in ("optimum", "without cuts", *CUTS_LEFT_OUT):
+        assert count[name] >= 18 * share, name
+    assert count["ilp"] >= 8 * share
+    assert min(count["memory"], count["window"]) >= 3 * share
 
 
 @FEW

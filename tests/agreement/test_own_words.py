@@ -126,9 +126,11 @@ def peak(pipeline: Pipeline, row: Sequence[Op]) -> int:
     held = most = 0
     for op in row:
         activation, retained = (int(of[0, op.stage]) for of in (pipeline.amounts.activation, pipeline.amounts.retained))
+        if op.kind == I and retained > activation:
+            held += retained - activation
         held += activation * (op.kind == F)
         most = max(most, held)
-        held -= {F: 0, B: activation, I: activation - retained, W: retained}[Kind(op.kind)]
+        held -= {F: 0, B: activation, I: max(0, activation - retained), W: retained}[Kind(op.kind)]
     return most
 
 

@@ -37,6 +37,14 @@ def test_the_cheaper_way_of_the_backward():
     assert [bound.value for bound in tuned.best(dear)] == [15]
 
 
+def test_a_backward_that_has_no_room_to_be_split_is_whole():
+    """I + W take 2 and B takes 5; split, a microbatch would hold 3."""
+    costs = Costs(backward_input=1, backward_weight=1, backward=5)
+    for limit, least in ((3, 3 * 3), (2, 3 * 6)):
+        pipeline = Pipeline(1, 3, costs=costs, memory=Memory(retained=3, limit=limit))
+        assert bounds.work(pipeline).value == least == optimum(pipeline, "makespan")
+
+
 def test_a_route_that_nobody_takes():
     pipeline = Pipeline(3, 2, routes=((0, 1), (2, 1)), route_of_microbatch=(0, 0))
     last = list(tuned.best(pipeline, limits=Limits.of(1, workers=1)))[-1]

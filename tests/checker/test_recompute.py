@@ -5,10 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from ppopt.checker import Rule, violations_of
+from ppopt.checker import Rule, metrics, violations_of
 from ppopt.named import find
 from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError
-from ppopt.schedule import Schedule
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import time_order
 from tests.support.recompute import COSTS, MEMORY
 
 
@@ -52,6 +53,35 @@ def test_the_checker_sees_what_is_held(name: str) -> None:
         except PipelineError:  # the limit is below one activation
             continue
         assert rules(fewer, schedule) == {Rule.MEMORY}
+
+
+@pytest.mark.parametrize("recompute", [True, False])
+def test_an_input_gradient_may_take_more_than_it_finds(recompute: bool) -> None:
+    """F takes 1 of each microbatch, I takes 2 more, W gives back 3.
+
+    The levels: 1, 2 after the forwards, then 4 while 0I0 runs. If 0I1 follows, 6; if 0W0 does, 1 is left, and 0I1 makes it 3.
+    Whole backwards take nothing more.
+    """
+    costs = Costs(forward=2, backward_input=3, backward_weight=1, recompute=2)
+    memory = Memory(activation=4, retained=3, recompute_saved=3) if recompute else Memory(activation=1, retained=3)
+    pipeline = Pipeline(1, 2, costs=costs, memory=memory, recompute="all" if recompute else "none")
+    for texts, most in (
+        ("0F0 0F1 0I0 0I1 0W0 0W1", 6),
+        ("0F0 0F1 0I0 0W0 0I1 0W1", 4),
+        ("0F0 0I0 0F1 0W0 0I1 0W1", 4),
+        ("0F0 0I0 0W0 0F1 0I1 0W1", 3),
+        ("0F0 0F1 0B0 0I1 0W1", 3),
+        ("0F0 0F1 0I0 0W0 0B1", 4),
+        ("0F0 0F1 0B0 0B1", 2),
+    ):
+        schedule = time_order(pipeline, Order.of(pipeline, [texts.split()]))
+        assert schedule.peak_memory == (most,), texts
+        assert metrics(pipeline, schedule).peak_memory == (most,), texts
+        exact, below = (
+            pipeline.changed(memory=dataclasses.replace(memory, limit=limit)) for limit in (most, most - Fraction(1, 2))
+        )
+        assert rules(exact, schedule) == set(), texts
+        assert rules(below, schedule) == {Rule.MEMORY}, texts
 
 
 def test_the_checker_needs_a_choice() -> None:

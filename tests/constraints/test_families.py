@@ -14,6 +14,7 @@ from ppopt.clock import Limits
 from ppopt.constraints import (
     Family,
     FamilyGraph,
+    always_split,
     check_words,
     chosen,
     cuts_of,
@@ -32,7 +33,7 @@ from ppopt.constraints.binding import binding
 from ppopt.constraints.couples import couples
 from ppopt.heuristics import PRIORITIES, covers, each_baseline, list_schedule, order_of
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, Links, Memory, Pipeline, room_to_split, splitting_takes_memory
 from ppopt.schedule import Schedule
 from ppopt.timing import broken
 from ppopt.timing.demands import demands_of, settled, when
@@ -43,14 +44,16 @@ WAVE = Pipeline(4, 16, placement="wave", chunks=2, memory=Memory(activation=1, r
 
 def starts(graph: FamilyGraph, pipeline: Pipeline) -> list[dict[str, int]]:
     """The starts of some list schedules, which are in order, by the names of operations."""
-    return [
-        {
-            str(pipeline.index.op(number)): start
-            for row, times in zip(schedule.order.rows, schedule.start, strict=True)
-            for number, start in zip(row.tolist(), times.tolist(), strict=True)
-        }
-        for _, schedule in list(each_baseline(pipeline))[:6]
-    ]
+    return [started(schedule) for _, schedule in list(each_baseline(pipeline))[:6]]
+
+
+def started(schedule: Schedule) -> dict[str, int]:
+    """Starts by the names of operations."""
+    return {
+        str(schedule.pipeline.index.op(number)): start
+        for row, times in zip(schedule.order.rows, schedule.start, strict=True)
+        for number, start in zip(row.tolist(), times.tolist(), strict=True)
+    }
 
 
 def test_what_memory_implies_is_derived_once() -> None:
@@ -81,6 +84,42 @@ def test_what_memory_implies_holds_in_schedules(pipeline: Pipeline) -> None:
                 first, second = (f"{graph.label[o]}{m}" for o, m in ((before, n - shift), (after, n)))
                 if first in begin and second in begin:
                     assert begin[second] >= begin[first] + graph.duration[before] + lag
+
+
+def test_what_an_input_gradient_takes_makes_forwards_and_it_wait() -> None:
+    """F takes 1, I takes 2 more, W gives back 3, and 8 fit.
+
+    While an I takes 2, there is room for 6 forwards, so the 6th after n waits for I(n). Where c others hold 3, an I has room for
+    1 and 2 beside as long as c is 1, so the second after n waits for W(n). Where backwards are whole 8 microbatches fit, and of
+    neither wait anything is said.
+    """
+    pipeline = Pipeline(1, 20, memory=Memory(activation=1, retained=3, limit=8))
+    split, (whole, ways) = graph_of(pipeline), graphs_of(pipeline)
+    assert ways == split.endless()
+    label = split.label
+    waits = {(label[before], label[after], shift) for before, after, shift, _ in split.implied}
+    assert waits == {("0I", "0F", 8), ("0W", "0F", 8), ("0I", "0F", 6), ("0W", "0I", 2)}
+    relaxed = relaxed_graph(pipeline)
+    assert {wait.shift for wait in (*relaxed.implied, *whole.implied)} == {8}
+    assert [held.amount for held in relaxed.held] == [1]
+    assert {word.shift for word in cuts_of(pipeline)} == {1, 8}
+
+
+@settings(max_examples=30)
+@given(
+    pipelines(60, limited=True).filter(
+        lambda pipeline: len(pipeline.routes) == 1 and splitting_takes_memory(pipeline) and room_to_split(pipeline).any()
+    )
+)
+def test_what_memory_implies_holds_in_schedules_that_split(pipeline: Pipeline) -> None:
+    words, room = (*rules_of(pipeline), *always_split(pipeline)), room_to_split(pipeline)[0].tolist()
+    graph = graph_of(pipeline, [Kind.I if fits else Kind.B for fits in room])
+    for rule in PRIORITIES:
+        begin = started(list_schedule(pipeline, words, rule))
+        for before, after, shift, lag in graph.implied:
+            for n in range(shift, pipeline.microbatches):
+                first, second = (f"{graph.label[o]}{m}" for o, m in ((before, n - shift), (after, n)))
+                assert begin[second] >= begin[first] + graph.duration[before] + lag
 
 
 @settings(max_examples=60)

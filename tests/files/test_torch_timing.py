@@ -1,5 +1,6 @@
 """Times as PyTorch runs a file."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -42,6 +43,18 @@ def test_as_torch_runs_prices_stage_0_as_pytorch_runs_it() -> None:
     assert target.placement == "wave"
     assert np.array_equal(target.work, pipeline.work)
     assert as_torch_runs(target) == target
+
+
+def test_as_torch_runs_keeps_what_is_made_again_until_w() -> None:
+    """Stage 0 runs its whole backward in W. Of the others, 1 and 3 recompute, and 3 retains more than any activation anyway."""
+    memory = Memory(activation=(2, 4), retained=(0, 5), recompute_saved=1)
+    pipeline = Pipeline(2, 4, "loop", 2, costs=Costs(recompute=1), memory=memory, recompute=[0, 1, 3])
+    target = as_torch_runs(pipeline)
+    assert target.memory.activation == (0.5, 1.5, 1, 1.5)
+    assert target.memory.retained == (0.5, 2.5, 1, 2.5)
+    assert (target.recompute, as_torch_runs(target)) == ("none", target)
+    by_default = as_torch_runs(pipeline.changed(memory=replace(memory, retained=None)))
+    assert by_default.memory.retained == (0.5, 2, 1, 2)
 
 
 def test_as_torch_runs_takes_the_fused_backward_where_it_is_given() -> None:

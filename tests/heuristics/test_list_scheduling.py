@@ -5,13 +5,27 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
-from ppopt.constraints import Capacity, Exclusive, Family, Hold, Listed, Precede, Together, chain, rules_of, run
+from ppopt.checker import violations
+from ppopt.constraints import (
+    Capacity,
+    Exclusive,
+    Family,
+    Hold,
+    Listed,
+    Precede,
+    Together,
+    always_split,
+    chain,
+    rules_of,
+    run,
+)
 from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, listable, run_jobs
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
-from tests.support.strategies import pipelines
+from tests.support.strategies import pipelines, rebuilding
 from tests.support.tiers import drawn
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
@@ -91,6 +105,41 @@ def test_without_reservation_a_wave_can_fill_up_and_says_where():
     assert list_schedule(pipeline, rules_of(pipeline), "forward-first").within_memory
 
 
+def test_forwards_leave_room_for_what_input_gradients_take():
+    """Three activations of 1 fit, but then no I has room for the 1 that it takes more."""
+    pipeline = Pipeline(1, 3, memory=Memory(retained=2, limit=3))
+    split = (*rules_of(pipeline), *always_split(pipeline))
+    with pytest.raises(Stuck, match=r"device 0 waits for memory for 0I0 \(holds 3, needs 1 more, has 3\)"):
+        list_schedule(pipeline, split, "forward-first", reserve=False)
+    schedule = list_schedule(pipeline, split, "forward-first")
+    assert schedule.peak_memory == (3,)
+    assert schedule.order.texts()[0][:3] == ["0F0", "0F1", "0I0"]
+
+
+def test_a_wave_leaves_room_for_what_either_of_its_stages_takes():
+    """Stage 3 takes 3 more, so that of the 5 there is room for stages 0 and 3 of one microbatch only."""
+    memory = Memory(activation=1, retained=(1, 1, 1, 4), limit=5)
+    costs = Costs("stage", forward=1, backward_input=1, backward_weight=1)
+    for microbatches in (2, 6):
+        pipeline = Pipeline(2, microbatches, placement="wave", chunks=2, costs=costs, memory=memory)
+        split = (*rules_of(pipeline), *always_split(pipeline))
+        with pytest.raises(Stuck, match=r"3I0 \(holds 4, needs 3 more, has 5\)" if microbatches == 2 else "memory"):
+            list_schedule(pipeline, split, "forward-first", reserve=False)
+        for rule in PRIORITIES:
+            for patient in (False, True):
+                assert list_schedule(pipeline, split, rule, patient=patient).within_memory
+
+
+def test_where_splitting_takes_memory_backwards_are_whole_and_tried_split_where_there_is_room():
+    pipeline = Pipeline(2, 4, memory=Memory(retained=(2, 4), limit=3))
+    by_name = dict(baselines(pipeline))
+    whole, split = (by_name[name].order.texts() for name in ("greedy backward-first", "greedy backward-first, split"))
+    assert {text[1] for row in whole for text in row} == {"F", "B"}
+    assert [{text[1] for text in row} for row in split] == [{"F", "I", "W"}, {"F", "B"}]
+    unlimited = dict(baselines(pipeline.changed(memory=Memory(retained=(2, 4)))))
+    assert "0W0" in unlimited["greedy backward-first"].order.texts()[0]
+
+
 def test_a_cycle_in_the_words_is_stuck_too():
     pipeline = Pipeline(1, 1)
     words = (*rules_of(pipeline), Precede(Family(0, Kind.W), Family(0, Kind.F)))
@@ -137,6 +186,16 @@ def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
         assert schedule.makespan >= least
         again = time_order(pipeline, schedule.order)
         assert all(np.array_equal(a, b) for a, b in zip(again.start, schedule.start, strict=True))
+
+
+@settings(max_examples=150)
+@given(rebuilding(160))
+def test_never_stuck_where_input_gradients_take_memory(pipeline: Pipeline):
+    jobs = Jobs(pipeline, (*rules_of(pipeline), *always_split(pipeline)), links=True)
+    for rule in PRIORITIES.values():
+        for patient in (False, True):
+            schedule = time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient))
+            assert violations(pipeline, schedule) == []
 
 
 def test_of_two_memories_that_hold_the_same_the_smaller_counts():

@@ -1,5 +1,9 @@
 """All named schedules on one pipeline."""
 
+from fractions import Fraction
+
+import pytest
+
 from ppopt.named import NAMED, compare, find, of_order
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
@@ -44,6 +48,32 @@ def test_the_automatic_scheduler_keeps_the_limit_of_the_pipeline() -> None:
     assert tight.within_memory
     assert max(tight.peak_memory) > 2 * tight.pipeline.amounts.per_unit
     assert find("zb-1p").schedule(pipeline).makespan < tight.makespan
+
+
+@pytest.mark.parametrize(("limit", "least"), [("0.5", 0.366), ("0.75", 0.66), ("1", 0.9), ("1.5", 1.4), ("2", 1.9), ("3", 2.9)])
+def test_the_automatic_scheduler_keeps_room_for_what_is_made_again(limit: str, least: float) -> None:
+    """A stage holds 0.1, and I takes 0.266 more."""
+    costs = Costs(forward=185, backward_input=181, backward_weight=93, recompute=185)
+    memory = Memory(retained=Fraction("0.366"), recompute_saved=Fraction("0.9"), limit=Fraction(limit))
+    for devices in (4, 6):
+        pipeline = Pipeline(devices, 12, costs=costs, links=Links(6), memory=memory, recompute="all")
+        schedule = find("zb-2p").schedule(pipeline)
+        assert schedule.within_memory
+        assert pipeline.amount(max(schedule.peak_memory)) >= least
+
+
+def test_the_automatic_scheduler_is_over_a_limit_that_no_split_backward_keeps() -> None:
+    memory = Memory(activation=1, retained=3, limit=2)
+    (row,) = [row for row in compare(Pipeline(3, 6, memory=memory)) if row.name == "zb-1p"]
+    assert row.within_memory is False
+    assert row.peak_memory == (3, 3, 3)
+
+
+def test_what_a_v_makes_again_keeps_the_limit_of_its_heuristic() -> None:
+    pipeline = Pipeline(4, 12, "wave", 2, costs=Costs(forward=5, backward_input=6, backward_weight=3), memory=Memory(retained=2))
+    for limit in (4, 6):
+        schedule = find("zb-v").schedule(pipeline, variant="adapted", limit=limit)
+        assert pipeline.amount(max(schedule.peak_memory)) <= 2 * limit
 
 
 def test_a_users_order_is_a_row_as_any_other() -> None:

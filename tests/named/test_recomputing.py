@@ -227,8 +227,8 @@ def test_with_the_timings_used_up_the_best_so_far_is_kept(monkeypatch: pytest.Mo
     for row in compare_freely(pipeline, (2,)):
         if row.name in PINNED:
             other = few[row.name]
-            assert row.within_memory
-            assert other.within_memory
+            too_much = row.name == "zb-h2"  # its weight gradients come late, and for each of them what I has made again is held
+            assert row.within_memory is other.within_memory is not too_much
             assert row.makespan is not None
             assert other.makespan is not None
             assert row.makespan <= other.makespan
@@ -338,7 +338,7 @@ def test_solve_shows_one_row_for_each_schedule_and_begins_from_them() -> None:
     own = [row for row in result.named if row.schedule is not None and row.schedule.pipeline.routes == pipeline.routes]
     assert result.value is not None
     least = min(key(row.schedule, "makespan")[0] for row in own if row.within_memory and row.schedule is not None)
-    assert Fraction(result.value, result.pipeline.ticks.per_unit) <= least < 1700
+    assert Fraction(result.ticks.value, result.ticks.per_unit) <= least < 1700
     placed = [row.schedule.pipeline for row in own if row.schedule is not None]
     assert all(each == pipeline.resolved(each.recomputing) for each in placed)
 

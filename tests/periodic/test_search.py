@@ -23,6 +23,9 @@ from tests.support import tuned
 
 REAL = Costs(forward=Fraction("18.5"), backward_input=Fraction("18.1"), backward_weight=Fraction("9.3"))
 
+SPLIT = Costs(backward_input=1, backward_weight=1, backward=9)
+"""A whole backward takes so long that all of the best schedule are split."""
+
 PIPELINES = {
     "one device": Pipeline(1, 20, memory=Memory(limit=2)),
     "linear": Pipeline(3, 24, memory=Memory(limit=3)),
@@ -39,6 +42,16 @@ PIPELINES = {
     "choice of backward": Pipeline(2, 24, costs=Costs(backward=(1, 3)), memory=Memory(limit=2)),
     "a route of its own": Pipeline(2, 24, routes=((0, 1, 1, 0, 0),), memory=Memory(activation=1, limit=4)),
     "two routes": Pipeline(2, 24, placement="bidirectional", memory=Memory(limit=3)),
+    "more retained than held": Pipeline(3, 24, costs=SPLIT, memory=Memory(retained=(2, 1, 3), limit=4)),
+    "recompute": Pipeline(
+        2,
+        24,
+        "wave",
+        2,
+        costs=replace(SPLIT, recompute=1),
+        memory=Memory(recompute_saved=1, retained=1, limit=1),
+        recompute="all",
+    ),
     "slow links": Pipeline(2, 24, links=Links(latency=7), memory=Memory(limit=4)),
 }
 
@@ -93,6 +106,10 @@ SMALL = [
     Pipeline(3, 7, costs=Costs(forward=(3, 2, 4)), links=Links(latency=1), memory=Memory(limit=(3, 2, 1), retained=0.5)),
     Pipeline(2, 6, placement="wave", chunks=2, costs=Costs(forward=4), links=Links(latency=1), memory=Memory(limit=2)),
     Pipeline(2, 8, placement="bidirectional", memory=Memory(limit=3)),
+    Pipeline(2, 6, costs=SPLIT, memory=Memory(retained=2, limit=4)),
+    Pipeline(2, 6, costs=SPLIT, memory=Memory(retained=2, limit=3)),
+    Pipeline(3, 6, costs=SPLIT, memory=Memory(retained=(2, 1, 3), limit=4)),
+    Pipeline(2, 6, costs=replace(SPLIT, recompute=1), memory=Memory(recompute_saved=1, retained=1, limit=2), recompute="all"),
 ]  # fmt: skip
 
 

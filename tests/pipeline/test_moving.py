@@ -143,7 +143,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     held = draw(st.lists(NUMBERS, min_size=length, max_size=length))
     memory = Memory(
         activation=[2 * amount for amount in held],
-        retained=draw(st.sampled_from([None, [amount / 3 for amount in held]])),
+        retained=draw(st.sampled_from([None, [amount / 3 for amount in held], [amount * 3 for amount in held]])),
         recompute_saved=[amount * draw(st.sampled_from([0, 1, 2])) for amount in held],
         static=draw(st.lists(NUMBERS, min_size=devices, max_size=devices)),
     )
@@ -164,8 +164,7 @@ def spent(pipeline: Pipeline) -> dict[str, list[Fraction]]:
     tables = {kind.name: (ticks.duration[:, kind], ticks.per_unit) for kind in Kind}
     tables["overlap"] = ticks.overlap, ticks.per_unit
     tables["activation"] = amounts.activation, amounts.per_unit
-    if pipeline.recompute != "all" or pipeline.memory.retained is None:  # else it is the smaller of two sums, not a sum
-        tables["retained"] = amounts.retained, amounts.per_unit
+    tables["retained"] = amounts.retained, amounts.per_unit
     result = {}
     for name, (table, per_unit) in tables.items():
         total = [Fraction(0)] * pipeline.devices

@@ -161,8 +161,6 @@ def test_fewer_devices_are_like_those_in_their_place() -> None:
         ("memory.limit", lambda: Pipeline(2, 2, memory=Memory(limit=0.5))),
         ("memory.limit[1]", lambda: Pipeline(2, 2, memory=Memory(limit=[2, 0.5]))),
         ("memory.limit", lambda: Pipeline(2, 2, memory=Memory(limit=[2, 2, 2]))),
-        ("memory.retained", lambda: Pipeline(2, 2, memory=Memory(retained=2))),
-        ("memory.retained[1]", lambda: Pipeline(2, 2, memory=Memory(retained=[1, 2]))),
         ("memory.limit", lambda: Pipeline(2, 2, memory=Memory(static=4, limit=4))),
     ],
 )  # fmt: skip

@@ -23,7 +23,7 @@ def test_named_schedules_are_those_of_a_pipeline_with_the_costs_written_out(late
         4,
         8,
         costs=Costs(forward=(2, 3, 2, 4), backward_input=(4, 4, 2, 2.5), backward_weight=1),
-        memory=Memory(activation=(1, 3, 1, 0.5), retained=(1, 2, 0, 0.5), limit=9, static=1),
+        memory=Memory(activation=(1, 3, 1, 0.5), retained=(2, 2, 0, 1), limit=9, static=1),
         links=Links(latency),
     )
     rows, others = compare(pipeline, (2, 4)), compare(by_hand, (2, 4))
@@ -56,7 +56,9 @@ def test_a_chunk_recomputes_its_part() -> None:
     assert pipeline.ticks.duration[0, Kind.I].tolist() == [3, 5, 5, 2]
     amounts = pipeline.amounts
     assert (amounts.activation / amounts.per_unit).tolist() == [[0.5, 0, 0, 1]]
-    assert (amounts.retained / amounts.per_unit).tolist() == [[0.5, 0, 0, 1]]
+    assert (amounts.retained / amounts.per_unit).tolist() == [[1, 1, 1, 1]]
+    assert (amounts.kept / amounts.per_unit).tolist() == [[0.5, 0, 0, 1]]
+    assert (amounts.rebuilt / amounts.per_unit).tolist() == [[0.5, 1, 1, 0]]
 
 
 @pytest.mark.parametrize("place", [("linear", 1), ("loop", 2), ("wave", 2), ("bidirectional", 1)])

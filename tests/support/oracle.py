@@ -123,11 +123,18 @@ def peaks(world: World, rows: list[Row]) -> list[int]:
     for device, row in enumerate(rows):
         held = most = world.static * world.copies(device)
         for ops, _, _ in row:
-            held += sum(world.activation[stage] for stage, kind, _ in ops if kind == "F")
-            most = max(most, held)
+            during = held
             for stage, kind, _ in ops:
                 whole, kept = world.activation[stage], world.retained[stage]
-                held -= {"F": 0, "B": whole, "I": whole - kept, "W": kept}[kind]
+                before, while_it_runs, after = {
+                    "F": (0, whole, whole),
+                    "B": (whole, whole, 0),
+                    "I": (whole, max(whole, kept), kept),
+                    "W": (kept, kept, 0),
+                }[kind]
+                during += while_it_runs - before
+                held += after - before
+            most = max(most, during)
         result.append(most)
     return result
 
@@ -198,7 +205,7 @@ def worlds(draw: st.DrawFn) -> World:
         draw(st.none() | st.just(per_stage(numbers))),
         latency,
         activation,
-        [draw(st.integers(0, most)) for most in activation],
+        [draw(st.integers(0, held + 2)) for held in activation],
         draw(st.sampled_from([False, False, True])),
         draw(st.sampled_from([0, 0, 2])),
     )

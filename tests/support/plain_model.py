@@ -57,7 +57,7 @@ def optimum(pipeline: Pipeline, objective: str, in_order: bool = True, patience:
             device = devices[stage]
             activation, retained = int(amounts.activation[route, stage]), int(amounts.retained[route, stage])
             full, input_, weight = (int(duration[route, kind, stage]) for kind in (Kind.B, Kind.I, Kind.W))
-            handed, released, finished = (model.new_int_var(0, horizon, "") for _ in range(3))
+            begun, handed, released, finished = (model.new_int_var(0, horizon, "") for _ in range(4))
             ways = [(model.new_bool_var(""), Kind.B)] + ([(model.new_bool_var(""), Kind.I)] if input_ >= 0 else [])
             model.add_exactly_one(literal for literal, _ in ways)
             for literal, kind in ways:
@@ -70,17 +70,24 @@ def optimum(pipeline: Pipeline, objective: str, in_order: bool = True, patience:
                 model.add(handed == start + length).only_enforce_if(literal)
                 model.add(released == start + length).only_enforce_if(literal)
                 if kind == Kind.B:
+                    model.add(begun == start + length).only_enforce_if(literal)  # nothing is held from there on
                     model.add(finished == start + length).only_enforce_if(literal)
                 else:
                     late = op(device, weight, literal)
                     model.add(late >= start + length).only_enforce_if(literal)
+                    model.add(begun == start).only_enforce_if(literal)
                     model.add(finished == late + weight).only_enforce_if(literal)
             gradient = handed
             keep_order(route, stage, "I", value=handed)
             keep_order(route, stage, "W", value=finished)
-            for amount, end in ((activation - retained, released), (retained, finished)):
+            kept = min(activation, retained)
+            for amount, begin, end in (
+                (activation - kept, forward_start[stage], released),
+                (kept, forward_start[stage], finished),
+                (retained - kept, begun, finished),
+            ):
                 size = model.new_int_var(0, horizon, "")
-                held[device].append((model.new_interval_var(forward_start[stage], size, end, ""), amount))
+                held[device].append((model.new_interval_var(begin, size, end, ""), amount))
     spans = []
     for device in range(pipeline.devices):
         model.add_no_overlap(on_device[device])

@@ -29,7 +29,7 @@ from ppopt.constraints import (
 )
 from ppopt.files.sites import links_by_site
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError, splitting_takes_memory
 from ppopt.schedule import Order
 
 F, B, I, W = Kind  # noqa: E741
@@ -106,8 +106,8 @@ def plain_costs(draw: st.DrawFn, devices: int, least: int) -> Costs:
 
 @st.composite
 def plain_memory(draw: st.DrawFn, devices: int, limited: bool) -> Memory:
-    """Often with a limit, in activations of one microbatch; what is retained between I and W differs."""
-    retained = draw(st.sampled_from([None, 0.5, 0, None]))
+    """Often with a limit, in activations of one microbatch; what is retained between I and W differs, and may be more."""
+    retained = draw(st.sampled_from([None, 0.5, 0, None, 1.5]))
     if not limited and not sometimes(draw, 7):
         return Memory(retained=retained, static=draw(st.sampled_from([0, 0, 0.5])))
     one = st.sampled_from([1, 2, 3, 1.5])
@@ -131,6 +131,28 @@ def pipelines(draw: st.DrawFn, most_ops: int = 40, *, least: int = 0, limited: b
         )
     except PipelineError:
         reject()
+
+
+@st.composite
+def rebuilding(draw: st.DrawFn, most_ops: int, *, least: int = 0) -> Pipeline:
+    """A split backward takes memory on some stage, and each device has room for one microbatch that is split, or little more."""
+    pipeline = draw(pipelines(most_ops).filter(lambda pipeline: pipeline.costs.split))
+    stages = pipeline.stages
+    activation = draw(each(0, 3, stages))
+    retained = tuple(max(0, held + draw(st.integers(-2, 3))) for held in activation)
+    kinds = ("forward", "backward_input", "backward_weight")
+    costs = Costs("stage", **{kind: draw(each(least, 3, stages)) for kind in kinds})
+    if sometimes(draw, 4):
+        costs = replace(costs, backward=draw(each(1, 6, stages)))
+    room = [0] * pipeline.devices
+    for route in pipeline.routes:
+        held = [0] * pipeline.devices
+        for stage, device in enumerate(route):
+            held[device] += activation[stage]
+            room[device] = max(room[device], held[device] + max(0, retained[stage] - activation[stage]))
+    limit = tuple(most + draw(st.integers(0, 4)) for most in room)
+    pipeline = changed(pipeline, costs=costs, memory=Memory(activation, retained, limit=limit))
+    return pipeline if splitting_takes_memory(pipeline) else reject()
 
 
 # --- everything that a machine may have ---
@@ -209,7 +231,7 @@ def by_stage(draw: st.DrawFn, pipeline: Pipeline) -> Pipeline:
     stages = pipeline.stages
     kinds = ("forward", "backward_input", "backward_weight") if pipeline.costs.split else ("forward", "backward")
     activation = draw(each(1, 2, stages))
-    retained = tuple(draw(st.integers(0, held)) for held in activation)
+    retained = tuple(draw(st.integers(0, held + 1)) for held in activation)
     memory = Memory(activation, retained, limit=draw(each(2, 5, pipeline.devices)))
     return changed(pipeline, costs=Costs("stage", **{kind: draw(each(1, 4, stages)) for kind in kinds}), memory=memory)
 
@@ -266,7 +288,8 @@ def few_ops(draw: st.DrawFn) -> Pipeline:
         costs |= {"backward": draw(st.integers(1, 5))} if draw(st.booleans()) else {}
     else:
         costs |= {"backward": draw(each(1, 3, devices))}
-    links, memory = Links(draw(st.sampled_from([0, 1, 2, 0]))), Memory(limit=draw(st.sampled_from([None, 1, 2, None])))
+    links, limit = Links(draw(st.sampled_from([0, 1, 2, 0]))), draw(st.sampled_from([None, 1, 2, None]))
+    memory = Memory(limit=limit, retained=draw(st.sampled_from([None, 0.5, 1.5, 2])))
     return Pipeline(devices, microbatches, costs=Costs(**costs), links=links, memory=memory)
 
 
