@@ -39,6 +39,8 @@ def layers(draw: st.DrawFn, most: int, split: bool) -> Layers:
         if split:
             group |= {name: draw(st.sampled_from((0, 1, 2))) for name in ("backward_input", "backward_weight")}
             group["frozen"] = draw(st.sampled_from((False, False, False, True)))
+            retained = draw(st.sampled_from((None, None, activation, 2 * activation)))  # what I rebuilds may be more than is held
+            group |= {} if retained is None else {"retained": retained}
         else:
             group["backward"] = draw(st.sampled_from((0, 1, 3)))
         groups.append(group)
