@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _thread
 import threading
+from typing import Any
 
 import pytest
 
 from ppopt import bounds
 from ppopt.clock import Limits
+from ppopt.cpsat import engine
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from tests.support import tuned
 from tests.support.plain_model import REAL, idle, linear, optimum
@@ -78,9 +80,16 @@ def test_coarser_grain_is_weaker():
     assert values[-1] > 700
 
 
-def test_interrupt_stops_a_window():
+def test_interrupt_stops_a_window(monkeypatch: pytest.MonkeyPatch):
+    """Once CP-SAT searches, however long it takes to make the model."""
     pipeline = linear(16, 1024, 92, 90, 47, 6, limit=24, placement="wave", chunks=2)
-    threading.Timer(1.0, _thread.interrupt_main).start()
+    in_threads = engine._in_threads
+
+    def interrupted(*arguments: Any) -> Any:
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        return in_threads(*arguments)
+
+    monkeypatch.setattr(engine, "_in_threads", interrupted)
     limits = Limits.of(100, workers=1)
     with pytest.raises(KeyboardInterrupt):
         tuned.window(pipeline, 6000, 6000, makespan=400_000, limits=limits.slice(50))
