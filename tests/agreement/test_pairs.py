@@ -52,14 +52,19 @@ def by_enumeration(pipeline: Pipeline) -> int:
     return best
 
 
+LONG = Costs(forward=1, backward_input=1, backward_weight=1, backward=4, overlap=3)
+"""A pair takes less than its forward and B, but no less than its forward, I and W."""
+
+
 @pytest.mark.parametrize(
     "pipeline",
     [
         Pipeline(1, 3, costs=Costs(forward=2, backward=3, overlap=4), memory=Memory(limit=2)),
         Pipeline(2, 2, costs=Costs(forward=(2, 3), backward=(3, 5), overlap=(4, 5)), links=Links(1)),
         Pipeline(2, 2, "bidirectional", costs=Costs(forward=2, backward=3, overlap=3)),
+        Pipeline(1, 3, costs=LONG, memory=Memory(retained=3, limit=2)),
     ],
-    ids=["one device", "linear", "bidirectional"],
+    ids=["one device", "linear", "bidirectional", "no room to split"],
 )
 def test_all_orders(pipeline: Pipeline) -> None:
     least = by_enumeration(pipeline)

@@ -119,6 +119,24 @@ def test_memory_with_a_free_choice_of_the_backward():
     assert value(pipeline) == value(pipeline, cuts=False) == 9
 
 
+@pytest.mark.parametrize(("retained", "limit"), [(2, 1), (2, 2), (3, 2), (2, 3)])
+def test_an_input_gradient_that_is_not_run_takes_nothing_at_no_time(retained, limit):
+    """One device is busy all the time, so that there is no place for what is left out; nor room for it, with a limit of 1."""
+    pipeline = Pipeline(1, 3, memory=Memory(retained=retained, limit=limit))
+    for whole in ((), tuple(run([Family(0, B)])), (OneOf(((Listed((Op(0, B, 1),)),),)),)):
+        found = cpsat.solve(
+            pipeline,
+            (*rules_of(pipeline), *whole, *in_order(pipeline)),
+            objective="makespan",
+            lower=9,
+            upper=9,
+            horizon=9,
+            limits=Limits.of(20, workers=1),
+        )
+        assert found.schedule is not None
+        assert violations(pipeline, found.schedule) == []
+
+
 def test_two_routes():
     # Each route's microbatch: F F B B with the other's in the gaps; device 0: 0F0 . . 0B0 and 1F1, 1B1 in between.
     pipeline = Pipeline(2, 2, placement="bidirectional", costs=Costs(backward=1))
