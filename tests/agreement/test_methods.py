@@ -176,8 +176,8 @@ def test_on_everything_that_a_machine_may_have(share: int) -> None:
     count = agree(some(machines(12)), 20 * share, BY_ILP | WITHOUT_CUTS)
     assert 3 * count["optimum"] >= 40 * share
     assert 3 * count["ilp"] >= 20 * share
-    for name in FEATURES:
-        assert count[name] >= max(1, share // 3), name
+    rare = [name for name in FEATURES if count[name] < max(1, share // 3)]
+    assert len(rare) <= (share == 1), f"no cases with these: {rare}"  # twenty cases may lack what one in fifty has
 
 
 @FEW

@@ -16,8 +16,8 @@ from tests.support.tiers import thorough
 
 BLOCKS = [block for block in blocks() if block.language]
 
-LONG = re.compile(r"^\$ ppopt (?:frontier|plot|sweep) |--recompute choose", re.MULTILINE)
-"""A study, a picture, a search over what recomputes: such examples are run with the thorough tests."""
+LONG = re.compile(r"^\$ ppopt (?:frontier|plot|sweep) |--recompute choose|deepseek", re.MULTILINE)
+"""Studies, pictures, searches over what recomputes or over cuts: such examples are run with the thorough tests."""
 
 
 def tier(block: Block) -> list[pytest.MarkDecorator]:

@@ -9,6 +9,7 @@ from ppopt.constraints import Pairable
 from ppopt.pipeline import Costs, Pipeline
 from ppopt.search import Result, solve, verify
 from tests.support.pairs import setting
+from tests.support.tiers import thorough
 
 
 def test_named_pairs_bind_as_they_are() -> None:
@@ -22,7 +23,9 @@ def test_named_pairs_bind_as_they_are() -> None:
     assert not any(isinstance(word, Pairable) for word in bound.binding)
 
 
-@pytest.mark.parametrize(("overlap", "dualpipe", "bound"), [(Fraction(3), 26, 25), (Fraction(5, 2), 24, 23)])
+@pytest.mark.parametrize(
+    ("overlap", "dualpipe", "bound"), [(Fraction(3), 26, 25), pytest.param(Fraction(5, 2), 24, 23, marks=thorough)]
+)
 def test_never_worse_than_dualpipe(overlap: Fraction, dualpipe: int, bound: int) -> None:
     result = solve(setting(4, overlap), deterministic=True, seconds=1)
     (row,) = [row for row in result.named if row.name == "dualpipe"]

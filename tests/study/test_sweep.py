@@ -166,6 +166,7 @@ def test_a_killed_sweep_resumes(kills: int, tmp_path: Path) -> None:
 
 
 @needs_proc
+@pytest.mark.thorough
 def test_two_sweeps_share_a_file(tmp_path: Path) -> None:
     in_threads(study_of(KILLED, "s.toml"), tmp_path / "whole.db")
     path = tmp_path / "shared.db"
