@@ -119,6 +119,16 @@ def test_memory_with_a_free_choice_of_the_backward():
     assert value(pipeline) == value(pipeline, cuts=False) == 9
 
 
+def test_an_input_gradient_takes_more_from_its_start_on():
+    # All three forwards first hold 3, then I makes it 4 and its W leaves 2: split throughout it takes 9. With a limit of 3 the
+    # first backward is whole, which takes 5 instead of 2; a microbatch less leaves the others room.
+    costs = Costs(backward_input=1, backward_weight=1, backward=5)
+    first = [Precede(Listed((Op(0, F, 2),)), Listed((Op(0, kind, 0),))) for kind in (B, I)]
+    for limit, least in ((4, 9), (3, 12)):
+        pipeline = Pipeline(1, 3, costs=costs, memory=Memory(retained=2, limit=limit))
+        assert value(pipeline, *first, *in_order(pipeline)) == least
+
+
 @pytest.mark.parametrize(("retained", "limit"), [(2, 1), (2, 2), (3, 2), (2, 3)])
 def test_an_input_gradient_that_is_not_run_takes_nothing_at_no_time(retained, limit):
     """One device is busy all the time, so that there is no place for what is left out; nor room for it, with a limit of 1."""
