@@ -9,7 +9,7 @@ import click
 
 from ppopt.cli.values import Counts
 from ppopt.files import setting, write_text
-from ppopt.files.blocks import BLOCK
+from ppopt.files.blocks import BLOCK, NO_BLOCK
 from ppopt.files.profile import Profile, combine, model_text
 from ppopt.files.profiled_layers import Grouping, ProfiledLayers, dealt_layers, named_layers
 from ppopt.files.recorded import read_recorded
@@ -80,7 +80,8 @@ def profile(
     if dealt is not None and (layers is not None or blocks is not None):
         raise click.UsageError("--layers-per-stage divides the stages evenly; it takes neither --layers nor --blocks")
     changes = [setting(text) for text in settings]
-    measured = combine([read_recorded(path, skip, blocks or BLOCK) for path in traces])
+    pattern = NO_BLOCK if dealt is not None or layers == "none" else blocks or BLOCK
+    measured = combine([read_recorded(path, skip, pattern) for path in traces])
     found = _layers(measured, layers, blocks, dealt)
     text = model_text(measured, name, changes, found)
     for note in found.notes if found else ():

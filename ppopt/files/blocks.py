@@ -15,6 +15,8 @@ from ppopt.op import Kind, Op, Send
 
 BLOCK = r"[^:#]+"
 """The names of blocks, as a regular expression: PyTorch and its libraries put a colon or a # into those of their own ranges."""
+NO_BLOCK = r"(?!)"
+"""Nothing: where the layers are of no interest, no trace is refused for them."""
 Parts: TypeAlias = dict[tuple[int, Kind | Send], list[list[float]]]
 """(stage, kind) -> for each sample the seconds before the first block, of each block in the forward's order, after the last."""
 

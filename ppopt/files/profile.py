@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ppopt.files.blocks import Parts
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.model import Change, ModelError, model_of_text
-from ppopt.files.recorded import ProfileError, Recorded, Times
+from ppopt.files.recorded import BlockError, ProfileError, Recorded, Times
 from ppopt.op import Kind, Op
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _blocks(files: Sequence[Recorded]) -> dict[int, tuple[str, ...]]:
             others, source = found.setdefault(stage, (names, file.source)) if names else (names, "")
             if names != others:
                 shown = ", ".join(map(repr, names)), ", ".join(map(repr, others))
-                raise ProfileError(f"stage {stage} runs the blocks {shown[0]} in {file.source}, and {shown[1]} in {source}")
+                raise BlockError(f"stage {stage} runs the blocks {shown[0]} in {file.source}, and {shown[1]} in {source}")
     return {stage: names for stage, (names, _) in found.items()}
 
 

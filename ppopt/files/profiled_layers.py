@@ -23,7 +23,7 @@ from statistics import median
 from typing import Literal, TypeAlias
 
 from ppopt.files.profile import Profile, durations, mebibytes, milliseconds, said, toml
-from ppopt.files.recorded import ProfileError
+from ppopt.files.recorded import BlockError, ProfileError
 from ppopt.op import Kind
 from ppopt.pipeline.layers import TIMES, kind_of
 
@@ -98,18 +98,18 @@ def named_layers(profile: Profile, grouping: Grouping = "alike") -> ProfiledLaye
     """The layers that the forwards name.
 
     Raises:
-        ProfileError: a stage names none, two stages name the same one, or times are missing
-            (:func:`~ppopt.files.profile.durations`).
+        BlockError: a stage names none, or two stages name the same one.
+        ProfileError: times are missing (:func:`~ppopt.files.profile.durations`).
     """
     home: dict[str, int] = {}
     for stage in range(profile.stages):
         if stage not in profile.blocks:
-            hint = "put torch.profiler.record_function around every layer, say by --blocks which ranges are layers, or divide the"
-            raise ProfileError(f"the forward of stage {stage} names no layers; {hint} stages by --layers-per-stage")
+            hint = "put torch.profiler.record_function around every layer, or divide the stages by --layers-per-stage"
+            raise BlockError(f"the forward of stage {stage} names no layers; {hint}")
         for name in profile.blocks[stage]:
             if name in home:
                 problem = f"the layer {name!r} is in stages {home[name]} and {stage}; expected a name of its own for every layer"
-                raise ProfileError(f"{problem} (--blocks says which ranges are layers)")
+                raise BlockError(problem)
             home[name] = stage
     pieces = [_named(profile, stage) for stage in range(profile.stages)]
     notes = ["layers are the ranges that the forwards name; the times of each stage are divided over its layers"]

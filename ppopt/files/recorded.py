@@ -26,6 +26,13 @@ class ProfileError(ValueError):
     """Records or traces that give no model; says which file, and what is missing."""
 
 
+class BlockError(ProfileError):
+    """Ranges in the forwards of a trace that cannot be the layers of a model."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem} (--blocks says which ranges are layers; --layers none writes times of stages)")
+
+
 @dataclass
 class Recorded:
     """What one file says of one rank."""
@@ -178,7 +185,7 @@ def _measure(recorded: Recorded, operation: _Operation, inside: list[float] | No
         if forward:
             check_names(op, spans, recorded.blocks.setdefault(op.stage, tuple(span.name for span in spans)))
     except ValueError as error:
-        raise ProfileError(f"{recorded.source}: {error}") from None
+        raise BlockError(f"{recorded.source}: {error}") from None
     recorded.times.setdefault((op.stage, op.kind), []).append((end - begin) / 1e6)
     parts = parts_of_forward(spans, begin, end) if forward else parts_of_backward(spans, recorded.blocks[op.stage], begin, end)
     if parts:

@@ -76,3 +76,26 @@ def test_what_cannot_be_done_is_said(options: tuple[str, ...], message: str) -> 
     done = CliRunner().invoke(main, ["profile", *(str(DATA / f"torch_trace_{rank}.json") for rank in (0, 1)), *options])
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("name", ["forward", "microbatch {m}"])
+def test_ranges_that_are_no_layers_are_refused_unless_stages_are_asked_for(name: str, tmp_path: Path) -> None:
+    """One name on all stages, or another name for every microbatch."""
+    paths = []
+    for rank in (0, 1):
+        lines = json.loads((DATA / f"torch_layers_trace_{rank}.json").read_text())
+        for event in lines["traceEvents"]:
+            if event["cat"] == "user_annotation" and not event["name"].startswith("PP:"):
+                event["name"] = "inner"
+        wrapped = [
+            {**event, "name": name.format(m=event["name"][-1]), "dur": event["dur"] - 1, "ts": event["ts"] + 0.5}
+            for event in lines["traceEvents"]
+            if event["name"][:3] == "PP:" and event["name"][4] == "F"
+        ]
+        (tmp_path / f"{rank}.json").write_text(json.dumps({**lines, "traceEvents": [*lines["traceEvents"], *wrapped]}))
+        paths.append(str(tmp_path / f"{rank}.json"))
+    done = CliRunner().invoke(main, ["profile", *paths])
+    assert done.exit_code == 2
+    assert "(--blocks says which ranges are layers; --layers none writes times of stages)" in done.stderr
+    for options in (["--layers", "none"], ["--layers-per-stage", "4,3"]):
+        assert CliRunner().invoke(main, ["profile", *paths, *options]).exit_code == 0
