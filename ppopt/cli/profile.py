@@ -79,6 +79,8 @@ def profile(
     """
     if dealt is not None and (layers is not None or blocks is not None):
         raise click.UsageError("--layers-per-stage divides the stages evenly; it takes neither --layers nor --blocks")
+    if layers == "none" and blocks is not None:
+        raise click.UsageError("--layers none writes the times of stages; it takes no --blocks")
     changes = [setting(text) for text in settings]
     pattern = NO_BLOCK if dealt is not None or layers == "none" else blocks or BLOCK
     measured = combine([read_recorded(path, skip, pattern) for path in traces])

@@ -67,6 +67,7 @@ REFUSED = {
     ("--layers-per-stage", "4,3,2"): "--layers-per-stage has 3 numbers; expected one, or one for each of 2 stages",
     ("--layers-per-stage", "4,0"): "expected a whole number >= 1",
     ("--layers-per-stage", "4", "--layers", "each"): "takes neither --layers nor --blocks",
+    ("--layers", "none", "--blocks", "layers.*"): "it takes no --blocks",
     ("--layers", "some"): "'some' is not one of",
 }
 
