@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ppopt.transformer import traffic
-from ppopt.transformer.activations import Kept
+from ppopt.transformer.activations import CORE, Kept
 from ppopt.transformer.flops import Flops, tokens
 from ppopt.transformer.parameters import Parameters
 from ppopt.transformer.settings import Cluster, Parallel, Training
@@ -82,11 +82,12 @@ class Clock:
             sent += 2 * self.network.experts(traffic.to_experts(self.sizes, self.training, self.parallel))
         ring = self.network.context(traffic.around_context(self.sizes, self.training, self.parallel))
         core = self.compute(flops.core)
+        again = core + self.memory(self.cluster.gpu.passes * sum(float(kept.held.get(name, 0)) for name in CORE))
         forward = self.compute(flops.forward) + moved + sent + max(0.0, ring - core) + launch
         exposed_back = max(0.0, 2 * ring - flops.core_backward * core)
         backward = self.compute(flops.backward_input) + moved_back + sent + exposed_back + launch
         weight = self.compute(flops.backward_weight) + launch
-        return self.with_step(Seconds(forward, backward, weight, core, forward), parameters)
+        return self.with_step(Seconds(forward, backward, weight, again, forward), parameters)
 
     def embedding(self, parameters: Parameters) -> Seconds:
         """The embedding: rows are read and written in F, and added to gradients in W."""
