@@ -140,7 +140,7 @@ def _layer(estimate: Estimate, group: LayerEstimate, layer: Layer) -> Iterator[s
         strict=True,
     ):
         ms = [f"{MILLISECONDS * value:.4g}" for value in (parts.compute, parts.memory, parts.transfers)]
-        text = f"formula: {float(work):.6g} FLOP {ms[0]} + memory {ms[1]} + transfers {ms[2]}"
+        text = f"formula: computing {ms[0]} ({float(work):.6g} FLOP) + memory {ms[1]} + transfers {ms[2]}"
         yield f"{key} = {_toml(getattr(layer, key))}  # {text}"
     held = ", ".join(f"{name} {float(size) / GIGABYTE:.4g}" for name, size in group.kept.held.items())
     yield f"activation = {_toml(layer.activation)}  # formula: what the backward reads: {held}"

@@ -92,8 +92,10 @@ class Estimate:
         return again + 2 * held
 
     def to_layers(self, digits: int = 4) -> Layers:
-        """The layers for a pipeline (:class:`ppopt.pipeline.Layers`): times in ms, memory in GB (1e9 bytes), both rounded to
-        ``digits`` digits of the largest time and the largest amount. Levels of recomputing are ``selective`` and ``full``.
+        """The layers for a pipeline (:class:`ppopt.pipeline.Layers`): times in ms, memory in GB (1e9 bytes).
+
+        Times are rounded to ``digits`` digits of the largest one, amounts of memory to a digit more of the largest activation. Levels
+        of recomputing are ``selective`` and ``full``.
 
         Raises:
             EstimateError: there are no times.

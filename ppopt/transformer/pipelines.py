@@ -39,8 +39,9 @@ def time_places(estimate: Estimate, digits: int = 4) -> int:
 
 
 def memory_places(estimate: Estimate, digits: int = 4) -> int:
-    """Places behind the point that amounts of memory are rounded to, in GB."""
-    return places((max(float(g.kept.none), float(g.kept.between), float(g.state)) / GIGABYTE for g in estimate.layers), digits)
+    """Places behind the point that amounts of memory are rounded to, in GB: a digit more than times, as activations are added up."""
+    kept = (max(float(group.kept.none), float(group.kept.between)) / GIGABYTE for group in estimate.layers)
+    return places(kept, digits + 1)
 
 
 def layers_of(estimate: Estimate, digits: int = 4) -> Layers:

@@ -1,11 +1,10 @@
 """Groups of layers, and what becomes of them in a pipeline."""
 
-from fractions import Fraction
-
 import pytest
 
 import ppopt as pp
 from ppopt.transformer import EstimateError, Parallel, Training, estimate
+from ppopt.transformer.pipelines import memory_places, rounded
 from tests.support.transformers import A100, gpt, llama, model
 
 
@@ -37,7 +36,7 @@ def test_layers_of_a_pipeline_are_in_ms_and_gb() -> None:
     assert float(decoder.weights) == pytest.approx(one.state / 1e9, rel=1e-3)
     selective, full = decoder.recompute
     assert (selective.name, full.name) == ("selective", "full")
-    assert full.saved == decoder.activation - Fraction(str(round(one.kept.full / 1e9, 4)))
+    assert full.saved == decoder.activation - rounded(one.kept.full / 1e9, memory_places(found))
     assert layers.groups[0].recompute == layers.groups[2].recompute == ()
     assert not layers.groups[0].frozen
     pipeline = pp.Pipeline(2, 4, layers=layers, links=found.to_links(), partition="balanced")
