@@ -94,8 +94,8 @@ class Estimate:
     def to_layers(self, digits: int = 4) -> Layers:
         """The layers for a pipeline (:class:`ppopt.pipeline.Layers`): times in ms, memory in GB (1e9 bytes).
 
-        Times are rounded to ``digits`` digits of the largest one, amounts of memory to a digit more of the largest activation. Levels
-        of recomputing are ``selective`` and ``full``.
+        Times are rounded to ``digits`` digits of the largest one, amounts of memory to a digit more of the largest activation.
+        Levels of recomputing are ``selective`` and ``full``.
 
         Raises:
             EstimateError: there are no times.

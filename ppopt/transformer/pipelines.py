@@ -39,7 +39,8 @@ def time_places(estimate: Estimate, digits: int = 4) -> int:
 
 
 def memory_places(estimate: Estimate, digits: int = 4) -> int:
-    """Places behind the point that amounts of memory are rounded to, in GB: a digit more than times, as activations are added up."""
+    """Places behind the point that amounts of memory are rounded to, in GB: a digit more than times, as activations are added
+    up."""
     kept = (max(float(group.kept.none), float(group.kept.between)) / GIGABYTE for group in estimate.layers)
     return places(kept, digits + 1)
 

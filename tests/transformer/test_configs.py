@@ -135,8 +135,9 @@ def test_a_missing_size_is_never_guessed(kind: str) -> None:
     for key in PLAIN:
         if key == "intermediate_size":
             continue
+        given = {**DEEPSEEK, **PLAIN, "head_dim": 16, "num_experts": 4, "num_local_experts": 4, "model_type": kind, key: None}
         with pytest.raises(EstimateError, match=f"{key}: missing"):
-            transformer_of({**DEEPSEEK, **PLAIN, "head_dim": 16, "model_type": kind, key: None})
+            transformer_of(given)
 
 
 def test_wrong_values_are_named() -> None:
