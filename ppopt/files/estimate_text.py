@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -183,6 +184,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, Fraction):
-        number = plain(value)
-        return str(number) if isinstance(number, int) or abs(number) >= 1e-4 else f"{number:.30f}".rstrip("0")
+        return f"{Decimal(str(plain(value))):f}"
     return json.dumps(value, ensure_ascii=False)
