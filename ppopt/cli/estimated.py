@@ -13,6 +13,7 @@ from ppopt.text import new_table, rendered
 from ppopt.transformer import Asked, Cluster, Estimate, LayerEstimate
 from ppopt.transformer.calibration import OPS as MEASURED
 from ppopt.transformer.calibration import Calibration
+from ppopt.transformer.cross_check import Count
 from ppopt.transformer.records import record_of
 
 OPS = ("F", "I", "W")
@@ -160,3 +161,13 @@ def fit_report(found: Calibration) -> str:
             lines.append(f"{op or 'all'}: mean error {100 * mean:.1f} %, largest {100 * largest:.1f} %")
     lines += ["", "[cluster]", *(f"{name} = {getattr(found.gpu, name):.4g}" for name in found.fitted)]
     return "\n".join([*lines, f'basis = "{found.gpu.basis}"'])
+
+
+def cross_check_report(found: Sequence[Count]) -> str:
+    """What the library counts and what is counted here, side by side."""
+    table = new_table(None, ["count"], ["transformers", "here", "difference"])
+    for one in found:
+        table.add_row(
+            one.what, f"{one.library:,}", f"{one.here:,}", f"{one.here - one.library:+,}" if one.here != one.library else "0"
+        )
+    return rendered(table, width())
