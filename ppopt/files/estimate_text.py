@@ -166,16 +166,20 @@ def _weights(estimate: Estimate, group: LayerEstimate) -> str:
 def _memory(estimate: Estimate, places: int) -> Iterator[str]:
     assert estimate.cluster is not None
     reserve, limit = estimate.cluster.reserve, estimate.cluster.gpu.memory
-    again = estimate.training.recompute in ("full", "choose")
-    working = estimate.working(recompute=again) / GIGABYTE
-    static = working + reserve * (limit or 0.0)
+    static = (estimate.static() if limit is not None else estimate.working(recompute=_whole_layers(estimate))) / GIGABYTE
+    working = estimate.working(recompute=_whole_layers(estimate)) / GIGABYTE
     yield "\n[memory]"
-    text = f"formula: reserve {reserve:g} x {_shown(limit)}"
+    text = f"formula: reserve {reserve:g} x {_shown(limit)}" if limit is not None else "formula: no memory to reserve of"
     text += f" + {working:.4g} that a layer needs while it is computed again or gathered" if working else ""
     yield f"static = {_toml(rounded(static, places))}  # {text}"
     if limit is not None:
         yield f"limit = {_toml(Fraction(str(limit)))}  # cluster.memory"
     yield '\n[units]\ntime = "ms"\nmemory = "GB"'
+
+
+def _whole_layers(estimate: Estimate) -> bool:
+    """Whether whole layers may be computed again."""
+    return estimate.training.recompute in ("full", "choose")
 
 
 def _toml(value: Any) -> str:

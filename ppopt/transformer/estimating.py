@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ppopt.transformer import activations, flops, parameters, states, traffic
 from ppopt.transformer.activations import Kept
+from ppopt.transformer.checked import EstimateError
 from ppopt.transformer.flops import Flops, tokens
 from ppopt.transformer.parameters import Counts, Parameters
 from ppopt.transformer.settings import Cluster, Parallel, Training, check_sizes
@@ -91,6 +92,19 @@ class Estimate:
         held = max(states.gathered(group.parameters, self.parallel, self.training.number_bytes) for group in self.layers)
         return again + 2 * held
 
+    def static(self, *, recompute: bool | None = None) -> float:
+        """Bytes that a device needs beside its layers: the cluster's reserve, and what :meth:`working` says; ``recompute`` is
+        by default whether the training may recompute whole layers.
+
+        Raises:
+            EstimateError: nothing says how much memory the GPU has.
+        """
+        if self.cluster is None:
+            raise EstimateError("cluster.gpu", "missing; the reserve is a part of its memory")
+        again = self.training.recompute in ("full", "choose") if recompute is None else recompute
+        reserved = self.cluster.reserve and self.cluster.reserve * 1e9 * self.cluster.gpu.needed("memory", "the reserve")
+        return reserved + self.working(recompute=again)
+
     def to_layers(self, digits: int = 4) -> Layers:
         """The layers for a pipeline (:class:`ppopt.pipeline.Layers`): times in ms, memory in GB (1e9 bytes).
 
@@ -104,16 +118,18 @@ class Estimate:
 
         return layers_of(self, digits)
 
-    def to_links(self, digits: int = 4) -> Links:
-        """The links of the pipeline (:class:`ppopt.pipeline.Links`): the latency in ms, a table where some go through the
-        network and others do not.
+    def to_links(self, digits: int = 4, *, occupied: bool = False) -> Links:
+        """The links of the pipeline (:class:`ppopt.pipeline.Links`) in ms, as a table where some go through the network and
+        others do not.
+
+        A transfer is a latency; where links are ``occupied``, it holds its link and only ``cluster.latency`` is a latency.
 
         Raises:
             EstimateError: there are no times.
         """
         from ppopt.transformer.pipelines import links_of
 
-        return links_of(self, digits)
+        return links_of(self, digits, occupied=occupied)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def _layer(group: LayerEstimate, time: int, memory: int) -> Layer:
     )
 
 
-def links_of(estimate: Estimate, digits: int = 4) -> Links:
+def links_of(estimate: Estimate, digits: int = 4, *, occupied: bool = False) -> Links:
     """The links of an estimate's pipeline; see :meth:`Estimate.to_links`.
 
     Raises:
@@ -96,14 +96,15 @@ def links_of(estimate: Estimate, digits: int = 4) -> Links:
     if not between:
         return Links()
     to = places([MILLISECONDS * max(between)], min(digits, 3))
-    near, far = (rounded(MILLISECONDS * seconds, to) for seconds in (min(between), max(between)))
-    if near == far:
-        return Links(latency=far)
+    message = estimate.cluster.gpu.latency if occupied else 0.0
+    near, far = (rounded(MILLISECONDS * (seconds - message), to) for seconds in (min(between), max(between)))
+    held = far if near == far else _by_node(estimate, near, far)
+    return Links(latency=rounded(MILLISECONDS * message, to), occupancy=held) if occupied else Links(latency=held)
+
+
+def _by_node(estimate: Estimate, near: Fraction, far: Fraction) -> list[list[Fraction]]:
+    """A table of all pairs of devices: ``near`` where both are in one node as a whole, else ``far``."""
+    assert estimate.cluster is not None
     width, per_node = estimate.parallel.width, estimate.cluster.gpus_per_node
-    node = [(device * width // per_node, ((device + 1) * width - 1) // per_node) for device in range(estimate.parallel.pipeline)]
-    return Links(
-        latency=[
-            [Fraction(0) if a == b else near if len({*node[a], *node[b]}) == 1 else far for b in range(len(node))]
-            for a in range(len(node))
-        ]
-    )
+    node = [{device * width // per_node, ((device + 1) * width - 1) // per_node} for device in range(estimate.parallel.pipeline)]
+    return [[Fraction(0) if a is b else near if len(a | b) == 1 else far for b in node] for a in node]

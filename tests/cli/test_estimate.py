@@ -65,9 +65,9 @@ def test_tables_for_people() -> None:
 def test_the_model_file_is_used(tmp_path: Path) -> None:
     model = tmp_path / "model.toml"
     assert run("estimate", TRAINING, "-o", model).stdout == ""
-    rows = {row["schedule"]: row for row in read("compare", model, "--partition", "even")["named"]}
+    rows = {row["schedule"]: row for row in read("compare", model, "--partition", "even", "-m", 8)["named"]}
     assert rows["1f1b"]["makespan"] > rows["zb-h1"]["makespan"]
-    result = read("order", "1f1b", model, "--partition", "balanced")
+    result = read("order", "1f1b", model, "--partition", "balanced", "-m", 8)
     assert result["model"]["transformer"]["hidden"] == 8192
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert "no violation" in run("check", tmp_path / "result.json").stdout

@@ -64,6 +64,8 @@ def test_what_a_device_needs_beside_its_layers() -> None:
     kept, of = found.layers[1].kept, max(group.parameters.total for group in found.layers)
     assert found.working(recompute=True) - found.working(recompute=False) == kept.none - kept.full
     assert found.working(recompute=False) == 2 * 2 * of
+    assert found.static() == pytest.approx(0.08 * 80e9 + 4 * of)
+    assert found.static(recompute=True) - found.static() == kept.none - kept.full
 
 
 def test_microbatches_of_a_step() -> None:

@@ -105,6 +105,9 @@ def test_links_of_a_pipeline_are_those_of_the_node_where_they_stay_in_it() -> No
     table = mixed.to_links().latency
     assert isinstance(table, tuple)
     assert table[0][1] == table[2][3] < table[1][2] == table[0][3]
+    assert [table[d][d] for d in range(4)] == [0] * 4
+    held = mixed.to_links(occupied=True)
+    assert (held.occupancy, held.latency) == (table, 0)
 
 
 def test_a_number_that_is_needed_and_not_known_is_named() -> None:
