@@ -113,6 +113,14 @@ def test_what_is_refused(content: str, message: str, tmp_path: Path) -> None:
     assert str(caught.value).startswith(str(tmp_path))
 
 
+def test_what_a_plan_may_choose_among_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "given.toml"
+    path.write_text(GPT + "[search]\ntensor = [1, 2]\n")
+    source = read_source(str(path))
+    assert source.tables["search"] == {"tensor": [1, 2]}
+    assert source.asked().parallel.tensor == 1
+
+
 def test_errors_name_the_flag() -> None:
     source = read_source(str(TRAINING), [setting("parallel.context=3"), setting("cluster.gpus=96")])
     with pytest.raises(ModelError, match=r"--set parallel.context=3: parallel.context: 3 does not divide"):
