@@ -84,6 +84,24 @@ class Estimate:
         batch = self.training.global_batch
         return None if batch is None else batch // (self.parallel.data * self.training.microbatch)
 
+    def traffic(self, group: LayerEstimate) -> dict[str, int | float]:
+        """Bytes of one layer that go to other GPUs: in F of one microbatch what tensor parallelism sums up (``tensor``), what
+        goes to experts and comes back (``experts``), keys and values around the ring (``context``); once a step ``gradients``
+        and ``weights`` that the replicas exchange. I sends what F does, but twice around the ring; W nothing.
+        """
+        cut, decoder = self.parallel, group.kind in (DECODER, PREDICTION)
+        whole = traffic.hidden_state(self.sizes, self.training, cut)
+        sums = {DECODER: 2, PREDICTION: 2, EMBEDDING: 1, HEAD: 0}[group.kind] if cut.tensor > 1 else 0
+        dense, experts = states.local(group.parameters, cut)
+        shared = (dense if cut.replicas > 1 else 0) + (experts if cut.expert_replicas > 1 else 0)
+        return {
+            "tensor": sums * whole,
+            "experts": 2 * traffic.to_experts(self.sizes, self.training, cut) if group.parameters.experts else 0,
+            "context": traffic.around_context(self.sizes, self.training, cut) if decoder else 0,
+            "gradients": shared * states.GRADIENT[self.training.dtype],
+            "weights": shared * self.training.number_bytes if cut.zero else 0,
+        }
+
     def working(self, *, recompute: bool) -> float:
         """Bytes that a device needs once, beside its layers: a layer's activations while it is computed again (``recompute``),
         the weights of two layers that are gathered with ZeRO-3."""

@@ -53,8 +53,16 @@ def test_tables_for_people() -> None:
     assert "8,030,261,248 parameters" in bare
     assert "FLOPs, bytes and times need a sequence" in bare
     assert "Times need a GPU" in run("estimate", LLAMA, *SIZED).stdout
+    assert "link efficiency 0.7; guess" in run("estimate", TRAINING).stdout
     told = run("estimate", TRAINING, "--explain").stdout
-    for words in ("What times are made of", "log-sum-exp", "guess: one measured stage", "recompute full", "from I to W"):
+    for words in (
+        "What times are made of",
+        "log-sum-exp",
+        "guess: one measured stage",
+        "recompute full",
+        "What goes to other GPUs",
+        "from I to W",
+    ):
         assert words in told
     experts = run("estimate", MODELS / "configs" / "gpt-oss-20b.json", *SIZED).stdout
     rows = [line.split()[:3] for line in experts.splitlines() if "decoder" in line]

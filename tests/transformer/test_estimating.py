@@ -73,6 +73,20 @@ def test_microbatches_of_a_step() -> None:
     assert estimate(llama(), Training(64)).microbatches is None
 
 
+def test_what_goes_to_other_gpus() -> None:
+    sizes = llama(experts=8, experts_per_token=2, expert_ffn=64)
+    alone = estimate(sizes, Training(64))
+    assert all(not any(alone.traffic(group).values()) for group in alone.layers)
+    found = estimate(sizes, Training(64), Parallel(tensor=2, context=2, data=4, expert=4, zero=1))
+    embedding, decoder, head = (found.traffic(group) for group in found.layers)
+    n, h, of = 32, 128, found.layers[1].parameters
+    assert decoder["tensor"] == 2 * embedding["tensor"] == 2 * 2 * n * h
+    assert decoder["experts"] == 2 * (2 * n * 2 * h * 3 // 4)
+    assert decoder["context"] == 1 * 2 * 2 * n * 64 // 2
+    assert decoder["gradients"] == 2 * decoder["weights"] == 4 * (of.whole + of.cut // 2 + of.experts // 8)
+    assert head["tensor"] == head["experts"] == 0
+
+
 def test_from_the_face_of_the_package() -> None:
     sizes = pp.Transformer(layers=2, hidden=64, heads=4, ffn=128, vocabulary=100)
     found = pp.estimate(sizes, pp.Training(32), pp.Parallel(pipeline=2), pp.Cluster("h100-sxm"))
