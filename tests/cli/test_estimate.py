@@ -94,6 +94,8 @@ def test_a_fit(tmp_path: Path) -> None:
     shown = run(*given).stdout
     assert "all: mean error" in shown
     assert 'basis = "fitted to times.csv"' in shown
+    assert "launch = " in run(*given, "--fit", "efficiency,launch").stdout
+    assert "got 'speed'" in refused(*given, "--fit", "speed")
     result = run(*given, "--json", "-o", tmp_path / "model.toml")
     assert "[cluster]" in result.stderr
     json.loads(result.stdout)
