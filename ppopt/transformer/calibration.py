@@ -91,12 +91,12 @@ def calibrate(rows: Sequence[Measured], basis: str, names: Sequence[str] = ()) -
     terms = [(row, op) for row in rows for op in row.seconds]
     groups = [_group(row, gpu) for row in rows]
     parts = [part for group in groups if group.seconds is not None for part in group.seconds.parts]
-    if any(part.memory for part in parts) and gpu.passes == 0:
-        gpu = replace(gpu, passes=1.0, passes_backward=None)
     names = list(names) or list(_told(rows, parts))
     for name in names:
         if name not in NAMES:
             raise EstimateError("", f"expected some of {', '.join(NAMES)} to fit, got {name!r}")
+    if gpu.passes == 0 and "passes" in names:
+        gpu = replace(gpu, passes=1.0)
     if len(terms) < len(names):
         problem = f"{len(terms)} measured times do not fix {len(names)} settings ({', '.join(names)}); give more rows"
         raise EstimateError("", problem)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ppopt.transformer import cross_check
 from tests.support.command import read, refused, run
 from tests.support.places import MODELS
 from tests.support.transformers import costs
@@ -104,6 +105,21 @@ def test_a_fit(tmp_path: Path) -> None:
     assert "efficiency = " in text
     table.write_text("label,forward\na,10\n")
     assert "1 measured times do not fix" in refused(*given)
+
+
+@pytest.mark.parametrize(("library", "code"), [(100, 0), (101, 1)])
+def test_a_count_that_differs_from_the_librarys_is_a_failure(library: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_check, "cross_check", lambda config: [cross_check.Count("parameters", library, 100)])
+    shown = run("estimate", LLAMA, "--cross-check", code=code).stdout
+    assert shown.splitlines()[-1].split() == ["parameters", str(library), "100", "-1" if code else "0"]
+
+
+def test_without_the_library_there_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "needs the extra hf: pip install 'ppopt-pipeline[hf]'" in refused("estimate", LLAMA, "--cross-check")
+    sizes = tmp_path / "sizes.toml"
+    sizes.write_text("[transformer]\nlayers = 2\n")
+    assert "transformer.config: missing; the comparison is about a config.json" in refused("estimate", sizes, "--cross-check")
 
 
 def test_wrong_input_is_one_line() -> None:
