@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 @click.option("--free", callback=kinds, metavar="KIND,…", help="With --order: free these kinds (F, B, I, W) again.")
 @parameters_option
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="Plan with what this runtime really does (docs/torch.md).")
+@click.option(
+    "--best-cut/--no-best-cut",
+    "best_cut",
+    default=None,
+    help="Look for the best cut beside one that is settled.  [default: beside layers of each stage that are written out]",
+)
 @click.option("--verify", is_flag=True, help="A second opinion: prove it again by another route, in as much time again.")
 @click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
 @click.option(
@@ -55,6 +61,7 @@ def solve(
     free: tuple[Kind, ...],
     params: dict[str, Any],
     runtime: str | None,
+    best_cut: bool | None,
     verify: bool,
     explain: bool,
     exported: str | None,
@@ -93,7 +100,14 @@ def solve(
         tell_placement(given, model, binding)
     with Progress(model.pipeline, objective) as progress:
         result = find_best(
-            model, settings, objective=objective, order=binding, runtime=runtime, progress=progress, each=progress.point
+            model,
+            settings,
+            objective=objective,
+            order=binding,
+            runtime=runtime,
+            best_cut=best_cut,
+            progress=progress,
+            each=progress.point,
         )
     opinion = second_opinion(result, settings) if verify else None
     text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""

@@ -113,6 +113,18 @@ class PartitionChoice:
         self.result = self._result()
         return self.result
 
+    def begin(self, result: Result) -> None:
+        """Take over what is known of one cut, where every stage has a layer; of another one there is nothing to know here."""
+        counts = result.pipeline.counts
+        pipeline = self._at(counts) if min(counts) else None
+        if pipeline is None:
+            return
+        if result.schedule is not None:
+            self._found(result.schedule, result.binding)
+        leaf = self.leaves.get(counts) or self._leaf(pipeline)
+        leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, result.ticks.per_unit))
+        leaf.settled = leaf.settled or result.reason in ("optimal", "infeasible")
+
     # --- what is known ---
 
     @property
@@ -158,7 +170,7 @@ class PartitionChoice:
             self._ask(math.inf)
             near = list(dict.fromkeys(map(self._nearby, named)))
         for counts in near:
-            if not self._clock.over and self.lower < min(self.value, self.enough):
+            if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
 
     def _named(self, name: str) -> Counts | None:
@@ -229,7 +241,11 @@ class PartitionChoice:
             self.steps.append(Taken(f"{name} {_shown(counts)}", 0.0, "no room for a microbatch"))
             return
         self.over.learn_from(fastest(pipeline))
-        words = self.words_of(pipeline)
+        self._solve(self._leaf(pipeline), name)
+
+    def _leaf(self, pipeline: Pipeline) -> _Leaf:
+        """A cut that is looked at from now on."""
+        counts, words = pipeline.counts, self.words_of(pipeline)
         search: Branch
         settings = dataclasses.replace(self.settings, gap=0.0)
         if pipeline.recompute == CHOOSE:
@@ -240,7 +256,7 @@ class PartitionChoice:
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
         leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, self._first_look)
         self.over.leave_out(counts)
-        self._solve(leaf, name)
+        return leaf
 
     def _retimed(self, pipeline: Pipeline) -> Schedule | None:
         """The order of the best schedule on another cut."""
