@@ -62,9 +62,8 @@ def solve(
     - ``runtime``: plan with what this runtime really does (:func:`ppopt.pipeline.runtimes.as_run`).
     - ``beside``: rows of your own, shown before the named schedules and begun from where they have the placement
       (:func:`ppopt.named.of_order`).
-    - ``best_cut``: beside a cut of the layers that is settled, look for the best cut on the same placement, with the same
-      recomputing (:attr:`~ppopt.search.Result.best_cut`); by default where the layers of each stage are written out. The time
-      limit is for both.
+    - ``best_cut``: beside a settled cut of the layers, look for the best one on the same placement and with the same recomputing,
+      in the same time limit (:attr:`~ppopt.search.Result.best_cut`); by default where the cut is written out.
     - ``progress``: called with the best value and the bound whenever one improves, from any thread.
 
     Ctrl-C ends the search and keeps its best. Every schedule in the result has passed the checker.
@@ -74,8 +73,7 @@ def solve(
             pipeline does not have, that contradict each other, or that the solver cannot say.
         TypeError: a constraint that is no such word.
         Restriction: ``order`` is not defined for this pipeline.
-        PipelineError: which stages recompute is open, and the stages have other costs on another route; or the best cut is asked
-            for, and there is no other cut.
+        PipelineError: ``recompute`` is open, and stages have other costs on another route; ``best_cut`` where there is no other.
         TooLarge: the pipeline is too large for the ILP.
     """
     check_objective(objective)
@@ -86,18 +84,7 @@ def solve(
         raise ValueError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
     question = _Question(model, settings, objective, binding, tuple(constraints), runtime, tuple(beside), best_cut, progress)
     counts = model.pipeline.microbatches
-    if not isinstance(counts, tuple):
-        return question.answer({})[0]
-    points: list[Result] = []
-    known: dict[tuple[str, int], PeriodicSchedule] = {}
-    for count in counts:
-        point, known = question.with_microbatches(count).answer(known)
-        points.append(point)
-        if each is not None:
-            each(point)
-        if "interrupted" in (point.limit, None if point.best_cut is None else point.best_cut.limit):
-            break
-    return dataclasses.replace(points[-1], points=tuple(points))
+    return question.answers(counts, each) if isinstance(counts, tuple) else question.answer({})[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +107,19 @@ class _Question:
         order = self.model.order
         kept = order if order is not None and order.index.microbatches == count else None
         return dataclasses.replace(self, model=dataclasses.replace(self.model, pipeline=pipeline, order=kept))
+
+    def answers(self, counts: tuple[int, ...], each: Callable[[Result], None] | None) -> Result:
+        """The results for several numbers of microbatches, one after the other."""
+        points: list[Result] = []
+        known: dict[tuple[str, int], PeriodicSchedule] = {}
+        for count in counts:
+            point, known = self.with_microbatches(count).answer(known)
+            points.append(point)
+            if each is not None:
+                each(point)
+            if point.interrupted:
+                break
+        return dataclasses.replace(points[-1], points=tuple(points))
 
     def answer(self, known: dict[tuple[str, int], PeriodicSchedule]) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
         """The result, its rows checked; ``known`` is what modulo scheduling has found for fewer microbatches, by placement."""

@@ -121,6 +121,11 @@ class Result(Figures):
         idle = self.ticks.value - max(self.schedule.work)
         return (self.ticks.value - self.ticks.lower_bound) / idle if idle else 0.0
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the search was interrupted, on the cut itself or beside it."""
+        return "interrupted" in (self.limit, None if self.best_cut is None else self.best_cut.limit)
+
     def __str__(self) -> str:
         from ppopt.search.summary import summary
 
