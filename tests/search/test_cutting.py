@@ -183,9 +183,7 @@ def with_an_auto_partition(draw: st.DrawFn) -> tuple[Pipeline, str]:
     limit = draw(st.sampled_from((None, count, 2 * count)))
     microbatches = devices * draw(st.integers(1, 3))
     links, memory = Links(draw(st.sampled_from((0, 1)))), Memory(limit=limit)
-    return Pipeline(
-        devices, devices * draw(st.integers(1, 3)), placement, chunks, layers=layers, links=links, memory=memory
-    ), schedule
+    return Pipeline(devices, microbatches, placement, chunks, layers=layers, links=links, memory=memory), schedule
 
 
 @drawn(12, 150, with_an_auto_partition())
