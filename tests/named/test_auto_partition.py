@@ -67,16 +67,17 @@ def test_the_critical_stage() -> None:
 
 
 def test_a_move_to_the_left_by_hand() -> None:
-    """Largest work 4 + 4 or 6 on two devices; the least largest is (1, 2) or (2, 1), both 8 of 12.
+    """The least largest work of two stages is 24, on (1, 2): the second device begins after 5 and ends 10 before the end.
 
-    On (2, 1) the first stage takes 24 of 36 for a microbatch and the pipeline 4 x 24 + 12; on (1, 2) it is 4 x 24 + 12 as well.
-    With a first layer of 5 only (1, 2) has a largest work of 8.
+    The second stage is critical and gives its first layer away. On (2, 1) the first device takes 27 for a microbatch, and waits
+    12 for its first backward, in which it has a second forward of 9 to run.
     """
     pipeline = plain(5, 4, 4, devices=2, microbatches=4)
-    assert auto_partition(pipeline) == (1, 2)
     found = list(simulated(pipeline, "1f1b"))
-    assert [each.pipeline.counts for each in found] == [(1, 2), (2, 1)]  # the last stage gives its first layer away
-    assert [each.makespan for each in found] == [4 * 24 + 15, 4 * 27 + 12]
+    assert [each.pipeline.counts for each in found] == [(1, 2), (2, 1)]
+    assert [each.makespan for each in found] == [5 + 4 * 24 + 10, 4 * 27 + 12 - 9]
+    assert [critical_stage(each) for each in found] == [1, 0]
+    assert auto_partition(pipeline) == (1, 2)  # the first of equal ones
 
 
 def test_it_finds_what_balance_does_not() -> None:
