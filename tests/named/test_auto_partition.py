@@ -12,6 +12,7 @@ from ppopt.pipeline import Layers, Links, Memory, Pipeline, PipelineError
 from ppopt.pipeline.cutting import work_of_layers
 from ppopt.schedule import Schedule
 from tests.support.layered import a_layer, cuts, stages_of
+from tests.support.tiers import thorough
 
 PLACES = {"1f1b": ("linear", 1), "interleaved-1f1b": ("loop", 2), "interleaved-zb": ("loop", 2)}
 
@@ -35,7 +36,7 @@ def time(schedule: Schedule) -> Fraction:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=thorough) for seed in (0, *range(2, 8)))])
 def test_it_begins_with_the_least_largest_stage_and_gives_its_best(seed: int, schedule: str) -> None:
     """All that it simulates are cuts, each once, timed as the named schedule is there."""
     pipeline = random(seed, schedule)
