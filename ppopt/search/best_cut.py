@@ -50,19 +50,26 @@ class BesideBest:
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """As :meth:`~ppopt.search.choices.Branch.go_on`; the result is that of the cut, with the best cut beside it."""
-        own = self._own.go_on(clock.slice(strategies.OWN_CUT * clock.left), enough, progress)
-        if clock.interrupted:
-            self.result = own
-            return own
+        self.result = self._own.go_on(clock.slice(strategies.OWN_CUT * clock.left), enough, progress)
+        if not clock.interrupted:
+            try:
+                self.result = self._beside(self.result, clock, enough, progress)
+            except KeyboardInterrupt:  # between two searches, each of which keeps what it has found
+                clock.interrupt()
+                if self.result.limit == "time":
+                    self.result = dataclasses.replace(self.result, limit="interrupted")
+        return self.result
+
+    def _beside(self, own: Result, clock: Clock, enough: Time, progress: Report | None) -> Result:
+        """The result of the cut, with the best cut beside it."""
         best = self._over_all(own, clock)
         if own.limit == "time" and not clock.interrupted:
             if best.schedule is not None and best.pipeline.counts == self.pipeline.counts:
                 self._own.begin(best.schedule)
-            own = self._own.go_on(clock, enough, progress)
+            self.result = own = self._own.go_on(clock, enough, progress)
             best = self._over_all(own, clock)
         steps = (*own.steps, *(step._replace(name=f"best cut: {step.name}") for step in best.steps))
-        self.result = dataclasses.replace(own, best_cut=best, steps=steps, versions={**own.versions, **best.versions})
-        return self.result
+        return dataclasses.replace(own, best_cut=best, steps=steps, versions={**own.versions, **best.versions})
 
     def _over_all(self, own: Result, clock: Clock) -> Result:
         """What is known of all cuts, with what was found on the one."""

@@ -10,6 +10,7 @@ from ppopt.files import result_dict
 from ppopt.op import Kind
 from ppopt.pipeline import Layers, Memory, Pipeline, PipelineError
 from ppopt.search import Result, Settings, solve, solve_closed, strategies
+from ppopt.search.cutting import PartitionChoice
 from ppopt.search.summary import best_cut_lines
 from tests.support.every_cut import by_enumeration, cuts
 from tests.support.layered import MODEL, a_pipeline
@@ -107,6 +108,18 @@ def test_the_cut_has_what_the_search_over_all_cuts_finds_for_it(monkeypatch: pyt
     result = solved(PIPELINE.changed(partition=(4, 3)))
     assert result.reason == "optimal"
     assert result.value == beside(result).value
+
+
+@pytest.mark.parametrize("at", ["begin", "_next"])
+def test_ctrl_c_keeps_the_cuts_own_answer(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PartitionChoice, at, interrupted)
+    result = solved(PIPELINE.changed(partition=(5, 2)))
+    assert (result.value, result.reason, result.limit) == (152, "optimal", None)
+    if at == "begin":
+        assert result.best_cut is None
 
 
 @thorough
