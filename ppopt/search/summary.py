@@ -179,7 +179,9 @@ def placements_text(result: Result) -> str:
 
 def points_text(result: Result) -> str:
     """The results for several numbers of microbatches."""
-    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", "idle gap", "bubble ratio", "span bubble ratio"]
+    cut = any(point.best_cut is not None for point in result.points)
+    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", *["best cut"] * cut]
+    columns += ["idle gap", "bubble ratio", "span bubble ratio"]
     left = ["microbatches"] + ["placement", "chunks"] * (result.scope is not None)
     table = new_table("Microbatches", left, [*columns, "seconds"], ["proof"])
     for point in result.points:
@@ -190,7 +192,8 @@ def points_text(result: Result) -> str:
             ratios = [f"{idle:.3f}", f"{schedule.bubble_ratio:.4f}", f"{schedule.span_bubble_ratio:.4f}"]
         proof = point.proved_by or "" if point.reason == "optimal" else point.reason
         where = [point.pipeline.placement, str(point.pipeline.chunks)] * (result.scope is not None)
-        figures_ = [value, number(point.lower_bound), *ratios, f"{point.seconds:.1f}"]
+        best = [""] if point.best_cut is None or point.best_cut.value is None else [number(point.best_cut.value)]
+        figures_ = [value, number(point.lower_bound), *best * cut, *ratios, f"{point.seconds:.1f}"]
         table.add_row(str(point.pipeline.microbatches), *where, *figures_, proof)
     return rendered(table)
 

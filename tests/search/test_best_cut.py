@@ -150,4 +150,7 @@ def test_for_each_number_of_microbatches() -> None:
     several = solved(PIPELINE.changed(partition=(5, 2), microbatches=(1, 2)))
     for point in several.points:
         alone = PIPELINE.changed(microbatches=point.pipeline.microbatches)
-        assert beside(point).value == by_enumeration(alone, "makespan")
+        least = by_enumeration(alone, "makespan")
+        assert beside(point).value == least
+        assert f" {least} " in str(several)
+    assert "best cut" in str(several)
