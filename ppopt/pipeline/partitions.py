@@ -108,7 +108,7 @@ def balanced(work: tuple[Fraction, ...], routes: Routes, route_of_microbatch: tu
     common = math.gcd(*whole) or 1
     whole = [value // common for value in whole]
     if len(routes) == 1 and len(set(routes[0])) == len(routes[0]):
-        return _least_largest(whole, len(routes[0]))
+        return LeastLargest(whole, len(routes[0])).counts(len(whole), len(routes[0]))
     cut = _Cut(whole, times)
     cut.improve()
     cut.search()
@@ -116,24 +116,29 @@ def balanced(work: tuple[Fraction, ...], routes: Routes, route_of_microbatch: tu
     return cut.counts
 
 
-def _least_largest(work: Sequence[int], stages: int) -> Counts:
-    """Every stage on a device of its own: the least largest work of the first stages, by their number of layers."""
-    before = [0]
-    for value in work:
-        before.append(before[-1] + value)
-    layers, far = len(work), 1 + before[-1]
-    best, cuts = [0] + [far] * layers, []
-    for stage in range(1, stages + 1):
-        row, cut = [far] * (layers + 1), [0] * (layers + 1)
-        for end in range(stage, layers - (stages - stage) + 1):
-            row[end], cut[end] = min((max(best[begin], before[end] - before[begin]), begin) for begin in range(stage - 1, end))
-        best = row
-        cuts.append(cut)
-    counts, end = [], layers
-    for cut in reversed(cuts):
-        counts.append(end - cut[end])
-        end = cut[end]
-    return tuple(reversed(counts))
+class LeastLargest:
+    """The first layers cut into stages, each on a device of its own, so that the largest work of a stage is least."""
+
+    def __init__(self, work: Sequence[int], stages: int) -> None:
+        before = [0, *accumulate(work)]
+        layers, far = len(work), 1 + before[-1]
+        best: list[int] = [0] + [far] * layers
+        self._begins: list[list[int]] = []
+        for stage in range(1, stages + 1):
+            row, begins = [far] * (layers + 1), [0] * (layers + 1)
+            for end in range(stage, layers + 1):
+                ways = ((max(best[begin], before[end] - before[begin]), begin) for begin in range(stage - 1, end))
+                row[end], begins[end] = min(ways)
+            best = row
+            self._begins.append(begins)
+
+    def counts(self, layers: int, stages: int) -> Counts:
+        """The number of layers of each stage, for the first ``layers`` layers; every stage has one."""
+        counts, end = [], layers
+        for begins in reversed(self._begins[:stages]):
+            counts.append(end - begins[end])
+            end = begins[end]
+        return tuple(reversed(counts))
 
 
 class _Cut:

@@ -247,7 +247,7 @@ def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
         settings["seconds"] = settings.pop("time_limit")
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()  # an instance has one number of microbatches: a study varies it
-    result = solve(pipeline, **settings)
+    result = solve(pipeline, **settings, best_cut=False)
     tree = result_dict(result)
     found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions", "scope", "placements")}
     if pipeline.recompute == CHOOSE:
