@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.certificates import Certificate, Way
+from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.clock import Limits
 from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Known, race
 from ppopt.op import Kind
@@ -34,17 +34,23 @@ class LeastCut:
 class CutModel:
     """All cuts of layers into stages, and what certificates say about them.
 
-    ``times``: per kind of operation the ticks of each layer. ``below[s][l]`` is whether layer ``l`` is before the end of stage
-    ``s``; what lies before an end is a sum over these, and what a certificate says is linear in such sums.
+    ``times``: per kind of operation the ticks of each layer; ``first``: those in the first stage, if they are others.
+    ``below[s][l]`` is whether layer ``l`` is before the end of stage ``s``; what lies before an end is a sum over these, and what
+    a certificate says is linear in such sums.
     """
 
-    def __init__(self, times: Mapping[Kind, Sequence[int]], stages: int) -> None:
+    def __init__(
+        self, times: Mapping[Kind, Sequence[int]], stages: int, first: Mapping[Kind, Sequence[int]] | None = None
+    ) -> None:
         self.layers, self.stages = len(times[Kind.F]), stages
         self.model = cp_model.CpModel()
         self.below = [[self.model.new_bool_var("") for _ in range(self.layers)] for _ in range(stages - 1)]
         for s, row in enumerate(self.below):
             self._order(s, row)
         self.before = {kind: self.ends(of) for kind, of in times.items()}
+        self.first = self.before if first is None else {kind: self.ends(of) for kind, of in first.items()}
+        self.more: dict[Part, End] = {}
+        """What an operation of a stage takes beside what its layers do."""
         self._most = 2**50
         self.bound = self.model.new_int_var(0, self._most, "")
         self.model.minimize(self.bound)
@@ -85,9 +91,12 @@ class CutModel:
         self.learned += 1
 
     def _time(self, way: Way) -> End:
-        stage = {part: self.before[part[0]] for part, _ in way.times}
-        parts = [n * (stage[part][part[1] + 1] - stage[part][part[1]]) for part, n in way.times]
-        return cp_model.LinearExpr.sum(parts) + way.constant
+        return cp_model.LinearExpr.sum([n * self._of(part) for part, n in way.times]) + way.constant
+
+    def _of(self, part: Part) -> End:
+        kind, stage = part
+        ends = (self.before if stage else self.first)[kind]
+        return ends[stage + 1] - ends[stage] + self.more.get(part, 0)
 
     def _least(self, ways: Sequence[Way]) -> End:
         if len(ways) == 1:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--order", "order", metavar="NAME", help="Make the constraints of a named schedule binding.")
 @click.option("--free", callback=kinds, metavar="KIND,…", help="With --order: free these kinds (F, B, I, W) again.")
 @parameters_option
-@click.option("--runtime", type=click.Choice(RUNTIMES), help="Plan with what this runtime really does (docs/torch.md).")
+@click.option("--runtime", type=click.Choice(RUNTIMES), help="Keep to what this runtime can run, as it runs it.")
 @click.option("--verify", is_flag=True, help="A second opinion: prove it again by another route, in as much time again.")
 @click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
 @click.option(
@@ -64,8 +64,8 @@ def solve(
     """The best schedule of MODEL with its proof, beside every named schedule that applies.
 
     The proof holds for the model's placement and chunks, and for all that is left open: --placement any takes linear, loop and
-    wave, a list of --chunks each of them, --recompute choose every choice of the stages. Ctrl-C ends the search and keeps the
-    best so far.
+    wave, a list of --chunks each of them, --recompute choose every choice of the stages; --runtime keeps to what a runtime can
+    run of that. Ctrl-C ends the search and keeps the best so far.
 
     \b
     Examples:
@@ -74,6 +74,7 @@ def solve(
       ppopt solve models/zb-h1.toml --order zb-h1 --free W
       ppopt solve -d 4 -m 8 --memory-limit 4 --placement any --chunks 2,4 --verify
       ppopt solve models/gpt-1.5b-recompute.toml --recompute choose --placement any
+      ppopt solve models/llama-3-70b.toml --runtime megatron
       ppopt solve -d 4 -m 8..1024 --memory-limit 3
     """
     with uninterrupted():
@@ -82,14 +83,20 @@ def solve(
         from ppopt.search import Binding, model_text
         from ppopt.search import solve as find_best
         from ppopt.search import verify as second_opinion
+        from ppopt.search.running import ORDERS
         from ppopt.search.verifying import check_asked
 
+    own = ORDERS.get(runtime or "")
+    if own is not None and (free or (order is not None and find_schedule(order).name != own)):
+        raise click.UsageError(f"--runtime {runtime} has an order of its own, {own}; it goes with no other, and with no --free")
+    if order is None and own is not None:
+        order = own
     if order is None and (free or params):
         raise click.UsageError("--free and --param need --order NAME")
     model = given.read()
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
-    if binding is not None:
+    if binding is not None and own is None:
         tell_placement(given, model, binding)
     with Progress(model.pipeline, objective) as progress:
         result = find_best(

@@ -24,6 +24,7 @@ from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, Units, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, read_split, routes_of
+from ppopt.pipeline.runtimes import check_routes, read_runtime
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
 
 MAX_DEVICES = 1024
@@ -50,6 +51,7 @@ class Pipeline:
     and it may ask for several ``microbatches``. :attr:`open` names them. A solver settles them; until then there are no stages
     and no times (:meth:`placements`, :meth:`cut`, :meth:`resolved` and :meth:`changed` give pipelines that have them). ``any`` is
     linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for loop, wave and any, else 1.
+    ``runtime="torch"``: operations take and hold what PyTorch makes of these costs (:mod:`ppopt.pipeline.runtimes`).
     ``name`` and ``units`` are labels and take no part in comparisons.
 
     Raises:
@@ -73,6 +75,7 @@ class Pipeline:
     data_parallel: DataParallel = field(default_factory=DataParallel)
     layers: Layers | None = None
     partition: str | Counts = ""
+    runtime: str = ""
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -93,6 +96,7 @@ class Pipeline:
             data_parallel: DataParallel = ...,
             layers: Layers | None = None,
             partition: str | Sequence[int] = "",
+            runtime: str = "",
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -101,6 +105,7 @@ class Pipeline:
             microbatches=read_counts("pipeline.microbatches", self.microbatches, MAX_MICROBATCHES),
             chunks=read_chunks(self.placement, self.chunks, bool(self.routes)),
             partition=read_partition(self.partition, self.layers),
+            runtime=read_runtime(self.runtime),
         )
         stages = self.devices * (max(self.chunks) if isinstance(self.chunks, tuple) else self.chunks)
         if stages > MAX_STAGES:
@@ -141,6 +146,7 @@ class Pipeline:
             problem = f"at most {MAX_OPS} operations (3 x stages x microbatches) are supported, got {operations}"
             raise PipelineError("pipeline.microbatches", problem)
         self._set(route_of_microbatch=read_split(self.route_of_microbatch, self.microbatches, len(self.routes)))
+        check_routes(self)
 
     def _read_parts(self) -> None:
         self.links.validate(self.devices)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
+from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.clock import Limits
-from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
-from ppopt.pipeline.cutting import times_of_layers
+from ppopt.pipeline.cutting import first_times_of_layers, times_of_layers
 from ppopt.pipeline.parts import Table
 from ppopt.schedule import Objective
 
@@ -40,11 +38,11 @@ class OverCuts:
         times = times_of_layers(layers, pipeline.recompute)
         some = self._unit_costs()
         fixed = [Fraction(int(x), some.ticks.per_unit) for x in (*some.ticks.lead.flat, *some.ticks.tail.flat)]
-        numbers = [value for row in times for value in row] + fixed
+        first = first_times_of_layers(layers, pipeline.recompute) if pipeline.runtime else times
+        numbers = [value for row in (*times, *first) for value in row] + fixed
         numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         self.per_unit = math.lcm(*(value.denominator for value in numbers))
-        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
-        self.model = CutModel({kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}, pipeline.stages)
+        self.model = CutModel(self._by_kind(times), pipeline.stages, self._by_kind(first) if pipeline.runtime else None)
         self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
@@ -59,6 +57,11 @@ class OverCuts:
     def learned(self) -> int:
         """The number of certificates."""
         return len(self._known)
+
+    def _by_kind(self, times: Sequence[Sequence[Fraction]]) -> dict[Kind, list[int]]:
+        """Per kind the ticks of each layer."""
+        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
+        return {kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}
 
     def _unit_costs(self) -> Pipeline:
         """A pipeline of this placement whose operations all take the same."""
@@ -77,16 +80,7 @@ class OverCuts:
     def _plain(self, some: Pipeline) -> Sequence[Certificate]:
         if self.objective == "makespan" and len(some.routes) == 1:
             return list(plain_certificates(some))
-        graph = relaxed_graph(some, links=False)
-        found = []
-        for device, (_, families) in enumerate(graph.machines[: graph.devices]):
-            work: Counter[Part] = Counter()
-            for o in families:
-                kind = graph.families[o].kind
-                assert isinstance(kind, Kind)
-                work[Kind.I if kind == Kind.B else kind, graph.families[o].stage] += graph.count[o]
-            found.append(Certificate((Way(),), Way.of(work, graph.around[device]), (Way(),)))
-        return found
+        return work_certificates(some)
 
     def _within_memory(self) -> None:
         """Every device has room for its weights and the activations of one microbatch."""

@@ -54,6 +54,22 @@ class Scope(NamedTuple):
     """``"best"``, or what was settled; ``None``: there are no layers."""
 
 
+class Unrestricted(NamedTuple):
+    """What is known of the same question without the restriction of a runtime, in the user's unit."""
+
+    value: Number | None
+    """The best value; ``None``: no schedule is known."""
+    lower_bound: Number
+
+
+class RunBy(NamedTuple):
+    """The runtime to which a search was kept."""
+
+    name: str
+    unrestricted: Unrestricted | None
+    """``None``: it restricts nothing."""
+
+
 @dataclass(frozen=True, repr=False)
 class Result(Figures):
     """The answer to a solve. Times and memory are in the user's units: integers where whole, else the nearest doubles.
@@ -89,6 +105,8 @@ class Result(Figures):
     scope: Scope | None = None
     placements: tuple[Result, ...] = ()
     points: tuple[Result, ...] = ()
+    runtime: RunBy | None = None
+    """The runtime that the answer is for; then the scope is what it can run of what was open."""
 
     @property
     def pipeline(self) -> Pipeline:

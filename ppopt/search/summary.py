@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ppopt.layouts.runnable import NAMES
 from ppopt.named import Row
 from ppopt.named.row import figures
 from ppopt.pipeline import DataParallel, Level, Pipeline
@@ -34,7 +35,10 @@ def summary(result: Result) -> str:
 
 def title(result: Result) -> str:
     """The pipeline of the answer, and what bound."""
-    bound = f"; with the constraints of {result.order.schedule}" if result.order is not None else ""
+    if result.runtime is not None:
+        bound = f"; on {result.runtime.name}"
+    else:
+        bound = f"; with the constraints of {result.order.schedule}" if result.order is not None else ""
     return heading(result.pipeline) + bound
 
 
@@ -48,7 +52,8 @@ def answer(result: Result) -> list[str]:
     if schedule is None or value is None or gap is None or idle is None:
         if result.reason == "infeasible":
             proof = f", proved by {result.proved_by}" if result.proved_by else ""
-            return [f"infeasible: no schedule satisfies the model{proof} ({seconds})"]
+            where = f" and what {result.runtime.name} can run" if result.runtime is not None else ""
+            return [f"infeasible: no schedule satisfies the model{where}{proof} ({seconds})"]
         return [f"no schedule found; every schedule takes at least {bound} ({seconds})"]
     found = f"{result.objective} {number(value)}{unit_}"
     if result.reason == "optimal":
@@ -103,13 +108,27 @@ def _over_placements(result: Result) -> list[str]:
     return [f"One of these placements may have something better; all take at least {number(result.lower_bound)}."]
 
 
+def runtime_lines(result: Result) -> list[str]:
+    """What the restriction to a runtime costs, in a line; nothing where there is none."""
+    if result.runtime is None or result.runtime.unrestricted is None:
+        return []
+    name, (value, bound) = NAMES[result.runtime.name], result.runtime.unrestricted
+    if value is None:
+        return [f"Without the restriction to what {name} runs every schedule takes at least {number(bound)}."]
+    known = f"{number(value)}, " + (f"lower bound {number(bound)}" if bound < value else "the optimum")
+    if result.value is None:
+        return [f"Without the restriction to what {name} runs the best that is known takes {known}."]
+    more = f"{percent(result.value / value - 1)} more than" if result.value > value else "as good as"
+    return [f"{name}: {more} the best that is known without the restriction ({known})."]
+
+
 def remarks(result: Result) -> list[str]:
     """What the named schedule that the model stands for costs against the answer, and rows of another placement that beat it."""
     value = result.value
+    lines = runtime_lines(result)
     if value is None:
-        return []
+        return lines
     fitting = sorted((row for row in result.named if row.within_memory), key=lambda row: _objective(result, row))
-    lines = []
     for row in fitting:
         if result.named.marks(row):
             time = _objective(result, row)
