@@ -318,7 +318,7 @@ class NamedRow(_Part):
     within_memory: bool | None
     assumes_equal_work: bool = False
     excluded: str | None
-    recompute: Literal["none", "all"] | list[Whole] | None = None
+    recompute: str | list[Whole] | list[dict[str, dict[str, Whole]]] | None = None
 
 
 class _File(_Part):
