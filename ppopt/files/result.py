@@ -152,6 +152,7 @@ def _opinion(result: Result, opinion: Opinion) -> Tree:
         "confirmed": opinion.confirmed,
         "bound": result.pipeline.time(opinion.bound),
         "by": opinion.route,
+        **({"only": list(opinion.only)} if opinion.only else {}),
         "seconds": round(opinion.seconds, 3),
         "tried": [
             {"route": trial.route, "outcome": trial.outcome, "seconds": round(trial.seconds, 3)} for trial in opinion.trials

@@ -95,6 +95,12 @@ class PartitionChoice:
         assert layers is not None
         return sum(work_of_layers(layers, pipeline.recompute)) * Fraction(pipeline.microbatches, pipeline.devices)
 
+    def begin(self, start: Schedule | None, bound: Fraction) -> None:
+        """Take over a schedule of some cut, and a bound that holds for all."""
+        if start is not None:
+            self._found(start, ())
+        self.over.bound = max(self.over.bound, bound)
+
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """Search until the clock is over, or until no cut has less than ``enough``."""
         self.progress, self.enough, self._clock = progress, enough, clock

@@ -89,7 +89,7 @@ class OverCuts:
             return
         assert layers is not None
         weights, activation = layers.each("weights"), layers.each("activation")
-        saved = [_saved(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
+        saved = [saved_by(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
         each = [
             (held or Fraction(0)) + (own or Fraction(0)) - less
             for held, own, less in zip(activation, weights, saved, strict=True)
@@ -150,7 +150,7 @@ class OverCuts:
         return found.counts
 
 
-def _saved(layers: Layers, group: int, recompute: Any) -> Fraction:
+def saved_by(layers: Layers, group: int, recompute: Any) -> Fraction:
     """What a layer of a group holds less at least, if it recomputes as is said, or as is best for it."""
     if recompute == CHOOSE:
         levels = layers.groups[group].recompute if layers.has_backward(group) else ()

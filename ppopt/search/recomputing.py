@@ -99,6 +99,14 @@ class RecomputeChoice:
         except PipelineError:
             return math.inf
 
+    def begin(self, start: Schedule | None, bound: Fraction) -> None:
+        """Take over a schedule of some choice, and a bound that holds for all."""
+        if start is not None:
+            self.start = start
+            self._found(start)
+        root = self.nodes[0][-1]
+        self.nodes = [self._entry(dataclasses.replace(root, bound=max(root.bound, bound)))]
+
     def go_on(
         self, clock: Clock, enough: Fraction | float, progress: Callable[[Fraction | None, Fraction], None] | None
     ) -> Result:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ppopt.layouts.runnable import NAMES
 from ppopt.named import Row
 from ppopt.named.row import figures
-from ppopt.pipeline import DataParallel, Level, Pipeline
+from ppopt.pipeline import DataParallel, Level, Pipeline, in_words
 from ppopt.pipeline.cutting import levels_of
 from ppopt.text import heading, new_table, number, percent, place, rendered, unit
 from ppopt.timing import exposed_traffic
@@ -77,10 +77,18 @@ def cut_lines(pipeline: Pipeline) -> list[str]:
     if pipeline.layers is None:
         return []
     lines = [f"layers of each stage: {', '.join(map(str, pipeline.counts))}"]
-    chosen = [", ".join(f"{n} {name}" for name, n in _by_level(stage).items()) or "none" for stage in levels_of(pipeline)]
-    if set(chosen) != {"none"}:
-        lines.append(f"layers of each stage that recompute: {'; '.join(chosen)}")
+    chosen = recomputing(pipeline)
+    if chosen != "none":
+        lines.append(f"layers of each stage that recompute: {chosen}")
     return lines
+
+
+def recomputing(pipeline: Pipeline) -> str:
+    """What recomputes: stages, or how many layers of each stage at which level; ``none``: nothing does."""
+    if pipeline.layers is None:
+        return in_words(sorted(pipeline.recomputing)) or "none"
+    chosen = [", ".join(f"{n} {name}" for name, n in _by_level(stage).items()) or "none" for stage in levels_of(pipeline)]
+    return "none" if set(chosen) == {"none"} else "; ".join(chosen)
 
 
 def _by_level(stage: Sequence[tuple[int, Level, int]]) -> Counter[str]:
@@ -206,5 +214,12 @@ def opinion_lines(result: Result, opinion: Opinion) -> list[str]:
         False: f"REFUTED by {opinion.route}: {opinion.trials[-1].outcome if opinion.trials else ''}. Please report this.",
         None: f"not reached in the time: {claim} stays proved by {result.proved_by} alone.",
     }[opinion.confirmed]
+    about = f" on the {_and(opinion.only)} of the answer alone" if opinion.only else ""
     tried = [f"  {trial.route}: {trial.outcome} ({trial.seconds:.1f} s)" for trial in opinion.trials]
-    return [f"Second opinion: {head}", *tried]
+    return [f"Second opinion{about}: {head}", *tried]
+
+
+def _and(names: Sequence[str]) -> str:
+    shown = {"recompute": "recomputing"}
+    words = [shown.get(name, name) for name in names]
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:])
