@@ -64,8 +64,8 @@ def solve(
     """The best schedule of MODEL with its proof, beside every named schedule that applies.
 
     The proof holds for the model's placement and chunks, and for all that is left open: --placement any takes linear, loop and
-    wave, a list of --chunks each of them, --recompute choose every choice of the stages; --runtime keeps to what a runtime can
-    run of that. Ctrl-C ends the search and keeps the best so far.
+    wave, a list of --chunks each of them, --recompute choose every choice of the stages. Ctrl-C ends the search and keeps the
+    best so far.
 
     \b
     Examples:
@@ -73,8 +73,7 @@ def solve(
       ppopt solve -d 4 -m 8 --memory-limit 3 --time-limit 20 -o best.json
       ppopt solve models/zb-h1.toml --order zb-h1 --free W
       ppopt solve -d 4 -m 8 --memory-limit 4 --placement any --chunks 2,4 --verify
-      ppopt solve models/gpt-1.5b-recompute.toml --recompute choose --placement any
-      ppopt solve models/llama-3-70b.toml --runtime megatron
+      ppopt solve models/llama-3-70b.toml --recompute choose --runtime megatron
       ppopt solve -d 4 -m 8..1024 --memory-limit 3
     """
     with uninterrupted():
@@ -86,17 +85,11 @@ def solve(
         from ppopt.search.running import ORDERS
         from ppopt.search.verifying import check_asked
 
-    own = ORDERS.get(runtime or "")
-    if own is not None and (free or (order is not None and find_schedule(order).name != own)):
-        raise click.UsageError(f"--runtime {runtime} has an order of its own, {own}; it goes with no other, and with no --free")
-    if order is None and own is not None:
-        order = own
-    if order is None and (free or params):
-        raise click.UsageError("--free and --param need --order NAME")
+    order = _order(order, runtime, params, free)
     model = given.read()
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
-    if binding is not None and own is None:
+    if binding is not None and runtime not in ORDERS:
         tell_placement(given, model, binding)
     with Progress(model.pipeline, objective) as progress:
         result = find_best(
@@ -114,3 +107,15 @@ def solve(
     if opinion is not None and opinion.confirmed is False:
         raise click.ClickException("the second opinion refutes the first proof (please report this)")
     click.get_current_context().exit(exit_code(result))
+
+
+def _order(order: str | None, runtime: str | None, params: dict[str, Any], free: tuple[Kind, ...]) -> str | None:
+    """The schedule that binds: the one that is given, or that of the runtime."""
+    from ppopt.search.running import ORDERS
+
+    own = ORDERS.get(runtime or "")
+    if own is not None and (free or (order is not None and find_schedule(order).name != own)):
+        raise click.UsageError(f"--runtime {runtime} has an order of its own, {own}; it goes with no other, and with no --free")
+    if order is None and own is None and (free or params):
+        raise click.UsageError("--free and --param need --order NAME")
+    return order or own

@@ -85,7 +85,7 @@ def _outcome(result: Result) -> Tree:
         "versions": dict(result.versions),
         **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
         **_partition(result.pipeline),
-        **_runtime(result),
+        **({} if result.runtime is None else {"runtime": result.runtime.tree}),
     }
     if result.scope is not None:
         recompute = result.scope.recompute
@@ -97,14 +97,6 @@ def _outcome(result: Result) -> Tree:
         }
         tree["placements"] = [_brief(each) for each in result.placements]
     return tree
-
-
-def _runtime(result: Result) -> Tree:
-    """The runtime that the search was kept to, and what is known without it."""
-    if result.runtime is None:
-        return {}
-    known = result.runtime.unrestricted
-    return {"runtime": {"name": result.runtime.name, "unrestricted": None if known is None else known._asdict()}}
 
 
 def _partition(pipeline: Pipeline) -> Tree:
@@ -271,7 +263,6 @@ class Outcome(_Part):
     seed: Whole
     versions: dict[str, str]
     scope: dict[str, Any] | None = None
-    runtime: dict[str, Any] | None = None
     placements: list[dict[str, Any]] = []
 
 

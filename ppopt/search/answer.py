@@ -61,8 +61,7 @@ def solve(
     - ``order``: a named schedule whose constraints bind, on its own placement.
     - ``constraints``: words of your own (:mod:`ppopt.constraints`: ``Precede``, ``OneOf``, ``Exclusive``, ``Capacity``,
       ``Together``) that bind as well; value, bound and proof are under these.
-    - ``runtime``: plan with what this runtime really does (:func:`ppopt.pipeline.runtimes.as_run`), and keep to what it can run
-      (:mod:`ppopt.layouts.runnable`). The answer says what is known without that restriction (:attr:`Result.runtime`).
+    - ``runtime``: keep to what it can run, as it runs it; :attr:`Result.runtime` is what that costs.
     - ``beside``: rows of your own, shown before the named schedules and begun from where they have the placement
       (:func:`ppopt.named.of_order`).
     - ``progress``: called with the best value and the bound whenever one improves, from any thread.
@@ -70,11 +69,10 @@ def solve(
     Ctrl-C ends the search and keeps its best. Every schedule in the result has passed the checker.
 
     Raises:
-        ValueError: an unknown objective, solver, schedule or runtime, a limit out of range, or constraints about what the
-            pipeline does not have, that contradict each other, or that the solver cannot say.
+        ValueError: an unknown objective, solver, schedule or runtime, a limit out of range, or constraints that cannot be.
         TypeError: a constraint that is no such word.
         Restriction: ``order`` is not defined for this pipeline.
-        PipelineError: which stages recompute is open, and the stages have other costs on another route.
+        PipelineError: which stages recompute is open, and costs differ between routes; or the runtime cannot run the pipeline.
         TooLarge: the pipeline is too large for the ILP.
     """
     check_objective(objective)

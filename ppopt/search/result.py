@@ -69,6 +69,11 @@ class RunBy(NamedTuple):
     unrestricted: Unrestricted | None
     """``None``: it restricts nothing."""
 
+    @property
+    def tree(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"name": self.name, "unrestricted": None if self.unrestricted is None else self.unrestricted._asdict()}
+
 
 @dataclass(frozen=True, repr=False)
 class Result(Figures):

@@ -14,28 +14,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, Unpack
 
-import numpy as np
-
 from ppopt.bounds import Objective
 from ppopt.checker import violations
-from ppopt.constraints import rules_of
 from ppopt.files import document, result_dict
 from ppopt.files.model_tree import recompute_of
 from ppopt.files.result import row_dict
-from ppopt.heuristics import Jobs, Stuck, run_jobs
 from ppopt.named import Row, rows_of
 from ppopt.named.model import Model
 from ppopt.pipeline import BEST, CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.choices import problem
 from ppopt.pipeline.recompute_choices import RecomputeChoices
-from ppopt.schedule import Schedule, halves
+from ppopt.schedule import Schedule
 from ppopt.search import Result, Settings, Ticks, solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.least_memory import least_memory
 from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Scope
 from ppopt.search.settings import SettingsFields
-from ppopt.timing.timed import time_order
+from ppopt.study.limits import least_scale, limited, rearranged, scale_of
 
 POINTS = 24
 """Most points of a frontier whose limits are not given."""
@@ -76,15 +72,6 @@ class Frontier:
     def needed(self, schedule: Schedule) -> Fraction:
         """The smallest scale at which this schedule fits."""
         return scale_of(schedule, self.shares)
-
-
-def scale_of(schedule: Schedule, shares: Sequence[Fraction]) -> Fraction:
-    """The smallest scale of limits with these proportions at which ``schedule`` fits."""
-    per_unit = schedule.pipeline.amounts.per_unit
-    return max(
-        (Fraction(peak, per_unit) / share for peak, share in zip(schedule.peak_memory, shares, strict=True) if share),
-        default=Fraction(0),
-    )
 
 
 def frontier(
@@ -331,44 +318,6 @@ class _Search:
             self.solve(scales[-1])
             self.solve(scales[0])
             between(0, len(scales) - 1)
-
-
-def limited(pipeline: Pipeline, limits: tuple[Fraction, ...] | None) -> Pipeline:
-    """The pipeline with other limits."""
-    return pipeline.changed(
-        memory=dataclasses.replace(pipeline.memory, limit=limits), route_of_microbatch=pipeline.route_of_microbatch
-    )
-
-
-def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
-    """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations."""
-    amounts = pipeline.amounts
-    needs = []
-    for device, share in enumerate(shares):
-        held = [
-            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.routes)
-            if len(pipeline.microbatches_of[r])
-        ]
-        need = Fraction(max(held) + int(amounts.static[device]), amounts.per_unit)
-        if need and share:
-            needs.append(need / share)
-    return max(needs, default=Fraction(0))
-
-
-def rearranged(pipeline: Pipeline, schedule: Schedule) -> Schedule | None:
-    """The schedule's operations, started in its order as far as ``pipeline``'s limits allow; ``None`` where they get stuck."""
-    numbers = np.concatenate(schedule.order.rows)
-    first, second = halves(pipeline.index, numbers)
-    if (second >= 0).any():
-        return None  # pairs are not taken apart
-    jobs = Jobs(pipeline, rules_of(pipeline), run=np.sort(first))
-    start = dict(zip(numbers.tolist(), np.concatenate(schedule.start).tolist(), strict=True))
-    rank = np.array([start[number] for number in jobs.numbers.tolist()], dtype=np.int64)
-    try:
-        return time_order(pipeline, run_jobs(jobs, (rank,)))
-    except Stuck:
-        return None
 
 
 def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
