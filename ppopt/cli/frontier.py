@@ -17,7 +17,7 @@ from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 
 if TYPE_CHECKING:
-    from ppopt.search import Settings
+    from ppopt.search import Result, Settings
     from ppopt.study.frontier import Frontier, Point
 
 
@@ -154,8 +154,12 @@ def _print(line: Frontier) -> None:
             "" if result.gap is None else percent(result.gap),
             "" if result.schedule is None else percent(result.schedule.bubble_ratio),
             f"{result.seconds:.1f}",
-            *[", ".join(map(str, result.pipeline.counts)) if result.schedule is not None else ""] * layers,
-            *[recomputing(result.pipeline) if result.schedule is not None else ""] * open_,
+            *([_cut(result)] if layers else []),
+            *([recomputing(result.pipeline) if result.schedule is not None else ""] if open_ else []),
             (result.proved_by or "") if result.reason == "optimal" else "",
         )
     click.echo(rendered(table, width()))
+
+
+def _cut(result: Result) -> str:
+    return "" if result.schedule is None else ", ".join(map(str, result.pipeline.counts))

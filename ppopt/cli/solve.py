@@ -20,9 +20,11 @@ from ppopt.cli.options import (
 from ppopt.cli.searching import search_options
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
+from ppopt.pipeline import PipelineError
 from ppopt.pipeline.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
+    from ppopt.files import Model
     from ppopt.search import Settings
 
 
@@ -87,6 +89,7 @@ def solve(
 
     order = _order(order, runtime, params, free)
     model = given.read()
+    _check_runtime(given, model, runtime, params)
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
     if binding is not None and runtime not in ORDERS:
@@ -119,3 +122,18 @@ def _order(order: str | None, runtime: str | None, params: dict[str, Any], free:
     if order is None and own is None and (free or params):
         raise click.UsageError("--free and --param need --order NAME")
     return order or own
+
+
+def _check_runtime(given: Given, model: Model, runtime: str | None, params: dict[str, Any]) -> None:
+    """Raise where a runtime cannot run what the model settles; says in which file or flag.
+
+    Raises:
+        ModelError: it cannot.
+    """
+    from ppopt.search.running import check
+
+    try:
+        if runtime is not None:
+            check(model, runtime, params)
+    except PipelineError as error:
+        raise given.blamed(error) from None

@@ -164,10 +164,10 @@ def model_of(tree: Mapping[str, Any], source: str, changes: Sequence[Change] = (
     try:
         return _model(changed, frozenset(change.key for change in changes))
     except PipelineError as error:
-        raise ModelError(_place(error.key, source, changes), error.key, error.message) from None
+        raise ModelError(place_of(error.key, source, changes), error.key, error.message) from None
 
 
-def _place(key: str, source: str, changes: Sequence[Change]) -> str:
+def place_of(key: str, source: str, changes: Sequence[Change]) -> str:
     """Where the value of ``key`` came from: the last change of it, or else the file."""
     bare = key.split("[")[0]
     for change in reversed(changes):

@@ -104,7 +104,7 @@ def check_groups(pipeline: Pipeline, size: int | None) -> None:
     n = devices if size is None else size
     if devices <= n <= microbatches and (microbatches % n == 0 or microbatches % n >= devices):
         return
-    shown = f"{n}, the number of devices," if size is None else str(n)
+    shown = f"{n}, the number of devices" if size is None else str(n)
     raise PipelineError(
         "pipeline.microbatches" if size is None else "pipeline.schedule_params.group_size",
         f"interleaved 1F1B of Megatron takes groups of N microbatches with {devices} (devices) <= N <= {microbatches} "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from ppopt.clock import Clock
 from ppopt.constraints import Word
@@ -13,7 +14,7 @@ from ppopt.layouts.runnable import Policy, check_groups, check_layers, places_of
 from ppopt.named import Table
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Layers, Pipeline, PipelineError, plain
-from ppopt.pipeline.runtimes import INTERLEAVED, MEGATRON, RUNTIMES, TORCHTITAN, as_run
+from ppopt.pipeline.runtimes import INTERLEAVED, MEGATRON, RUNTIMES, TORCH, TORCHTITAN, as_run
 from ppopt.schedule import Number, Objective, Schedule
 from ppopt.search import strategies
 from ppopt.search.binding import Binding
@@ -44,6 +45,21 @@ def asked(model: Model, runtime: str, order: Binding | None, constraints: Sequen
     if order is not None and (order.definition.name != own or order.free):
         raise ValueError(f"order: {runtime} has an order of its own, {own}; got {order.schedule}")
     return model, order or Binding(own)
+
+
+def check(model: Model, runtime: str, params: Mapping[str, Any]) -> None:
+    """Raise where a runtime cannot run what a model settles; ``params``: of the schedule that binds there.
+
+    Raises:
+        PipelineError: it cannot.
+    """
+    model, binding = asked(model, runtime, None, ())
+    if runtime == TORCH:
+        return
+    counts: int | tuple[int, ...] = model.pipeline.microbatches
+    own = None if binding is None else dataclasses.replace(binding, params=dict(params)).read(model)
+    for count in counts if isinstance(counts, tuple) else (counts,):
+        places(model.pipeline.changed(microbatches=count) if isinstance(counts, tuple) else model.pipeline, runtime, own)
 
 
 def places(pipeline: Pipeline, runtime: str, binding: Binding | None) -> tuple[Pipeline, ...]:
