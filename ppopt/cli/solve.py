@@ -87,8 +87,7 @@ def solve(
         from ppopt.search.running import ORDERS
         from ppopt.search.verifying import check_asked
 
-    order = _order(order, runtime, params, free)
-    model = given.read()
+    order, model = _order(order, runtime, params, free), given.read()
     _check_runtime(given, model, runtime, params)
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
