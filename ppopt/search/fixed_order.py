@@ -29,7 +29,7 @@ from ppopt.pipeline import Costs, Pipeline, PipelineError
 from ppopt.pipeline.cutting import fused_times_of_layers, work_of_layers
 from ppopt.pipeline.partitions import BEST, Counts
 from ppopt.schedule import Objective, Order, Schedule
-from ppopt.search import strategies
+from ppopt.search import strategies, tuning
 from ppopt.search.closed import check_found, solve_closed
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
@@ -191,6 +191,7 @@ class FixedOrder:
 
     def _timed(self, counts: Counts, most: int | None) -> Schedule | None:
         pipeline = self.pipeline
+        self._clock.charge(tuning.SCHEDULED * self.order.index.computations)
         try:
             tables = self.policy.tables(pipeline.layers, counts, most)  # type: ignore[arg-type]
             return time_order(pipeline.changed(partition=counts, recompute=tables), self.order)

@@ -8,7 +8,7 @@ from ppopt.pipeline import Layers, Memory, Pipeline, PipelineError
 from ppopt.search import solve, solve_closed
 from tests.agreement.test_layers import holds
 from tests.support.every_cut import cuts, layered
-from tests.support.tiers import drawn
+from tests.support.tiers import drawn, thorough
 
 LAYERS = Layers(
     [
@@ -35,6 +35,7 @@ def test_the_best_cut_as_pytorch_runs_it(pipeline: Pipeline) -> None:
     holds(pipeline.changed(runtime="torch"), "makespan", Counter())
 
 
+@thorough
 def test_torchtitan_has_the_best_of_its_ways_to_recompute() -> None:
     pipeline = Pipeline(2, 4, layers=LAYERS, recompute="choose", memory=Memory(limit=14))
     result = solve(pipeline, runtime="torchtitan", seconds=60, workers=1)
