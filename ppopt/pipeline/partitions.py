@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ppopt.pipeline.layers import Layers
+from ppopt.pipeline.layers import Layers, kind_of
 from ppopt.pipeline.parts import PipelineError
 
 if TYPE_CHECKING:
@@ -64,21 +64,30 @@ def check_stages(layers: Layers, stages: int) -> None:
 
 
 def even(layers: Layers, stages: int) -> Counts:
-    """The largest group dealt equally, the first stages one more where that leaves a remainder.
+    """Layers dealt equally, the first stages one more where that leaves a remainder: those of the largest group.
 
-    What comes before that group goes to the first stage, what comes after it to the last, as frameworks do.
+    Where that has fewer layers than there are stages, as in a hybrid of many small groups, it is all layers from the first to the
+    last one whose name occurs more than once in the model, its number left out (:func:`~ppopt.pipeline.layers.kind_of`). What
+    comes before those that are dealt goes to the first stage, what comes after them to the last, as frameworks do.
 
     Raises:
         PipelineError: a stage would be left without a layer.
     """
-    largest = max(range(len(layers.groups)), key=lambda i: layers.groups[i].count)
-    share, more = divmod(layers.groups[largest].count, stages)
+    groups = layers.groups
+    first = last = max(range(len(groups)), key=lambda i: groups[i].count)
+    if groups[first].count < stages:
+        named = Counter(kind_of(groups[group].name) for group in layers.group_of)
+        repeated = [i for i, group in enumerate(groups) if named[kind_of(group.name)] > 1] or [first]
+        first, last = repeated[0], repeated[-1]
+    dealt = sum(group.count for group in groups[first : last + 1])
+    share, more = divmod(dealt, stages)
     counts = [share + (stage < more) for stage in range(stages)]
-    counts[0] += sum(group.count for group in layers.groups[:largest])
-    counts[-1] += sum(group.count for group in layers.groups[largest + 1 :])
+    counts[0] += sum(group.count for group in groups[:first])
+    counts[-1] += sum(group.count for group in groups[last + 1 :])
     if min(counts) == 0:
-        problem = f'"even" leaves stage {counts.index(0)} without a layer: {stages} stages, and {layers.groups[largest].count}'
-        raise PipelineError("pipeline.partition", f"{problem} layers {layers.groups[largest].name!r} to deal")
+        names = " to ".join(repr(groups[i].name) for i in dict.fromkeys((first, last)))
+        problem = f'"even" leaves stage {counts.index(0)} without a layer: {stages} stages, and {dealt} layers {names} to deal'
+        raise PipelineError("pipeline.partition", problem)
     return tuple(counts)
 
 

@@ -23,7 +23,7 @@ from ppopt.named.verified import verified
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.study.frontier import choices
-from ppopt.study.plan import Instance, Study, StudyError, Task, versions_for
+from ppopt.study.plan import Instance, Study, StudyError, Task, Verdict, versions_for
 from ppopt.study.store import Store
 
 Tree: TypeAlias = dict[str, Any]
@@ -186,7 +186,7 @@ class _Run:
             instance = source.popleft()
             if self._store.claim(instance.key):
                 try:
-                    future = pool.submit(run_instance, instance.pipeline, instance.task, instance.error)
+                    future = pool.submit(run_instance, instance.pipeline, instance.task, instance.error, instance.verdict)
                 except BrokenProcessPool:  # what is running will say so too
                     source.appendleft(instance)
                     break
@@ -205,12 +205,12 @@ class _Run:
         self._failed += status == "failed"
 
 
-def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None) -> Outcome:
+def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None, verdict: Verdict = "failed") -> Outcome:
     """What a worker does: run a task on a pipeline; whatever goes wrong becomes an outcome."""
     began = time.perf_counter()
     try:
         if pipeline is None:
-            status, outcome = "failed", {"error": error}
+            status, outcome = _without_pipeline(task, error, verdict)
         elif task.schedule is None:
             status, outcome = _solved(pipeline, task)
         else:
@@ -218,6 +218,13 @@ def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None
     except Exception as problem:  # a failing instance must not stop the others
         status, outcome = "failed", {"error": f"{type(problem).__name__}: {problem}"}
     return status, outcome, round(time.perf_counter() - began, 6)
+
+
+def _without_pipeline(task: Task, error: str | None, verdict: Verdict) -> tuple[str, Tree]:
+    """A combination that is no pipeline; one that has too little memory for any schedule is a solver's answer."""
+    if verdict == "infeasible" and task.schedule is None:
+        return "done", {"reason": "infeasible", "proved_by": error}
+    return ("failed", {"error": error}) if verdict == "failed" else ("excluded", {"excluded": error})
 
 
 def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
