@@ -202,7 +202,7 @@ def compared(
     least = plain(Fraction(min(bound, value))) if min(bound, value) < math.inf else other.lower_bound
     return dataclasses.replace(
         result,
-        limit="interrupted" if other.limit == "interrupted" else result.limit,
+        limit="interrupted" if other.limit == "interrupted" and result.reason == "feasible" else result.limit,
         seconds=result.seconds + other.seconds,
         runtime=RunBy(runtime, Unrestricted(plain(Fraction(value)) if value < math.inf else None, least)),
     )
