@@ -43,7 +43,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "": ("format", "name", "pipeline", "layers", *PARTS, *ORIGIN),
     "pipeline": (
         *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
-        *("schedule", "schedule_params", "order"),
+        *("runtime", "schedule", "schedule_params", "order"),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in PARTS.items()},
 }

@@ -85,6 +85,7 @@ def _outcome(result: Result) -> Tree:
         "versions": dict(result.versions),
         **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
         **_partition(result.pipeline),
+        **({} if result.runtime is None else {"runtime": result.runtime.tree}),
     }
     if result.scope is not None:
         recompute = result.scope.recompute
@@ -145,6 +146,7 @@ def _opinion(result: Result, opinion: Opinion) -> Tree:
         "confirmed": opinion.confirmed,
         "bound": result.pipeline.time(opinion.bound),
         "by": opinion.route,
+        **({"only": list(opinion.only)} if opinion.only else {}),
         "seconds": round(opinion.seconds, 3),
         "tried": [
             {"route": trial.route, "outcome": trial.outcome, "seconds": round(trial.seconds, 3)} for trial in opinion.trials

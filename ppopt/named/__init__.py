@@ -16,7 +16,7 @@ from ppopt.named.definition import (
 )
 from ppopt.named.model import Model
 from ppopt.named.own import of_order, rows_of_order
-from ppopt.named.recomputing import compare_freely, of_order_freely, placed_freely
+from ppopt.named.recomputing import best_of, compare_freely, of_order_freely, placed_freely
 from ppopt.named.registry import BUILT_IN, NAMED, ScheduleWarning, find, reading, register
 from ppopt.named.row import Row
 from ppopt.named.table import Table
@@ -35,6 +35,7 @@ __all__ = [
     "adapted",
     "alternating",
     "auto_partition",
+    "best_of",
     "compare",
     "compare_freely",
     "deferred",

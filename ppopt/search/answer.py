@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
@@ -11,21 +12,24 @@ from typing import TYPE_CHECKING, Unpack
 from ppopt.bounds.bound import check_objective
 from ppopt.constraints import Capacity, Precede, Word, own_words
 from ppopt.interrupt import uninterrupted
+from ppopt.layouts.runnable import Policy
 from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
 from ppopt.named.registry import shown_chunks
 from ppopt.named.verified import verified_rows
 from ppopt.pipeline import BEST, CHOOSE, Pipeline, plain
-from ppopt.pipeline.runtimes import RUNTIMES, as_run
+from ppopt.pipeline.runtimes import TORCH
 from ppopt.schedule import Objective
+from ppopt.search import running
 from ppopt.search.best_cut import BesideBest, Own, all_cuts
 from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, ClosedBranch, combined, solve_branches
 from ppopt.search.closed import ClosedSearch
 from ppopt.search.cutting import PartitionChoice
+from ppopt.search.fixed_order import FixedOrder
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
-from ppopt.search.result import Progress, Result
+from ppopt.search.result import Progress, Result, RunBy
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.solvers.outcome import check_for_ilp
 
@@ -59,7 +63,7 @@ def solve(
     - ``order``: a named schedule whose constraints bind, on its own placement.
     - ``constraints``: words of your own (:mod:`ppopt.constraints`: ``Precede``, ``OneOf``, ``Exclusive``, ``Capacity``,
       ``Together``) that bind as well; value, bound and proof are under these.
-    - ``runtime``: plan with what this runtime really does (:func:`ppopt.pipeline.runtimes.as_run`).
+    - ``runtime``: keep to what it can run, as it runs it; :attr:`Result.runtime` is what that costs.
     - ``beside``: rows of your own, shown before the named schedules and begun from where they have the placement
       (:func:`ppopt.named.of_order`).
     - ``best_cut``: beside a settled cut of the layers, look for the best one on the same placement and with the same recomputing,
@@ -69,19 +73,21 @@ def solve(
     Ctrl-C ends the search and keeps its best. Every schedule in the result has passed the checker.
 
     Raises:
-        ValueError: an unknown objective, solver, schedule or runtime, a limit out of range, or constraints about what the
-            pipeline does not have, that contradict each other, or that the solver cannot say.
+        ValueError: an unknown objective, solver, schedule or runtime, a limit out of range, or constraints that cannot be.
         TypeError: a constraint that is no such word.
         Restriction: ``order`` is not defined for this pipeline.
-        PipelineError: ``recompute`` is open, and stages have other costs on another route; ``best_cut`` where there is no other.
+        PipelineError: ``recompute`` is open, and costs differ between routes; ``best_cut`` where there is no other; or the
+            runtime cannot run the pipeline.
         TooLarge: the pipeline is too large for the ILP.
     """
     check_objective(objective)
     settings = dataclasses.replace(settings or Settings(), **changes)
     model = asked if isinstance(asked, Model) else Model(asked)
-    binding = None if order is None else (Binding(order) if isinstance(order, str) else order).read(model)
-    if runtime is not None and runtime not in RUNTIMES:
-        raise ValueError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
+    binding = Binding(order) if isinstance(order, str) else order
+    if runtime is not None:
+        model, binding = running.asked(model, runtime, binding, tuple(constraints))
+        best_cut = running.best_cut_asked(runtime, best_cut)
+    binding = None if binding is None else binding.read(model)
     question = _Question(model, settings, objective, binding, tuple(constraints), runtime, tuple(beside), best_cut, progress)
     counts = model.pipeline.microbatches
     return question.answers(counts, each) if isinstance(counts, tuple) else question.answer({})[0]
@@ -123,10 +129,26 @@ class _Question:
 
     def answer(self, known: dict[tuple[str, int], PeriodicSchedule]) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
         """The result, its rows checked; ``known`` is what modulo scheduling has found for fewer microbatches, by placement."""
+        if self.runtime in (None, TORCH):
+            result, found = self._answer(known, math.inf)
+            return dataclasses.replace(result, runtime=None if self.runtime is None else RunBy(TORCH, None)), found
+        free = dataclasses.replace(self, runtime=None, binding=None, progress=None)
+        result = running.compared(
+            self.runtime,
+            self.settings,
+            lambda settings: dataclasses.replace(self, settings=settings)._answer({}, math.inf)[0],
+            lambda settings, enough: dataclasses.replace(free, settings=settings)._answer({}, enough)[0],
+        )
+        return result, {}
+
+    def _answer(
+        self, known: dict[tuple[str, int], PeriodicSchedule], enough: Fraction | float
+    ) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
+        """What one search gives; only values below ``enough`` matter."""
         asked = self.model.pipeline
         beside = functools.cache(self._rows)
         branches = [self._branch(pipeline, beside, known) for pipeline in self._places()]
-        results = solve_branches(branches, self.objective, self.settings, self._report())
+        results = solve_branches(branches, self.objective, self.settings, self._report(), enough)
         result = combined(asked, results, branches, self.settings) if asked.open else results[0]
         result = dataclasses.replace(
             result,
@@ -168,10 +190,26 @@ class _Question:
 
     def _places(self) -> list[Pipeline]:
         pipeline = self.model.pipeline
-        places = pipeline.placements() if self.binding is None else self.binding.places(pipeline)
-        return [pipeline if self.runtime is None else as_run(pipeline, self.runtime) for pipeline in places]
+        if self.runtime not in (None, TORCH):
+            return list(running.places(pipeline, self.runtime, self.binding))
+        return list(pipeline.placements() if self.binding is None else self.binding.places(pipeline))
 
     def _branch(
+        self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
+    ) -> Branch:
+        if self.runtime in (None, TORCH):
+            return self._search(pipeline, beside, known)
+        branches: list[Branch] = []
+        for policy, own in running.alternatives(pipeline, self.runtime):
+            if isinstance(policy, Policy) and self.runtime in running.ORDERS:
+                branches.append(FixedOrder(own, self.objective, self.settings, self._words, policy, beside))
+            elif isinstance(policy, Policy) and own is not pipeline:
+                branches.append(running.Translated(self._search(own, beside, known), pipeline, policy))
+            else:
+                branches.append(self._search(own, beside, known))
+        return branches[0] if len(branches) == 1 else running.OneOfSeveral(pipeline, branches, self.objective, self.settings)
+
+    def _search(
         self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
     ) -> Branch:
         if pipeline.partition == BEST:
@@ -234,8 +272,7 @@ class _Question:
         if pipeline.recompute == CHOOSE:
             mine = model.own_rows_freely(self.objective)
             return (*mine, *own, *compare_freely(pipeline, (), params, self.objective))
-        base = pipeline.placements()[0] if self.runtime is None else as_run(pipeline.placements()[0], self.runtime)
-        return (*model.own_rows, *own, *rows_of(base, shown_chunks(pipeline), params))
+        return (*model.own_rows, *own, *rows_of(pipeline.placements()[0], shown_chunks(pipeline), params))
 
     def _report(self) -> Callable[[Fraction | None, Fraction], None] | None:
         progress = self.progress

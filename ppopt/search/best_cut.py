@@ -76,7 +76,7 @@ class BesideBest:
         if self._all is None:
             settings = dataclasses.replace(self._settings, seconds=max(clock.left, 1.0))
             self._all = PartitionChoice(self._open, self._objective, settings, self._words_of)
-        self._all.begin(own)
+        self._all.begin_with(own)
         return self._all.go_on(clock, math.inf, None)
 
 
@@ -88,7 +88,7 @@ def all_cuts(pipeline: Pipeline) -> Pipeline:
     """
     key = "pipeline.partition"
     if pipeline.layers is None:
-        raise PipelineError(key, "there are no layers to cut otherwise; for a runtime they become costs of stages")
+        raise PipelineError(key, "there are no layers to cut otherwise")
     if pipeline.partition == BEST:
         raise PipelineError(key, '"best" looks for the best cut anyway; expected one that is settled beside which to look for it')
     return pipeline.changed(partition=BEST, route_of_microbatch=pipeline.route_of_microbatch)

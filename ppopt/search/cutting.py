@@ -96,6 +96,12 @@ class PartitionChoice:
         assert layers is not None
         return sum(work_of_layers(layers, pipeline.recompute)) * Fraction(pipeline.microbatches, pipeline.devices)
 
+    def begin(self, start: Schedule | None, bound: Fraction) -> None:
+        """Take over a schedule of some cut, and a bound that holds for all."""
+        if start is not None:
+            self._found(start, ())
+        self.over.bound = max(self.over.bound, bound)
+
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """Search until the clock is over, or until no cut has less than ``enough``."""
         self.progress, self.enough, self._clock = progress, enough, clock
@@ -114,7 +120,7 @@ class PartitionChoice:
         self.result = self._result()
         return self.result
 
-    def begin(self, result: Result) -> None:
+    def begin_with(self, result: Result) -> None:
         """Take over what is known of one cut, where every stage has a layer; of another one there is nothing to know here."""
         counts = result.pipeline.counts
         pipeline = self._at(counts) if min(counts) else None

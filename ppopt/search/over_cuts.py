@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
-from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
+from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.clock import Limits
-from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
-from ppopt.pipeline.cutting import StageLevels, times_of_layers
+from ppopt.pipeline.cutting import StageLevels, first_times_of_layers, times_of_layers
 from ppopt.pipeline.parts import Table
 from ppopt.schedule import Objective
 
@@ -41,14 +39,15 @@ class OverCuts:
         some = self._unit_costs()
         fixed = [Fraction(int(x), some.ticks.per_unit) for x in (*some.ticks.lead.flat, *some.ticks.tail.flat)]
         again = _again(layers, pipeline.recompute, pipeline.stages)
-        numbers = [value for row in times for value in row] + fixed + again
+        first = first_times_of_layers(layers, pipeline.recompute) if pipeline.runtime else times
+        numbers = [value for row in (*times, *first) for value in row] + fixed + again
         numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         self.per_unit = math.lcm(*(value.denominator for value in numbers))
-        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
         self.model = CutModel(
-            {kind: [int(value * self.per_unit) for value in of] for kind, of in kinds},
+            self._by_kind(times),
             pipeline.stages,
-            [int(value * self.per_unit) for value in again],
+            first=self._by_kind(first) if pipeline.runtime else None,
+            more={(Kind.I, stage): int(value * self.per_unit) for stage, value in enumerate(again)},
         )
         self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
@@ -65,6 +64,11 @@ class OverCuts:
     def learned(self) -> int:
         """The number of certificates."""
         return len(self._known)
+
+    def _by_kind(self, times: Sequence[Sequence[Fraction]]) -> dict[Kind, list[int]]:
+        """Per kind the ticks of each layer."""
+        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
+        return {kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}
 
     def _unit_costs(self) -> Pipeline:
         """A pipeline of this placement whose operations all take the same."""
@@ -83,16 +87,7 @@ class OverCuts:
     def _plain(self, some: Pipeline) -> Sequence[Certificate]:
         if self.objective == "makespan" and len(some.routes) == 1:
             return list(plain_certificates(some))
-        graph = relaxed_graph(some, links=False)
-        found = []
-        for device, (_, families) in enumerate(graph.machines[: graph.devices]):
-            work: Counter[Part] = Counter()
-            for o in families:
-                kind = graph.families[o].kind
-                assert isinstance(kind, Kind)
-                work[Kind.I if kind == Kind.B else kind, graph.families[o].stage] += graph.count[o]
-            found.append(Certificate((Way(),), Way.of(work, graph.around[device]), (Way(),)))
-        return found
+        return work_certificates(some)
 
     def _within_memory(self) -> None:
         """Every device has room for its weights and the activations of one microbatch."""
@@ -101,7 +96,7 @@ class OverCuts:
             return
         assert layers is not None
         weights, activation = layers.each("weights"), layers.each("activation")
-        saved = [_saved(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
+        saved = [saved_by(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
         each = [
             (held or Fraction(0)) + (own or Fraction(0)) - less
             for held, own, less in zip(activation, weights, saved, strict=True)
@@ -175,7 +170,7 @@ class OverCuts:
         return found.counts
 
 
-def _saved(layers: Layers, group: int, recompute: Any) -> Fraction:
+def saved_by(layers: Layers, group: int, recompute: Any) -> Fraction:
     """What a layer of a group holds less at most, where it recomputes as is said, or as is best for it."""
     if recompute == CHOOSE or not isinstance(recompute, str):
         levels = layers.groups[group].recompute if layers.has_backward(group) else ()

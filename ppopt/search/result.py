@@ -54,6 +54,27 @@ class Scope(NamedTuple):
     """``"best"``, or what was settled; ``None``: there are no layers."""
 
 
+class Unrestricted(NamedTuple):
+    """What is known of the same question without the restriction of a runtime, in the user's unit."""
+
+    value: Number | None
+    """The best value; ``None``: no schedule is known."""
+    lower_bound: Number
+
+
+class RunBy(NamedTuple):
+    """The runtime to which a search was kept."""
+
+    name: str
+    unrestricted: Unrestricted | None
+    """``None``: it restricts nothing."""
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"name": self.name, "unrestricted": None if self.unrestricted is None else self.unrestricted._asdict()}
+
+
 @dataclass(frozen=True, repr=False)
 class Result(Figures):
     """The answer to a solve. Times and memory are in the user's units: integers where whole, else the nearest doubles.
@@ -91,6 +112,8 @@ class Result(Figures):
     placements: tuple[Result, ...] = ()
     points: tuple[Result, ...] = ()
     best_cut: Result | None = None
+    runtime: RunBy | None = None
+    """The runtime that the answer is for; then the scope is what it can run of what was open."""
 
     @property
     def pipeline(self) -> Pipeline:

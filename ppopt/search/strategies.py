@@ -126,6 +126,9 @@ OVER_CUTS = 1 / 20
 MOVES = 1 / 60
 """What the way from a cut to one near it with smaller bounds may take."""
 
+RESTRICTED = 1 / 2
+"""What the search for what a runtime can run may take; what it leaves goes to that without the restriction."""
+
 # --- tables ---
 
 CLOSED_FORMS: tuple[Entry, ...] = (Turn(OneMachine), Turn(MemoryBound))

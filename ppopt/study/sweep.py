@@ -18,10 +18,11 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from ppopt.files.result import metrics_dict, result_dict
-from ppopt.named import Restriction, ScheduleWarning, UnknownSchedule, find
+from ppopt.named import Definition, Restriction, ScheduleWarning, UnknownSchedule, best_of, find
 from ppopt.named.verified import verified
-from ppopt.pipeline import CHOOSE, Pipeline
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
+from ppopt.study.frontier import choices
 from ppopt.study.plan import Instance, Study, StudyError, Task, Verdict, versions_for
 from ppopt.study.store import Store
 
@@ -228,7 +229,7 @@ def _without_pipeline(task: Task, error: str | None, verdict: Verdict) -> tuple[
 
 def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
     try:
-        schedule = find(task.schedule or "").schedule(pipeline, task.chunks, **dict(task.params))
+        schedule = _scheduled(pipeline, find(task.schedule or ""), task)
     except Restriction as restriction:
         return "excluded", {"excluded": str(restriction)}
     except UnknownSchedule:
@@ -236,7 +237,26 @@ def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
         advice = "what ppopt.named.register adds is there in its own process only; an entry point of ppopt.schedules is in all"
         return "failed", {"error": f"{problem}: {advice}"}
     verified(schedule, task.schedule or "")  # nothing is stored that the checker rejects; the memory limit has its own column
-    return "done", {**_placement(schedule), **metrics_dict(schedule), "within_memory": schedule.within_memory}
+    found = {**_placement(schedule), **choices(pipeline, schedule.pipeline)}
+    return "done", {**found, **metrics_dict(schedule), "within_memory": schedule.within_memory}
+
+
+def _scheduled(pipeline: Pipeline, definition: Definition, task: Task) -> Schedule:
+    """A named schedule on its own placement; on the balanced cut, and with what it had best recompute, where these are open.
+
+    Raises:
+        Restriction: as :meth:`Definition.schedule`, or there is no room for a microbatch on the balanced cut.
+    """
+    if isinstance(pipeline.microbatches, tuple):
+        pipeline.settled()  # an instance has one number of microbatches: a study varies it
+    try:
+        place = pipeline.placements()[0].cut()
+    except PipelineError as error:
+        raise Restriction(f"{definition.name}: {error}") from error
+    params = dict(task.params)
+    if place.recompute == CHOOSE:
+        return best_of(definition, place, task.chunks, definition.read(params), "makespan")
+    return definition.schedule(place, task.chunks, **params)
 
 
 def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
@@ -250,8 +270,7 @@ def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
     result = solve(pipeline, **settings, best_cut=False)
     tree = result_dict(result)
     found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions", "scope", "placements")}
-    if pipeline.recompute == CHOOSE:
-        found["recompute"] = tree["model"]["pipeline"].get("recompute", "none")
+    found |= choices(pipeline, result.pipeline)
     return "done", {"placement": result.pipeline.placement, "chunks": result.pipeline.chunks, **found, **(tree["metrics"] or {})}
 
 

@@ -110,7 +110,7 @@ def test_the_cut_has_what_the_search_over_all_cuts_finds_for_it(monkeypatch: pyt
     assert result.value == beside(result).value
 
 
-@pytest.mark.parametrize("at", ["begin", "_next"])
+@pytest.mark.parametrize("at", ["begin_with", "_next"])
 def test_ctrl_c_keeps_the_cuts_own_answer(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -118,7 +118,7 @@ def test_ctrl_c_keeps_the_cuts_own_answer(monkeypatch: pytest.MonkeyPatch, at: s
     monkeypatch.setattr(PartitionChoice, at, interrupted)
     result = solved(PIPELINE.changed(partition=(5, 2)))
     assert (result.value, result.reason, result.limit) == (152, "optimal", None)
-    if at == "begin":
+    if at == "begin_with":
         assert result.best_cut is None
 
 
@@ -154,3 +154,11 @@ def test_for_each_number_of_microbatches() -> None:
         assert beside(point).value == least
         assert f" {least} " in str(several)
     assert "best cut" in str(several)
+
+
+def test_a_runtime_that_restricts_is_set_against_what_it_leaves_out_instead() -> None:
+    pipeline = Pipeline(2, 4, layers=MODEL, partition=(3, 4))
+    assert solve(pipeline, seconds=5, workers=1, runtime="torch").best_cut is not None
+    assert solve(pipeline, seconds=5, workers=1, runtime="torchtitan").best_cut is None
+    with pytest.raises(ValueError, match="without it"):
+        solve(pipeline, seconds=5, workers=1, runtime="torchtitan", best_cut=True)

@@ -17,7 +17,8 @@ from ppopt.search import Settings, solve
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import OverCuts
-from ppopt.search.verifying import Unanswerable, verify
+from ppopt.search.summary import opinion_lines
+from ppopt.search.verifying import verify
 from tests.support.tiers import drawn
 
 HEAVY_HEAD = Layers(
@@ -127,12 +128,16 @@ def test_ctrl_c_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
         assert result.ticks.lower_bound <= (result.ticks.value or 0)
 
 
-def test_a_second_opinion_is_for_one_cut() -> None:
+def test_a_second_opinion_is_on_the_cut_of_the_answer() -> None:
     result = solve(PIPELINE, seconds=30, workers=1)
-    with pytest.raises(Unanswerable, match="for one cut of the layers"):
-        verify(result)
-    closed = solve(result.pipeline, seconds=30, workers=1)
-    assert verify(closed, seconds=30).confirmed is not False
+    opinion = verify(result, seconds=30)
+    assert (opinion.only, opinion.bound) == (("partition",), result.ticks.lower_bound)
+    assert opinion.confirmed is not False
+    assert opinion_lines(result, opinion)[0].startswith("Second opinion on the partition of the answer alone: ")
+    wrong = dataclasses.replace(result, ticks=result.ticks._replace(lower_bound=(result.ticks.value or 0) + 1))
+    assert verify(wrong, seconds=30).confirmed is False
+    closed = verify(solve(result.pipeline, seconds=30, workers=1), seconds=30)
+    assert (closed.only, closed.confirmed) == ((), opinion.confirmed)
 
 
 def test_what_is_known_of_the_cuts_that_are_left() -> None:

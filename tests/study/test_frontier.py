@@ -14,7 +14,8 @@ from ppopt.named import find
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve, solve_closed
 from ppopt.study import frontier as frontier_module
-from ppopt.study.frontier import Frontier, frontier, frontier_dict, least_scale, limited, rearranged
+from ppopt.study.frontier import Frontier, frontier, frontier_dict
+from ppopt.study.limits import least_scale, limited, rearranged
 from tests.support.tiers import drawn, thorough
 
 GPT = {
