@@ -142,7 +142,7 @@ def agrees(case: tuple[Pipeline, str], objective: Objective) -> None:
     assert min(values, default=None) == expected
 
 
-@drawn(10, 400, asked())
+@drawn(5, 400, asked())
 def test_the_answer_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
     agrees(case, "makespan")
 
