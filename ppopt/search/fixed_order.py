@@ -97,7 +97,7 @@ class FixedOrder:
                 if self.named is None:
                     self.named = tuple(self.beside())
                     self._begin()
-                while not self.closed and not clock.over and self.lower < min(self.enough, self.value) and self.bound < math.inf:
+                while not self.closed and not clock.over and self.bound < min(self.enough, self.value):
                     self._next()
         except KeyboardInterrupt:
             clock.interrupt()

@@ -16,7 +16,7 @@ from ppopt.search.fixed_order import FixedOrder
 from ppopt.search.result import Result
 from ppopt.search.running import ORDERS
 from tests.support.every_cut import cuts
-from tests.support.tiers import drawn, thorough
+from tests.support.tiers import drawn
 
 
 @st.composite
@@ -142,12 +142,6 @@ def agrees(case: tuple[Pipeline, str], objective: Objective) -> None:
     assert min(values, default=None) == expected
 
 
-@drawn(10, 400, asked())
+@drawn(5, 400, asked())
 def test_the_answer_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
     agrees(case, "makespan")
-
-
-@thorough
-@drawn(10, 100, asked())
-def test_so_it_is_for_device_spans(case: tuple[Pipeline, str]) -> None:
-    agrees(case, "span")
