@@ -151,11 +151,8 @@ class PartitionChoice:
     def _begin(self) -> None:
         """The even and the balanced cut with the named schedules of this placement; then cuts with small bounds near them."""
         named = [counts for name in ("even", "balanced") if (counts := self._named(name)) is not None]
-        if len(self.pipeline.routes) > 1:
-            near = named
-        else:
-            self._ask(min(self.value, self.enough))
-            near = list(dict.fromkeys(map(self._nearby, named)))
+        self._ask(min(self.value, self.enough))
+        near = list(dict.fromkeys(map(self._nearby, named)))
         for counts in near:
             if not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")

@@ -54,7 +54,7 @@ def improved(counts: Counts, key: Key, at: At, left_out: Collection[Counts], clo
 def _bounds(counts: Counts, at: At, clock: Clock) -> list[Fraction] | None:
     """The one-machine bounds of all devices, the largest first, which is no less than what the memory limit says."""
     pipeline = at(counts)
-    if pipeline is None or len(pipeline.routes) > 1:
+    if pipeline is None:
         return None
     clock.charge(tuning.SCHEDULED * pipeline.index.computations)
     duration = durations_of(pipeline)

@@ -115,14 +115,14 @@ class OverCuts:
 
     def bound_of(self, pipeline: Pipeline) -> Fraction:
         """The one-machine bound of a cut, in the user's unit; what holds for all cuts where there is none."""
-        if self.objective != "makespan" or len(pipeline.routes) > 1:
+        if self.objective != "makespan":
             return Fraction(self.bound if self.bound < math.inf else 0)
         value = certificates(pipeline, 1)[0].value(durations_of(pipeline))
         return Fraction(value, pipeline.ticks.per_unit)
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
-        if self.objective != "makespan" or len(pipeline.routes) > 1:
+        if self.objective != "makespan":
             return False
         found = certificates(pipeline, MOST)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound

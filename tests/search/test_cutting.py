@@ -189,3 +189,18 @@ def test_a_question_about_all_cuts_that_is_not_answered_is_asked_longer(monkeypa
     for below in (math.inf, Fraction(10), Fraction(10), Fraction(10)):
         choice._ask(below)
     assert seconds == [3, 3, 6, 12]
+
+
+def test_two_routes_have_certificates() -> None:
+    """From them the model of cuts learns more than the work of the devices; never more than the best of all cuts."""
+    pipeline = PIPELINE.changed(devices=4, microbatches=4, placement="bidirectional")
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    known = []
+    for _ in range(9):
+        counts = over.least(Limits.of(10, workers=1), math.inf, None)
+        assert counts is not None
+        known.append(over.bound)
+        if not over.learn_from(pipeline.changed(partition=counts, route_of_microbatch=pipeline.route_of_microbatch)):
+            break
+    best = solve(pipeline, seconds=30, workers=1)
+    assert known[0] < known[-1] <= (best.value or 0)
