@@ -36,17 +36,19 @@ class LeastCut:
 class CutModel:
     """All cuts of layers into stages, and what certificates say about them.
 
-    ``times``: per kind of operation the ticks of each layer. ``below[s][l]`` is whether layer ``l`` is before the end of stage
+    ``times``: per kind of operation the ticks of each layer; ``again``: what the input gradient of a stage takes longer, whatever
+    its layers are. ``below[s][l]`` is whether layer ``l`` is before the end of stage
     ``s``; what lies before an end is a sum over these, and what a certificate says is linear in such sums.
     """
 
-    def __init__(self, times: Mapping[Kind, Sequence[int]], stages: int) -> None:
+    def __init__(self, times: Mapping[Kind, Sequence[int]], stages: int, again: Sequence[int] = ()) -> None:
         self.layers, self.stages = len(times[Kind.F]), stages
         self.model = cp_model.CpModel()
         self.below = [[self.model.new_bool_var("") for _ in range(self.layers)] for _ in range(stages - 1)]
         for s, row in enumerate(self.below):
             self._order(s, row)
         self.before = {kind: self.ends(of) for kind, of in times.items()}
+        self._again = again or (0,) * stages
         self._most = 2**50
         self.bound = self.model.new_int_var(0, self._most, "")
         self.model.minimize(self.bound)
@@ -124,6 +126,10 @@ class CutModel:
         self.model.add_multiplication_equality(product, [count, of])
         return product
 
+    def have(self, ends: list[End], stage: int, least: int) -> None:
+        """A stage has at least that much of something; ``ends``: its :meth:`ends`."""
+        self.model.add(ends[stage + 1] - ends[stage] >= least)
+
     def learn(self, certificate: Certificate) -> None:
         """No cut is better than the certificate says."""
         self.model.add(
@@ -134,7 +140,8 @@ class CutModel:
     def _time(self, way: Way) -> End:
         stage = {part: self.before[part[0]] for part, _ in way.times}
         parts = [n * (stage[part][part[1] + 1] - stage[part][part[1]]) for part, n in way.times]
-        return cp_model.LinearExpr.sum(parts) + way.constant
+        again = sum(n * self._again[stage] for (kind, stage), n in way.times if kind == Kind.I)
+        return cp_model.LinearExpr.sum(parts) + way.constant + again
 
     def _least(self, ways: Sequence[Way]) -> End:
         if len(ways) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,7 @@ from ppopt.cli.options import (
     output_path,
     parameters_option,
 )
-from ppopt.cli.searching import search_options
+from ppopt.cli.searching import best_cut_option, search_options
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline.runtimes import RUNTIMES
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--free", callback=kinds, metavar="KIND,…", help="With --order: free these kinds (F, B, I, W) again.")
 @parameters_option
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="Plan with what this runtime really does (docs/torch.md).")
+@best_cut_option
 @click.option("--verify", is_flag=True, help="A second opinion: prove it again by another route, in as much time again.")
 @click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
 @click.option(
@@ -55,6 +57,7 @@ def solve(
     free: tuple[Kind, ...],
     params: dict[str, Any],
     runtime: str | None,
+    best_cut: bool | None,
     verify: bool,
     explain: bool,
     exported: str | None,
@@ -92,9 +95,8 @@ def solve(
     if binding is not None:
         tell_placement(given, model, binding)
     with Progress(model.pipeline, objective) as progress:
-        result = find_best(
-            model, settings, objective=objective, order=binding, runtime=runtime, progress=progress, each=progress.point
-        )
+        ask = partial(find_best, model, settings, objective=objective, order=binding, runtime=runtime, best_cut=best_cut)
+        result = ask(progress=progress, each=progress.point)
     opinion = second_opinion(result, settings) if verify else None
     text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""
     with kept(output, text):

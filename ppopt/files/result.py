@@ -95,6 +95,8 @@ def _outcome(result: Result) -> Tree:
             "recompute": recompute_of(recompute),
         }
         tree["placements"] = [_brief(each) for each in result.placements]
+    if result.best_cut is not None:
+        tree["best_cut"] = _brief(result.best_cut) | {"recompute": recompute_of(result.best_cut.pipeline.recompute)}
     return tree
 
 
@@ -108,7 +110,7 @@ def _list_or_word(value: str | tuple[Any, ...]) -> str | list[Any]:
 
 
 def _brief(placed: Result) -> Tree:
-    """What was found on one of the placements that were open."""
+    """What was found on one of the placements that were open, or over all cuts."""
     return {
         "placement": placed.pipeline.placement,
         "chunks": placed.pipeline.chunks,
@@ -308,7 +310,7 @@ class NamedRow(_Part):
     within_memory: bool | None
     assumes_equal_work: bool = False
     excluded: str | None
-    recompute: Literal["none", "all"] | list[Whole] | None = None
+    recompute: str | list[Whole] | list[dict[str, dict[str, Whole]]] | None = None
 
 
 class _File(_Part):

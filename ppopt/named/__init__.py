@@ -1,5 +1,6 @@
 """The named schedules: those that people use today, and those of your own (:func:`register`)."""
 
+from ppopt.named.auto_partition import auto_partition
 from ppopt.named.comparing import adapted, compare, placed_here, rows_of
 from ppopt.named.definition import (
     Definition,
@@ -33,6 +34,7 @@ __all__ = [
     "UnknownSchedule",
     "adapted",
     "alternating",
+    "auto_partition",
     "compare",
     "compare_freely",
     "deferred",

@@ -18,6 +18,7 @@ from ppopt.named.verified import verified_rows
 from ppopt.pipeline import BEST, CHOOSE, Pipeline, plain
 from ppopt.pipeline.runtimes import RUNTIMES, as_run
 from ppopt.schedule import Objective
+from ppopt.search.best_cut import BesideBest, Own, all_cuts
 from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, ClosedBranch, combined, solve_branches
 from ppopt.search.closed import ClosedSearch
@@ -41,6 +42,7 @@ def solve(
     constraints: Iterable[Word] = (),
     runtime: str | None = None,
     beside: Sequence[Row] = (),
+    best_cut: bool | None = None,
     progress: Progress | None = None,
     each: Callable[[Result], None] | None = None,
     **changes: Unpack[SettingsFields],
@@ -60,6 +62,8 @@ def solve(
     - ``runtime``: plan with what this runtime really does (:func:`ppopt.pipeline.runtimes.as_run`).
     - ``beside``: rows of your own, shown before the named schedules and begun from where they have the placement
       (:func:`ppopt.named.of_order`).
+    - ``best_cut``: beside a settled cut of the layers, look for the best one on the same placement and with the same recomputing,
+      in the same time limit (:attr:`~ppopt.search.Result.best_cut`); by default where the cut is written out.
     - ``progress``: called with the best value and the bound whenever one improves, from any thread.
 
     Ctrl-C ends the search and keeps its best. Every schedule in the result has passed the checker.
@@ -69,7 +73,7 @@ def solve(
             pipeline does not have, that contradict each other, or that the solver cannot say.
         TypeError: a constraint that is no such word.
         Restriction: ``order`` is not defined for this pipeline.
-        PipelineError: which stages recompute is open, and the stages have other costs on another route.
+        PipelineError: ``recompute`` is open, and stages have other costs on another route; ``best_cut`` where there is no other.
         TooLarge: the pipeline is too large for the ILP.
     """
     check_objective(objective)
@@ -78,20 +82,9 @@ def solve(
     binding = None if order is None else (Binding(order) if isinstance(order, str) else order).read(model)
     if runtime is not None and runtime not in RUNTIMES:
         raise ValueError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
-    question = _Question(model, settings, objective, binding, tuple(constraints), runtime, tuple(beside), progress)
+    question = _Question(model, settings, objective, binding, tuple(constraints), runtime, tuple(beside), best_cut, progress)
     counts = model.pipeline.microbatches
-    if not isinstance(counts, tuple):
-        return question.answer({})[0]
-    points: list[Result] = []
-    known: dict[tuple[str, int], PeriodicSchedule] = {}
-    for count in counts:
-        point, known = question.with_microbatches(count).answer(known)
-        points.append(point)
-        if each is not None:
-            each(point)
-        if point.limit == "interrupted":
-            break
-    return dataclasses.replace(points[-1], points=tuple(points))
+    return question.answers(counts, each) if isinstance(counts, tuple) else question.answer({})[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +98,7 @@ class _Question:
     constraints: tuple[Word, ...]
     runtime: str | None
     beside: tuple[Row, ...]
+    best_cut: bool | None
     progress: Progress | None
 
     def with_microbatches(self, count: int) -> _Question:
@@ -113,6 +107,19 @@ class _Question:
         order = self.model.order
         kept = order if order is not None and order.index.microbatches == count else None
         return dataclasses.replace(self, model=dataclasses.replace(self.model, pipeline=pipeline, order=kept))
+
+    def answers(self, counts: tuple[int, ...], each: Callable[[Result], None] | None) -> Result:
+        """The results for several numbers of microbatches, one after the other."""
+        points: list[Result] = []
+        known: dict[tuple[str, int], PeriodicSchedule] = {}
+        for count in counts:
+            point, known = self.with_microbatches(count).answer(known)
+            points.append(point)
+            if each is not None:
+                each(point)
+            if point.interrupted:
+                break
+        return dataclasses.replace(points[-1], points=tuple(points))
 
     def answer(self, known: dict[tuple[str, int], PeriodicSchedule]) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
         """The result, its rows checked; ``known`` is what modulo scheduling has found for fewer microbatches, by placement."""
@@ -168,14 +175,34 @@ class _Question:
         self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
     ) -> Branch:
         if pipeline.partition == BEST:
+            if self.best_cut:
+                all_cuts(pipeline)  # says that it is open already
             return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside)
         words = self._words(pipeline)
         if pipeline.recompute == CHOOSE:
-            return RecomputeChoice(pipeline, self.objective, self.settings, words, beside)
+            return self._with_best(RecomputeChoice(pipeline, self.objective, self.settings, words, beside))
         search = ClosedSearch(Problem(pipeline, self.objective, words, self.settings.gap), self.settings, beside)
         start = None if self.binding is None else self.binding.start(pipeline)
         search.begin(start, 0, known.get((pipeline.placement, pipeline.chunks)))
-        return ClosedBranch(search)
+        return self._with_best(ClosedBranch(search))
+
+    def _with_best(self, own: Own) -> Branch:
+        """The search on one cut; beside it that on all cuts, where it is asked for."""
+        layers, partition = own.pipeline.layers, own.pipeline.partition
+        asked = self.best_cut
+        if asked is None:
+            written = layers is not None and isinstance(partition, tuple) and len(layers) >= own.pipeline.stages
+            asked = written and not self._in_ticks
+        if not asked:
+            return own
+        if self._in_ticks:
+            raise ValueError("best_cut: lags and amounts of constraints are in ticks, which differ from cut to cut")
+        return BesideBest(own, self.objective, self.settings, self._words)
+
+    @property
+    def _in_ticks(self) -> bool:
+        """Whether the constraints have lags or amounts."""
+        return any(isinstance(word, Capacity) or (isinstance(word, Precede) and word.lag) for word in self.constraints)
 
     def _words(self, pipeline: Pipeline) -> tuple[Word, ...]:
         """What binds beside the rules: the same whatever recomputes, where that is open."""
@@ -183,7 +210,7 @@ class _Question:
         if not self.constraints:
             return bound
         open_ = self.model.pipeline.open
-        if open_ and any(isinstance(word, Capacity) or (isinstance(word, Precede) and word.lag) for word in self.constraints):
+        if open_ and self._in_ticks:
             raise ValueError(f"lags and amounts of constraints are in ticks, which differ with what is open: {', '.join(open_)}")
         settled = [pipeline]
         if pipeline.recompute == CHOOSE:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -13,6 +12,7 @@ from ppopt.clock import Clock
 from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
+from ppopt.search.cuts import moved
 from ppopt.search.over_cuts import Counts
 from ppopt.timing import CyclicOrder, time_order
 
@@ -20,17 +20,6 @@ At: TypeAlias = Callable[[Counts], Pipeline | None]
 """The pipeline of a cut; ``None``: there is no room for a microbatch."""
 Key: TypeAlias = Callable[[list[Fraction]], tuple[Fraction, Fraction]]
 """How good the bounds of the devices of a cut are: less is better."""
-
-
-def moved(counts: Counts) -> Iterator[Counts]:
-    """Cuts in which one end, or two that follow each other, lie one or two layers elsewhere."""
-    for length, by in itertools.product((1, 2), (-1, 1, -2, 2)):
-        for first in range(len(counts) - length):
-            other = list(counts)
-            other[first] += by
-            other[first + length] -= by
-            if min(other[first], other[first + length]) > 0:
-                yield tuple(other)
 
 
 def improved(counts: Counts, key: Key, at: At, left_out: Collection[Counts], clock: Clock) -> Counts:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
 from ppopt.bounds.filling import fillings
@@ -18,7 +18,7 @@ from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
-from ppopt.pipeline.cutting import times_of_layers
+from ppopt.pipeline.cutting import StageLevels, times_of_layers
 from ppopt.pipeline.parts import Table
 from ppopt.schedule import Objective
 
@@ -42,11 +42,16 @@ class OverCuts:
         times = times_of_layers(layers, pipeline.recompute)
         some = self._unit_costs()
         fixed = [Fraction(int(x), some.ticks.per_unit) for x in (*some.ticks.lead.flat, *some.ticks.tail.flat)]
-        numbers = [value for row in times for value in row] + fixed
+        again = _again(layers, pipeline.recompute, pipeline.stages)
+        numbers = [value for row in times for value in row] + fixed + again
         numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         self.per_unit = math.lcm(*(value.denominator for value in numbers))
         kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
-        self.model = CutModel({kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}, pipeline.stages)
+        self.model = CutModel(
+            {kind: [int(value * self.per_unit) for value in of] for kind, of in kinds},
+            pipeline.stages,
+            [int(value * self.per_unit) for value in again],
+        )
         self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
@@ -58,6 +63,7 @@ class OverCuts:
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
         self._within_memory(some)
+        self._with_levels()
         for certificate in self._plain(some):
             self._learn(certificate, some.ticks.per_unit)
 
@@ -112,6 +118,19 @@ class OverCuts:
             if self.objective == "makespan":
                 fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device])
                 self._fillings.append(fill)
+
+    def _with_levels(self) -> None:
+        """Every stage has the layers that are said to recompute in it."""
+        layers, recompute = self.pipeline.layers, cast("str | tuple[StageLevels, ...]", self.pipeline.recompute)
+        assert layers is not None
+        if isinstance(recompute, str):
+            return
+        for g, group in enumerate(layers.groups):
+            ends = self.model.ends([int(of == g) for of in layers.group_of])
+            for stage, chosen in enumerate(recompute):
+                least = sum(n for name, _, n in chosen if name == group.name)
+                if least:
+                    self.model.have(ends, stage, least)
 
     def bound_of(self, pipeline: Pipeline) -> Fraction:
         """The one-machine bound of a cut, in the user's unit; what holds for all cuts where there is none."""
@@ -176,12 +195,24 @@ def least_amounts(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[
 
 
 def _saved(layers: Layers, group: int, recompute: Any) -> Fraction:
-    """What a layer of a group holds less at least, if it recomputes as is said, or as is best for it."""
-    if recompute == CHOOSE:
+    """What a layer of a group holds less at most, where it recomputes as is said, or as is best for it."""
+    if recompute == CHOOSE or not isinstance(recompute, str):
         levels = layers.groups[group].recompute if layers.has_backward(group) else ()
         return max((level.saved for level in levels), default=Fraction(0))
-    level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
+    level = layers.level_of(group, recompute)
     return Fraction(0) if level is None else level.saved
+
+
+def _again(layers: Layers, recompute: Any, stages: int) -> list[Fraction]:
+    """Per stage, what the layers that are said to recompute in it take longer, whatever the cut."""
+    if isinstance(recompute, str):
+        return [Fraction(0)] * stages
+    number = {group.name: g for g, group in enumerate(layers.groups)}
+    found = []
+    for chosen in recompute:
+        levels = [(layers.level_of(number[group], level), n) for group, level, n in chosen]
+        found.append(sum((n * level.time for level, n in levels if level is not None), Fraction(0)))
+    return found
 
 
 def _entries(table: Table) -> list[Fraction]:

@@ -99,6 +99,11 @@ class RecomputeChoice:
         except PipelineError:
             return math.inf
 
+    def begin(self, start: Schedule | None) -> None:
+        """Take over a schedule of the pipeline with some choice."""
+        if start is not None:
+            self._found(start)
+
     def go_on(
         self, clock: Clock, enough: Fraction | float, progress: Callable[[Fraction | None, Fraction], None] | None
     ) -> Result:

@@ -119,6 +119,8 @@ PLACEMENT = 1 / 100
 RECOMPUTE_ROOT, RECOMPUTE_NODE = 1 / 6, 1 / 30
 """What the root of the choice of recomputing stages, and at first every other node, may take."""
 
+OWN_CUT = 3 / 4
+"""What a cut of layers that is written out may take, before the best cut is looked for in what is left."""
 OVER_CUTS = 1 / 20
 """What one look for the cut of layers with the least bound may take at first, and a second at least. One that is not answered has
 to begin anew, so the next may take twice as long: measured, else the bound of 56 layers under a limit of memory never rises on a

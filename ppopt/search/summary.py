@@ -48,8 +48,8 @@ def answer(result: Result) -> list[str]:
     if schedule is None or value is None or gap is None or idle is None:
         if result.reason == "infeasible":
             proof = f", proved by {result.proved_by}" if result.proved_by else ""
-            return [f"infeasible: no schedule satisfies the model{proof} ({seconds})"]
-        return [f"no schedule found; every schedule takes at least {bound} ({seconds})"]
+            return [f"infeasible: no schedule satisfies the model{proof} ({seconds})", *best_cut_lines(result)]
+        return [f"no schedule found; every schedule takes at least {bound} ({seconds})", *best_cut_lines(result)]
     found = f"{result.objective} {number(value)}{unit_}"
     if result.reason == "optimal":
         lines = [f"{found}: optimal, proved by {result.proved_by} ({seconds})"]
@@ -64,7 +64,7 @@ def answer(result: Result) -> list[str]:
         lines.append(f"all-gather and reduce-scatter make the makespan {exposed}{unit_} longer")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
     lines.append(f"peak memory {peak}{memory}")
-    return lines + cut_lines(pipeline)
+    return lines + cut_lines(pipeline) + best_cut_lines(result)
 
 
 def cut_lines(pipeline: Pipeline) -> list[str]:
@@ -76,6 +76,33 @@ def cut_lines(pipeline: Pipeline) -> list[str]:
     if set(chosen) != {"none"}:
         lines.append(f"layers of each stage that recompute: {'; '.join(chosen)}")
     return lines
+
+
+def best_cut_lines(result: Result) -> list[str]:
+    """How much more the cut takes than the best one, where that was looked for."""
+    best = result.best_cut
+    if best is None:
+        return []
+    unit_ = f" {result.pipeline.units.time}" if result.pipeline.units.time else ""
+    bound = f"lower bound {number(best.lower_bound)}{unit_}"
+    own = f"this cut: {'no schedule' if result.value is None else number(result.value) + unit_}"
+    if best.value is None:
+        known = "no cut has a schedule" if best.reason == "infeasible" else f"no schedule found ({bound})"
+        return [f"{own}; best cut: {known}"]
+    line = f"{own}; best cut: {number(best.value)}{unit_} ({bound})"
+    if result.value is not None and best.value:
+        line += f": {more_than_best(result.value, best.value)}"
+    if best.pipeline.counts == result.pipeline.counts:
+        return [line]
+    return [line, f"layers of each stage of the best cut: {', '.join(map(str, best.pipeline.counts))}"]
+
+
+def more_than_best(value: float, best: float) -> str:
+    """How much more a cut takes than the best one that was found; less only where it has a stage without layers."""
+    if value == best:
+        return "no cut that takes less was found"
+    more = value / best - 1
+    return f"{percent(abs(more))} {'more' if more > 0 else 'less'} than the best cut"
 
 
 def _by_level(stage: Sequence[tuple[int, Level, int]]) -> Counter[str]:
@@ -152,7 +179,9 @@ def placements_text(result: Result) -> str:
 
 def points_text(result: Result) -> str:
     """The results for several numbers of microbatches."""
-    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", "idle gap", "bubble ratio", "span bubble ratio"]
+    cut = any(point.best_cut is not None for point in result.points)
+    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", *["best cut"] * cut]
+    columns += ["idle gap", "bubble ratio", "span bubble ratio"]
     left = ["microbatches"] + ["placement", "chunks"] * (result.scope is not None)
     table = new_table("Microbatches", left, [*columns, "seconds"], ["proof"])
     for point in result.points:
@@ -163,7 +192,8 @@ def points_text(result: Result) -> str:
             ratios = [f"{idle:.3f}", f"{schedule.bubble_ratio:.4f}", f"{schedule.span_bubble_ratio:.4f}"]
         proof = point.proved_by or "" if point.reason == "optimal" else point.reason
         where = [point.pipeline.placement, str(point.pipeline.chunks)] * (result.scope is not None)
-        figures_ = [value, number(point.lower_bound), *ratios, f"{point.seconds:.1f}"]
+        best = [""] if point.best_cut is None or point.best_cut.value is None else [number(point.best_cut.value)]
+        figures_ = [value, number(point.lower_bound), *best * cut, *ratios, f"{point.seconds:.1f}"]
         table.add_row(str(point.pipeline.microbatches), *where, *figures_, proof)
     return rendered(table)
 

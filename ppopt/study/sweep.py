@@ -22,7 +22,7 @@ from ppopt.named import Restriction, ScheduleWarning, UnknownSchedule, find
 from ppopt.named.verified import verified
 from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.study.plan import Instance, Study, StudyError, Task, versions_for
+from ppopt.study.plan import Instance, Study, StudyError, Task, Verdict, versions_for
 from ppopt.study.store import Store
 
 Tree: TypeAlias = dict[str, Any]
@@ -185,7 +185,7 @@ class _Run:
             instance = source.popleft()
             if self._store.claim(instance.key):
                 try:
-                    future = pool.submit(run_instance, instance.pipeline, instance.task, instance.error)
+                    future = pool.submit(run_instance, instance.pipeline, instance.task, instance.error, instance.verdict)
                 except BrokenProcessPool:  # what is running will say so too
                     source.appendleft(instance)
                     break
@@ -204,12 +204,12 @@ class _Run:
         self._failed += status == "failed"
 
 
-def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None) -> Outcome:
+def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None, verdict: Verdict = "failed") -> Outcome:
     """What a worker does: run a task on a pipeline; whatever goes wrong becomes an outcome."""
     began = time.perf_counter()
     try:
         if pipeline is None:
-            status, outcome = "failed", {"error": error}
+            status, outcome = _without_pipeline(task, error, verdict)
         elif task.schedule is None:
             status, outcome = _solved(pipeline, task)
         else:
@@ -217,6 +217,13 @@ def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None
     except Exception as problem:  # a failing instance must not stop the others
         status, outcome = "failed", {"error": f"{type(problem).__name__}: {problem}"}
     return status, outcome, round(time.perf_counter() - began, 6)
+
+
+def _without_pipeline(task: Task, error: str | None, verdict: Verdict) -> tuple[str, Tree]:
+    """A combination that is no pipeline; one that has too little memory for any schedule is a solver's answer."""
+    if verdict == "infeasible" and task.schedule is None:
+        return "done", {"reason": "infeasible", "proved_by": error}
+    return ("failed", {"error": error}) if verdict == "failed" else ("excluded", {"excluded": error})
 
 
 def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
@@ -240,7 +247,7 @@ def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
         settings["seconds"] = settings.pop("time_limit")
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()  # an instance has one number of microbatches: a study varies it
-    result = solve(pipeline, **settings)
+    result = solve(pipeline, **settings, best_cut=False)
     tree = result_dict(result)
     found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions", "scope", "placements")}
     if pipeline.recompute == CHOOSE:

@@ -6,7 +6,8 @@ from ppopt import bounds
 from ppopt.clock import Clock
 from ppopt.pipeline import Memory, Pipeline, PipelineError
 from ppopt.search import Settings, solve_closed
-from ppopt.search.near_cuts import followed, improved, moved, retimed
+from ppopt.search.cuts import moved
+from ppopt.search.near_cuts import followed, improved, retimed
 from ppopt.search.over_cuts import Counts
 from tests.support.layered import MODEL, cuts
 

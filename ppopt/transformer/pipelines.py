@@ -1,0 +1,114 @@
+"""Estimates as the layers and links of a pipeline: times in ms, memory in GB."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+from ppopt.pipeline import Layer, Layers, Level, Links
+from ppopt.transformer.checked import EstimateError
+from ppopt.transformer.estimating import DECODER, PREDICTION, Estimate, LayerEstimate
+from ppopt.transformer.times import Seconds
+
+MILLISECONDS = 1000
+GIGABYTE = 10**9
+
+
+def rounded(value: float, places: int) -> Fraction:
+    """``value`` to so many places behind the point (fewer than none: to tens, hundreds, …)."""
+    return Fraction(str(round(value, places)))
+
+
+def places(values: Iterable[float], digits: int) -> int:
+    """Places behind the point that leave the largest value so many digits."""
+    largest = max(values, default=0.0)
+    return digits - 1 - math.floor(math.log10(largest)) if largest > 0 else digits
+
+
+def _seconds(group: LayerEstimate) -> Seconds:
+    if group.seconds is None:
+        raise EstimateError("cluster.gpu", 'missing; times need a GPU, such as gpu = "h100-sxm", or cluster.flops')
+    return group.seconds
+
+
+DIGITS = 3
+"""Digits of the longest time of a decoder layer: estimates are no closer, and solvers are quicker on coarse times."""
+
+
+def time_places(estimate: Estimate, digits: int = DIGITS) -> int:
+    """Places behind the point that the times of an estimate are rounded to, in ms."""
+    times = (_seconds(group) for group in estimate.layers if group.kind == DECODER)
+    return places((MILLISECONDS * max(of.forward, of.backward_input, of.backward_weight) for of in times), digits)
+
+
+def memory_places(estimate: Estimate, digits: int = DIGITS) -> int:
+    """Places behind the point that amounts of memory are rounded to, in GB: a digit more than times, as activations are added
+    up."""
+    kept = (max(float(group.kept.none), float(group.kept.between)) for group in estimate.layers if group.kind == DECODER)
+    return places((size / GIGABYTE for size in kept), digits + 1)
+
+
+def layers_of(estimate: Estimate, digits: int = DIGITS) -> Layers:
+    """The layers of an estimate; see :meth:`Estimate.to_layers`.
+
+    Raises:
+        EstimateError: there are no times.
+    """
+    time, memory = time_places(estimate, digits), memory_places(estimate, digits)
+    return Layers([_layer(group, time, memory) for group in estimate.layers])
+
+
+def _layer(group: LayerEstimate, time: int, memory: int) -> Layer:
+    seconds, kept = _seconds(group), group.kept
+
+    def ms(value: float) -> Fraction:
+        return rounded(MILLISECONDS * value, time)
+
+    def gb(value: float) -> Fraction:
+        return rounded(float(value) / GIGABYTE, memory)
+
+    held = gb(kept.none)
+    levels = []
+    if group.kind in (DECODER, PREDICTION):
+        levels = [
+            Level("selective", ms(seconds.selective), held - min(held, gb(kept.selective))),
+            Level("full", ms(seconds.full), held - min(held, gb(kept.full))),
+        ]
+    return Layer(
+        group.name,
+        group.count,
+        forward=ms(seconds.forward),
+        backward_input=ms(seconds.backward_input),
+        backward_weight=ms(seconds.backward_weight),
+        activation=held,
+        retained=gb(kept.between),
+        weights=gb(group.state),
+        recompute=levels,
+    )
+
+
+def links_of(estimate: Estimate, digits: int = DIGITS, *, occupied: bool = False) -> Links:
+    """The links of an estimate's pipeline; see :meth:`Estimate.to_links`.
+
+    Raises:
+        EstimateError: there are no times.
+    """
+    if estimate.cluster is None:
+        raise EstimateError("cluster.gpu", "missing; links need the bandwidths of a machine")
+    between = estimate.boundary_seconds
+    if not between:
+        return Links()
+    to = places([MILLISECONDS * max(between)], digits)
+    message = estimate.cluster.gpu.latency if occupied else 0.0
+    near, far = (rounded(MILLISECONDS * (seconds - message), to) for seconds in (min(between), max(between)))
+    held = far if near == far else _by_node(estimate, near, far)
+    return Links(latency=rounded(MILLISECONDS * message, to), occupancy=held) if occupied else Links(latency=held)
+
+
+def _by_node(estimate: Estimate, near: Fraction, far: Fraction) -> list[list[Fraction]]:
+    """A table of all pairs of devices: ``near`` where both are in one node as a whole, else ``far``."""
+    assert estimate.cluster is not None
+    width, per_node = estimate.parallel.width, estimate.cluster.gpus_per_node
+    node = [{device * width // per_node, ((device + 1) * width - 1) // per_node} for device in range(estimate.parallel.pipeline)]
+    return [[Fraction(0) if a is b else near if len(a | b) == 1 else far for b in node] for a in node]
