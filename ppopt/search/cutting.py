@@ -235,10 +235,10 @@ class PartitionChoice:
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
         hint = None if self.best is None else self.best.pipeline.counts
-        clock = self._clock.slice(self._asking)
+        clock, known = self._clock.slice(self._asking), self.over.bound
         found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
-        if not self.over.settled and below < math.inf:
-            self._asking *= 2  # the next question has to begin anew
+        if not self.over.settled and self.over.bound <= known and below < math.inf:
+            self._asking *= 2  # it said nothing new, and the next question has to begin anew
         self._report()
         return found
 
@@ -316,8 +316,7 @@ class PartitionChoice:
     @property
     def _first_look(self) -> float:
         """Seconds."""
-        least = 1.0 if self.pipeline.memory.limit is None else max(1.0, strategies.LIMITED_LOOK * self.settings.seconds)
-        return max(least, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
+        return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
 
     def _improved(self, counts: Counts, key: Key) -> Counts:
         clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
