@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ppopt.files import sites
 from ppopt.files.layered import check_digits, layers_of, with_counts
+from ppopt.files.origin import ORIGIN, origin_of
 from ppopt.files.own_order import order_of_model
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.named import Restriction, UnknownSchedule, find
@@ -39,7 +40,7 @@ _Read = TypeVar("_Read")
 
 PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": DataParallel, "units": Units}
 _KEYS: dict[str, tuple[str, ...]] = {
-    "": ("format", "name", "pipeline", "layers", *PARTS),
+    "": ("format", "name", "pipeline", "layers", *PARTS, *ORIGIN),
     "pipeline": (
         *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
         *("schedule", "schedule_params", "order"),
@@ -47,6 +48,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in PARTS.items()},
 }
 _KEYS["links"] += sites.KEYS
+_KEYS |= ORIGIN
 _DOTTED = tuple(f"{table}.{key}" if table else key for table, keys in _KEYS.items() for key in keys)
 
 
@@ -98,7 +100,7 @@ def read_tree(path: str) -> Tree:
         text = read_text(path)
     except FileError as error:
         raise ModelError(source_of(path), "", str(error)) from None
-    return rooted(_tree(text, source_of(path)), path)
+    return rooted(tree_of_text(text, source_of(path)), path)
 
 
 def rooted(tree: Tree, path: str) -> Tree:
@@ -111,10 +113,15 @@ def rooted(tree: Tree, path: str) -> Tree:
 
 def model_of_text(text: str, source: str, changes: Sequence[Change] = ()) -> Model:
     """The model in a TOML text; ``source`` names it in messages."""
-    return model_of(_tree(text, source), source, changes)
+    return model_of(tree_of_text(text, source), source, changes)
 
 
-def _tree(text: str, source: str) -> Tree:
+def tree_of_text(text: str, source: str) -> Tree:
+    """The tables of a TOML text; ``source`` names it in messages.
+
+    Raises:
+        ModelError: it is not TOML.
+    """
     try:
         return _toml(text)
     except ValueError as error:
@@ -158,16 +165,25 @@ def model_of(tree: Mapping[str, Any], source: str, changes: Sequence[Change] = (
     Raises:
         ModelError: unknown key, wrong type, wrong length, a value out of range, or what no schedule can satisfy.
     """
+    try:
+        return _model(changed_tree(tree, changes), frozenset(change.key for change in changes))
+    except PipelineError as error:
+        raise ModelError(place_of(error.key, source, changes), error.key, error.message) from None
+
+
+def changed_tree(tree: Mapping[str, Any], changes: Sequence[Change]) -> Tree:
+    """A copy of a tree of tables with changes made to it, the last one last.
+
+    Raises:
+        ModelError: a change is of a key in something that is no table.
+    """
     changed = copy.deepcopy(dict(tree))
     for change in changes:
         _set(changed, change)
-    try:
-        return _model(changed, frozenset(change.key for change in changes))
-    except PipelineError as error:
-        raise ModelError(_place(error.key, source, changes), error.key, error.message) from None
+    return changed
 
 
-def _place(key: str, source: str, changes: Sequence[Change]) -> str:
+def place_of(key: str, source: str, changes: Sequence[Change]) -> str:
     """Where the value of ``key`` came from: the last change of it, or else the file."""
     bare = key.split("[")[0]
     for change in reversed(changes):
@@ -232,7 +248,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in PARTS.items()}
     layers = layers_of(tree, tables)
     fields = with_counts(fields, layers, flags)
-    pipeline = Pipeline(**fields, **parts, name=labels["name"], layers=layers)
+    pipeline = Pipeline(**fields, **parts, name=labels["name"], layers=layers, origin=origin_of(tree))
     places = _settled(pipeline)
     stands_for, read = _on_one_of(places, lambda place: _schedule(place, schedule, params))[1]
     if order is None:

@@ -50,7 +50,7 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
         parts["layers"] = as_tables(pipeline.layers)
     if given["data_parallel"] == DataParallel():
         del parts["data_parallel"]
-    return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts}
+    return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts, **pipeline.origin}
 
 
 def recompute_of(chosen: Any) -> Any:

@@ -46,11 +46,12 @@ class Pipeline:
     the number of layers of each stage. ``costs`` then has the optimizer alone, ``memory`` the limit and what is held beside the
     weights of the layers; ``recompute`` is a word, the name of a level, or one table per stage: ``{"decoder": {"full": 3}}``.
 
-    A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``partition="best"``, ``recompute="choose"``;
-    and it may ask for several ``microbatches``. :attr:`open` names them. A solver settles them; until then there are no stages
-    and no times (:meth:`placements`, :meth:`cut`, :meth:`resolved` and :meth:`changed` give pipelines that have them). ``any`` is
-    linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for loop, wave and any, else 1.
-    ``name`` and ``units`` are labels and take no part in comparisons.
+    A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``partition="best"``,
+    ``recompute="choose"``; and it may ask for several ``microbatches``. :attr:`open` names them. A solver settles them; until
+    then there are no stages and no times (:meth:`placements`, :meth:`cut`, :meth:`resolved` and :meth:`changed` give pipelines
+    that have them). ``any`` is linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for
+    loop, wave and any, else 1. ``name`` and ``units`` are labels and take no part in comparisons; nor does ``origin``, the
+    tables of a model file from which the layers were estimated (:mod:`ppopt.transformer`).
 
     Raises:
         PipelineError: something is missing, out of range, of the wrong length, or cannot be satisfied by any schedule.
@@ -73,6 +74,7 @@ class Pipeline:
     data_parallel: DataParallel = field(default_factory=DataParallel)
     layers: Layers | None = None
     partition: str | Counts = ""
+    origin: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -93,6 +95,7 @@ class Pipeline:
             data_parallel: DataParallel = ...,
             layers: Layers | None = None,
             partition: str | Sequence[int] = "",
+            origin: Mapping[str, Any] = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -28,8 +28,7 @@ def tokens(training: Training, parallel: Parallel) -> int:
 class Flops:
     """FLOPs of one layer: of its matrices (``linear``, the same in F, I and W) and of attention's scores and values (``core``).
 
-    ``core_backward`` is how many times the core's FLOPs its backward takes. ``no_input`` marks a layer without I and W: the
-    embedding.
+    ``core_backward`` is how many times the core's FLOPs its backward takes.
     """
 
     linear: int | float = 0

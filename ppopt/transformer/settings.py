@@ -45,8 +45,8 @@ class Training:
     recompute: str = "none"
 
     def __post_init__(self) -> None:
-        for name in ("sequence", "microbatch"):
-            whole(f"training.{name}", getattr(self, name))
+        whole("transformer.sequence", self.sequence)
+        whole("training.microbatch", self.microbatch)
         optional("training.global_batch", self.global_batch)
         unfused = word("training.attention", self.attention, ATTENTION) == "unfused"
         for name, value in (
@@ -179,7 +179,7 @@ def check_sizes(transformer: Transformer, training: Training, parallel: Parallel
         divides("parallel.tensor", tensor, transformer.shared_ffn, "transformer.shared_ffn =")
     elif parallel.expert > 1:
         raise EstimateError("parallel.expert", "there are no experts to spread: transformer.experts is 0")
-    divides("parallel.context", parallel.context, training.sequence, "training.sequence =")
+    divides("parallel.context", parallel.context, training.sequence, "transformer.sequence =")
     if training.global_batch is not None:
         per_step = parallel.data * training.microbatch
         if training.global_batch % per_step:

@@ -20,15 +20,35 @@ from ppopt.transformer.traffic import Network
 
 
 @dataclass(frozen=True)
-class Seconds:
-    """Times of one layer and one microbatch in seconds; below, those of a step.
+class Parts:
+    """What the time of an operation is made of, in seconds: matrix products and attention (``compute``), what is bound by memory,
+    and what is sent and not hidden, with the start of kernels where the GPU says what that takes."""
 
-    ``selective`` and ``full`` are what the backward takes longer where the layer recomputes.
+    compute: float = 0.0
+    memory: float = 0.0
+    transfers: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All three."""
+        return self.compute + self.memory + self.transfers
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(self.compute + other.compute, self.memory + other.memory, self.transfers + other.transfers)
+
+    def at_least(self, seconds: float) -> Parts:
+        """Beside a transfer of that many seconds: what it takes longer than all of it is not hidden."""
+        return Parts(self.compute, self.memory, self.transfers + max(0.0, seconds - self.total))
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Times of one layer and one microbatch in seconds; ``parts`` says what those of F, I and W are made of.
+
+    ``selective`` and ``full`` are what the backward takes longer where the layer recomputes. The last three are times of a step.
     """
 
-    forward: float
-    backward_input: float
-    backward_weight: float
+    parts: tuple[Parts, Parts, Parts]
     selective: float = 0.0
     full: float = 0.0
     all_gather: float = 0.0
@@ -37,6 +57,21 @@ class Seconds:
     """Of the gradients, once a step; without ZeRO the whole all-reduce."""
     optimizer: float = 0.0
     """The step of the optimizer."""
+
+    @property
+    def forward(self) -> float:
+        """F."""
+        return self.parts[0].total
+
+    @property
+    def backward_input(self) -> float:
+        """I."""
+        return self.parts[1].total
+
+    @property
+    def backward_weight(self) -> float:
+        """W."""
+        return self.parts[2].total
 
 
 @dataclass(frozen=True)
@@ -83,18 +118,19 @@ class Clock:
         ring = self.network.context(traffic.around_context(self.sizes, self.training, self.parallel))
         core = self.compute(flops.core)
         again = core + self.memory(self.cluster.gpu.passes * sum(float(kept.held.get(name, 0)) for name in CORE))
-        forward = self.compute(flops.forward) + moved + sent + max(0.0, ring - core) + launch
+        forward = Parts(self.compute(flops.forward), moved, sent + max(0.0, ring - core) + launch)
         exposed_back = max(0.0, 2 * ring - flops.core_backward * core)
-        backward = self.compute(flops.backward_input) + moved_back + sent + exposed_back + launch
-        weight = self.compute(flops.backward_weight) + launch
-        return self.with_step(Seconds(forward, backward, weight, again, forward), parameters)
+        backward = Parts(self.compute(flops.backward_input), moved_back, sent + exposed_back + launch)
+        weight = Parts(self.compute(flops.backward_weight), 0.0, launch)
+        return self.with_step(Seconds((forward, backward, weight), again, forward.total), parameters)
 
     def embedding(self, parameters: Parameters) -> Seconds:
         """The embedding: rows are read and written in F, and added to gradients in W."""
         state = self._state()
         launch, gradients = self.cluster.gpu.launch, 4.0 * tokens(self.training, self.parallel) * self.sizes.hidden
-        forward = self.memory(2 * state) + self.network.tensor(state) + launch
-        return self.with_step(Seconds(forward, 0.0, self.memory(2 * state + gradients) + launch), parameters)
+        forward = Parts(0.0, self.memory(2 * state), self.network.tensor(state) + launch)
+        weight = Parts(0.0, self.memory(2 * state + gradients), launch)
+        return self.with_step(Seconds((forward, Parts(), weight)), parameters)
 
     def head(self, flops: Flops, kept: Kept, parameters: Parameters) -> Seconds:
         """The head with the loss: the softmax passes over the logits twice in F and once in I."""
@@ -102,25 +138,17 @@ class Clock:
         moved, moved_back = self._passes(float(kept.held["last norm"]))
         product = self.compute(flops.linear)
         sums = 3 * self.network.tensor(4.0 * tokens(self.training, self.parallel))
-        forward = product + moved + self.memory(2 * logits) + sums + launch
-        backward = product + moved_back + self.memory(logits) + self.network.tensor(self._state()) + launch
-        return self.with_step(Seconds(forward, backward, product + launch), parameters)
+        forward = Parts(product, moved + self.memory(2 * logits), sums + launch)
+        backward = Parts(product, moved_back + self.memory(logits), self.network.tensor(self._state()) + launch)
+        return self.with_step(Seconds((forward, backward, Parts(product, 0.0, launch))), parameters)
 
     def prediction(self, layer: Seconds, head: Seconds, projection: float, norms: float, parameters: Parameters) -> Seconds:
         """A module of multi-token prediction: a layer, a head, and the projection of ``projection`` FLOPs with its norms of
         ``norms`` bytes."""
         product = self.compute(projection)
-        moved, moved_back = self._passes(norms)
-        return self.with_step(
-            Seconds(
-                layer.forward + head.forward + product + moved,
-                layer.backward_input + head.backward_input + product + moved_back,
-                layer.backward_weight + head.backward_weight + product,
-                layer.selective,
-                layer.full,
-            ),
-            parameters,
-        )
+        more = [Parts(product, moved) for moved in (*self._passes(norms), 0.0)]
+        parts = tuple(a + b + c for a, b, c in zip(layer.parts, head.parts, more, strict=True))
+        return self.with_step(Seconds(parts, layer.selective, layer.full), parameters)  # type: ignore[arg-type]
 
     def with_step(self, seconds: Seconds, parameters: Parameters) -> Seconds:
         """With what happens to the layer's parameters: once a step or, with ZeRO-2 and 3, for each microbatch beside
@@ -128,15 +156,13 @@ class Clock:
         zero = self.parallel.zero
         gather = self.network.weights(parameters, self.training.number_bytes)
         scatter = self.network.gradients(parameters, self.training.dtype)
-        forward, backward, weight = seconds.forward, seconds.backward_input, seconds.backward_weight
+        forward, backward, weight = seconds.parts
         if zero == 3:
-            forward, backward = max(forward, gather), max(backward, gather) if backward else 0.0
+            forward, backward = forward.at_least(gather), backward.at_least(gather if backward.total else 0.0)
         if zero >= 2:
-            weight = max(weight, scatter)
+            weight = weight.at_least(scatter)
         return Seconds(
-            forward,
-            backward,
-            weight,
+            (forward, backward, weight),
             seconds.selective,
             seconds.full,
             gather if zero in (1, 2) else 0.0,

@@ -1,0 +1,47 @@
+"""``ppopt estimate``: what the layers of a transformer take and hold, from their sizes."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ppopt.files import setting, write_text
+from ppopt.files.estimate_text import model_text
+from ppopt.files.estimates import read_source
+from ppopt.transformer import EstimateError
+from ppopt.transformer.records import record_of
+
+
+@click.command(short_help="A model file from a config.json or sizes, and hardware.")
+@click.argument("config", metavar="CONFIG", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="MODEL", help="Write a model file with layers.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the file, such as transformer.sequence=8192."
+)
+@click.option("--explain", is_flag=True, help="What parameters, FLOPs, bytes and times are made of, and what was assumed.")
+@click.option("--json", "as_json", is_flag=True, help="Print parameters, FLOPs, bytes and seconds of each layer as JSON.")
+def estimate(config: str, output: str | None, settings: tuple[str, ...], explain: bool, as_json: bool) -> None:
+    """Parameters, FLOPs, bytes and times of the layers of a transformer, for one microbatch on one GPU.
+
+    CONFIG is a config.json of Hugging Face, or a TOML file with [transformer], [training], [cluster] and [parallel].
+
+    \b
+    Examples:
+      ppopt estimate config.json --json
+      ppopt estimate config.json --set transformer.sequence=4096 --set cluster.gpu=h100-sxm
+      ppopt estimate training.toml -o model.toml
+    """
+    source = read_source(config, [setting(text, example="transformer.sequence=8192") for text in settings])
+    asked = source.asked()
+    if output is not None:
+        write_text(output, model_text(source, asked))
+    try:
+        if as_json:
+            click.echo(json.dumps(record_of(asked), indent=1))
+        elif output is None or explain:
+            from ppopt.cli.estimated import report
+
+            click.echo(report(source, asked, explain=explain))
+    except EstimateError as error:
+        raise source.error(error) from None
