@@ -22,7 +22,19 @@ from ppopt import Costs, Links, Memory, Pipeline, solve
 
 PACKAGE = Path(ppopt.__file__).parent
 ROOMS = (
-    *("op", "clock", "interrupt", "pipeline", "transformer", "text", "layouts", "constraints", "schedule", "timing", "heuristics"),
+    *(
+        "op",
+        "clock",
+        "interrupt",
+        "pipeline",
+        "transformer",
+        "text",
+        "layouts",
+        "constraints",
+        "schedule",
+        "timing",
+        "heuristics",
+    ),
     *("checker", "named", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "study", "pictures", "cli"),
 )
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 
 import click
 
-from ppopt.files import setting, write_text
+from ppopt.files import ModelError, setting, write_text
 from ppopt.files.estimate_text import model_text
-from ppopt.files.estimates import read_source
-from ppopt.transformer import EstimateError
+from ppopt.files.estimates import Source, read_source
+from ppopt.transformer import Asked, EstimateError
+from ppopt.transformer.calibration import calibrate
 from ppopt.transformer.records import record_of
 
 
@@ -19,9 +22,18 @@ from ppopt.transformer.records import record_of
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the file, such as transformer.sequence=8192."
 )
+@click.option(
+    "--calibrate",
+    "measured",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="PROFILE",
+    help="Fit efficiency, passes and links to measured times: a table, or a model file with measured layers.",
+)
 @click.option("--explain", is_flag=True, help="What parameters, FLOPs, bytes and times are made of, and what was assumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print parameters, FLOPs, bytes and seconds of each layer as JSON.")
-def estimate(config: str, output: str | None, settings: tuple[str, ...], explain: bool, as_json: bool) -> None:
+def estimate(
+    config: str, output: str | None, settings: tuple[str, ...], measured: str | None, explain: bool, as_json: bool
+) -> None:
     """Parameters, FLOPs, bytes and times of the layers of a transformer, for one microbatch on one GPU.
 
     CONFIG is a config.json of Hugging Face, or a TOML file with [transformer], [training], [cluster] and [parallel].
@@ -31,17 +43,36 @@ def estimate(config: str, output: str | None, settings: tuple[str, ...], explain
       ppopt estimate config.json --json
       ppopt estimate config.json --set transformer.sequence=4096 --set cluster.gpu=h100-sxm
       ppopt estimate training.toml -o model.toml
+      ppopt estimate training.toml --calibrate measured.csv
     """
     source = read_source(config, [setting(text, example="transformer.sequence=8192") for text in settings])
     asked = source.asked()
+    if measured is not None:
+        asked = _calibrated(measured, source, asked, beside=as_json)
     if output is not None:
         write_text(output, model_text(source, asked))
     try:
         if as_json:
             click.echo(json.dumps(record_of(asked), indent=1))
-        elif output is None or explain:
+        elif explain or (output is None and measured is None):
             from ppopt.cli.estimated import report
 
             click.echo(report(source, asked, explain=explain))
     except EstimateError as error:
         raise source.error(error) from None
+
+
+def _calibrated(path: str, source: Source, asked: Asked, *, beside: bool) -> Asked:
+    """What was asked for, on a GPU that is fitted to the measured times of a file. How well it fits is printed, ``beside`` other
+    output on standard error."""
+    from ppopt.cli.estimated import fit_report
+    from ppopt.files.measured import read_measured
+
+    rows = read_measured(path, source)
+    try:
+        found = calibrate(rows, f"fitted to {os.path.basename(path)}")
+    except EstimateError as error:
+        raise ModelError(path, error.key, error.message) from None
+    click.echo(fit_report(found), err=beside)
+    assert asked.cluster is not None
+    return replace(asked, cluster=replace(asked.cluster, gpu=found.gpu))

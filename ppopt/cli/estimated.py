@@ -11,6 +11,8 @@ from ppopt.cli.render import width
 from ppopt.files.estimates import Source
 from ppopt.text import new_table, rendered
 from ppopt.transformer import Asked, Cluster, Estimate, LayerEstimate
+from ppopt.transformer.calibration import OPS as MEASURED
+from ppopt.transformer.calibration import Calibration
 from ppopt.transformer.records import record_of
 
 OPS = ("F", "I", "W")
@@ -143,3 +145,18 @@ def _tensors(rows: Sequence[_Row]) -> str:
 def _figure(value: float) -> str:
     """Four digits; zero as it is."""
     return "0" if not value else f"{value:.4g}"
+
+
+def fit_report(found: Calibration) -> str:
+    """The fitted settings as a table of the file, each time beside the estimate, and the errors by kind of operation."""
+    table = new_table(None, ["row", "operation"], ["measured [ms]", "before [ms]", "fitted [ms]", "error"])
+    for one in found.compared:
+        cells = (_figure(1000 * value) for value in (one.measured, one.before, one.after))
+        table.add_row(escape(one.label), one.op, *cells, f"{100 * one.error:+.1f} %")
+    lines = [rendered(table, width()), ""]
+    for op in (None, *MEASURED):
+        if op is None or any(one.op == op for one in found.compared):
+            mean, largest = found.errors(op)
+            lines.append(f"{op or 'all'}: mean error {100 * mean:.1f} %, largest {100 * largest:.1f} %")
+    lines += ["", "[cluster]", *(f"{name} = {getattr(found.gpu, name):.4g}" for name in found.fitted)]
+    return "\n".join([*lines, f'basis = "{found.gpu.basis}"'])
