@@ -17,6 +17,6 @@ an operation that takes longer may let another transfer go first. Then it is a l
 All budgets are numbers of timings and of orders, so that the answer is always the same.
 """
 
-from ppopt.named.recomputing.rows import compare_freely, of_order_freely, placed_freely
+from ppopt.named.recomputing.rows import best_of, compare_freely, of_order_freely, placed_freely
 
-__all__ = ["compare_freely", "of_order_freely", "placed_freely"]
+__all__ = ["best_of", "compare_freely", "of_order_freely", "placed_freely"]

@@ -50,7 +50,7 @@ def compare_freely(
     rows = []
     for definition, v in each(chunks):
         try:
-            schedule = _best_of(definition, pipeline, v, read.get(definition.name, {}), objective)
+            schedule = best_of(definition, pipeline, v, read.get(definition.name, {}), objective)
         except Restriction as restriction:
             rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
         else:
@@ -64,7 +64,7 @@ def placed_freely(pipeline: Pipeline, objective: Objective = "makespan") -> Iter
     for definition, v in each((pipeline.chunks,)):
         if definition.placement == pipeline.placement and definition.routes is None:
             with suppress(Restriction):
-                schedule = _best_of(definition, pipeline, v, {}, objective)
+                schedule = best_of(definition, pipeline, v, {}, objective)
                 if schedule.pipeline.routes == pipeline.routes:
                     yield schedule
 
@@ -96,7 +96,7 @@ def _row(pipeline: Pipeline, name: str, placement: str, schedule: Schedule) -> R
     return dataclasses.replace(Row.beside(pipeline, name, placement, schedule), recompute=chosen)
 
 
-def _best_of(
+def best_of(
     definition: Definition, pipeline: Pipeline, chunks: int | None, params: Mapping[str, Any], objective: Objective
 ) -> Schedule:
     """A named schedule with the stages that suit it best.
