@@ -41,9 +41,9 @@ def plan(
 ) -> None:
     """How a transformer is best trained on a cluster: FILE has [transformer], [training], [cluster] and maybe [search].
 
-    Tensor, data, pipeline, context and expert size, microbatch and ZeRO stage are chosen among all that divide, or those listed; and
-    with them the placement, the cut of the layers, what recomputes, and the order. The bound holds for all of them. Ctrl-C ends the
-    search and keeps the best so far.
+    Tensor, data, pipeline, context and expert size, microbatch and ZeRO stage are chosen among all that divide, or those listed;
+    and with them the placement, the cut of the layers, what recomputes, and the order. The bound holds for all of them. Ctrl-C
+    ends the search and keeps the best so far.
 
     \b
     Examples:

@@ -38,6 +38,8 @@ SHARES = (1.0, 0.97, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.03, 0.0)
 FINE = 1e-4
 """Of a bound: how far it may be below what the argument gives, a fraction."""
 MARGIN = 1e-9
+SMALL = 1e-6
+"""Times of any use are longer, in ms."""
 
 
 class Floors:
@@ -69,7 +71,7 @@ class Floors:
         """The other part."""
 
     def _timed(self, held: Floats) -> Floats:
-        """``[share, layer]``, where layers hold activations so long, all microbatches together: one for each layer, or for all."""
+        """``[share, layer]``, where layers hold activations so long, all microbatches together: one time for each, or for all."""
         work = self.microbatches * (self.work[:, None] + self.again)
         share = self.shares[:, None, None]
         level: Floats = (share * work[None] + (1 - share) * (self.keeps * held / self.room)[None]).min(axis=2)
@@ -132,12 +134,13 @@ class Floors:
         floor *= 1 - MARGIN
         if impossible(math.inf):
             return math.inf
-        low, high = floor, floor * 1.05
+        low = max(floor, SMALL)
+        high = low * 1.05
         if not impossible(low):
             return floor
         while impossible(high):
             low, high = high, high * 1.5
-            if high > 1e6 * floor:
+            if high > 1e12 * max(floor, SMALL):
                 return high
         while high - low > FINE * low:
             middle = (low + high) / 2
@@ -159,7 +162,7 @@ class Floors:
         A stage holds all its activations from the start of its F on, and whole microbatches: as many as it takes to run all of
         them within the time, each as long as the way through the stages that follow.
         """
-        count = self.layers
+        count, time = self.layers, max(time, SMALL)
         fits = np.triu(np.ones((count + 1, count + 1), dtype=bool), 1)
         needs, step, work = (np.concatenate(([0.0], np.cumsum(of))) for of in (self.needs, self.step, self.work))
         inside = needs[None, :] - needs[:, None]

@@ -17,12 +17,15 @@ from ppopt.transformer import EstimateError, Parallel
 
 
 def timed(question: Question, recipe: Recipe) -> tuple[Plan | None, str | None]:
-    """The recipe as a plan, or why there is none: its memory, or what its schedule does not allow.
+    """The recipe as a plan, or why there is none: its sizes, its memory, or what its schedule does not allow.
 
     Raises:
-        EstimateError: its sizes cannot be.
+        EstimateError: its partition, what recomputes or its schedule cannot be.
     """
-    case = _case(question, recipe)
+    try:
+        case = _case(question, recipe)
+    except EstimateError as error:
+        return None, str(error)
     placement = recipe.placement or ("loop" if recipe.chunks > 1 else "linear")
     partition = recipe.partition
     try:
