@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from ppopt.pictures.plot import plot
     from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline, Units
     from ppopt.search import Binding, Settings, solve, verify
+    from ppopt.transformer import Cluster, Parallel, Training, Transformer, estimate
 
 __version__ = "0.1.0"
 
 _ROOMS = {
     "ppopt.pipeline": ("Costs", "DataParallel", "Layer", "Layers", "Links", "Memory", "Pipeline", "Units"),
+    "ppopt.transformer": ("Cluster", "Parallel", "Training", "Transformer", "estimate"),
     "ppopt.named": ("compare", "register"),
     "ppopt.search": ("Binding", "Settings", "solve", "verify"),
     "ppopt.files": ("read_model",),
@@ -33,17 +35,22 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "Binding",
+    "Cluster",
     "Costs",
     "DataParallel",
     "Layer",
     "Layers",
     "Links",
     "Memory",
+    "Parallel",
     "Pipeline",
     "Settings",
+    "Training",
+    "Transformer",
     "Units",
     "check",
     "compare",
+    "estimate",
     "named",
     "plot",
     "read_model",

@@ -29,10 +29,19 @@ from ppopt.transformer.records import record_of
     metavar="PROFILE",
     help="Fit efficiency, passes and links to measured times: a table, or a model file with measured layers.",
 )
+@click.option(
+    "--cross-check", is_flag=True, help="Count the same with the library transformers (extra hf); exit code 1 if it differs."
+)
 @click.option("--explain", is_flag=True, help="What parameters, FLOPs, bytes and times are made of, and what was assumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print parameters, FLOPs, bytes and seconds of each layer as JSON.")
 def estimate(
-    config: str, output: str | None, settings: tuple[str, ...], measured: str | None, explain: bool, as_json: bool
+    config: str,
+    output: str | None,
+    settings: tuple[str, ...],
+    measured: str | None,
+    cross_check: bool,
+    explain: bool,
+    as_json: bool,
 ) -> None:
     """Parameters, FLOPs, bytes and times of the layers of a transformer, for one microbatch on one GPU.
 
@@ -46,6 +55,9 @@ def estimate(
       ppopt estimate training.toml --calibrate measured.csv
     """
     source = read_source(config, [setting(text, example="transformer.sequence=8192") for text in settings])
+    if cross_check:
+        _cross_checked(source)
+        return
     asked = source.asked()
     if measured is not None:
         asked = _calibrated(measured, source, asked, beside=as_json)
@@ -60,6 +72,23 @@ def estimate(
             click.echo(report(source, asked, explain=explain))
     except EstimateError as error:
         raise source.error(error) from None
+
+
+def _cross_checked(source: Source) -> None:
+    """The counts of the library beside ours; ends with exit code 1 where they differ."""
+    from ppopt.cli.estimated import cross_check_report
+    from ppopt.transformer.cross_check import cross_check
+
+    config = source.tables.get("transformer", {}).get("config")
+    if config is None:
+        raise ModelError(source.path, "transformer.config", "missing; the comparison is about a config.json")
+    try:
+        found = cross_check(config)
+    except EstimateError as error:
+        raise source.error(error) from None
+    click.echo(cross_check_report(found))
+    if any(count.library != count.here for count in found):
+        click.get_current_context().exit(1)
 
 
 def _calibrated(path: str, source: Source, asked: Asked, *, beside: bool) -> Asked:

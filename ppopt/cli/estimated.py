@@ -13,6 +13,7 @@ from ppopt.text import new_table, rendered
 from ppopt.transformer import Asked, Cluster, Estimate, LayerEstimate
 from ppopt.transformer.calibration import OPS as MEASURED
 from ppopt.transformer.calibration import Calibration
+from ppopt.transformer.cross_check import Count
 from ppopt.transformer.records import record_of
 
 OPS = ("F", "I", "W")
@@ -46,11 +47,12 @@ def report(source: Source, asked: Asked, *, explain: bool) -> str:
     estimate = asked.estimate()
     rows = list(_rows(estimate))
     parts.append(_sizes(estimate, rows))
-    if estimate.cluster is None:
-        parts.append("Times need a GPU: --set cluster.gpu=h100-sxm, or cluster.flops and the rest.")
+    parts.append(_reached(estimate.cluster))
     if explain:
         if estimate.cluster is not None:
             parts += ["", "What times are made of, in ms", _times(rows), "", *_assumed(estimate, estimate.cluster)]
+        if estimate.parallel.width > 1:
+            parts += ["", "What goes to other GPUs, in GB: in F of a microbatch, and once a step", _traffic(estimate, rows)]
         parts += ["", "What is kept of a microbatch, in GB", _tensors(rows)]
     return "\n".join(parts)
 
@@ -100,6 +102,16 @@ def _sizes(estimate: Estimate, rows: Sequence[_Row]) -> str:
     return rendered(table, width())
 
 
+def _reached(cluster: Cluster | None) -> str:
+    """What of a GPU is reached, and how that is known."""
+    if cluster is None:
+        return "Times need a GPU: --set cluster.gpu=h100-sxm, or cluster.flops and the rest."
+    gpu = cluster.gpu
+    backward = "" if gpu.passes_backward is None else f" ({gpu.passes_backward:g} in I)"
+    reached = f"efficiency {gpu.efficiency:g}, passes {gpu.passes:g}{backward}, link efficiency {gpu.link_efficiency:g}"
+    return f"Times on {gpu.name or 'a GPU of its own'}: {reached}; {gpu.basis}."
+
+
 def _times(rows: Sequence[_Row]) -> str:
     table = new_table(None, ["layer", "operation"], ["computing", "memory", "transfers", "in all"])
     for row in rows:
@@ -117,6 +129,15 @@ def _times(rows: Sequence[_Row]) -> str:
     return rendered(table, width())
 
 
+def _traffic(estimate: Estimate, rows: Sequence[_Row]) -> str:
+    sent = [estimate.traffic(row.one) for row in rows]
+    names = [name for name in sent[0] if any(of[name] for of in sent)]
+    table = new_table(None, ["layer"], names)
+    for row, of in zip(rows, sent, strict=True):
+        table.add_row(escape(row.name), *(_figure(of[name] / 1e9) for name in names))
+    return rendered(table, width())
+
+
 def _assumed(estimate: Estimate, cluster: Cluster) -> list[str]:
     gpu = cluster.gpu
     backward = "" if gpu.passes_backward is None else f" in F and {gpu.passes_backward:g} in I"
@@ -125,7 +146,7 @@ def _assumed(estimate: Estimate, cluster: Cluster) -> list[str]:
         f"computing: FLOPs / ({gpu.flops:.6g} x {gpu.efficiency:g}); memory: {gpu.passes:g}{backward} x what is kept / "
         f"{gpu.bandwidth or 0:g} GB/s; links reach {gpu.link_efficiency:g} of {gpu.intra or 0:g} GB/s in a node, "
         f"{gpu.network or 0:g} GB/s outside.",
-        f"Efficiency, passes and link efficiency of {gpu.name or 'this GPU'}: {gpu.basis}. Peaks: {gpu.source or 'given'}.",
+        f"Peaks: {gpu.source or 'given'}.",
         f"Attention: {estimate.training.attention}, {causal}.",
     ]
 
@@ -160,3 +181,13 @@ def fit_report(found: Calibration) -> str:
             lines.append(f"{op or 'all'}: mean error {100 * mean:.1f} %, largest {100 * largest:.1f} %")
     lines += ["", "[cluster]", *(f"{name} = {getattr(found.gpu, name):.4g}" for name in found.fitted)]
     return "\n".join([*lines, f'basis = "{found.gpu.basis}"'])
+
+
+def cross_check_report(found: Sequence[Count]) -> str:
+    """What the library counts and what is counted here, side by side."""
+    table = new_table(None, ["count"], ["transformers", "here", "difference"])
+    for one in found:
+        table.add_row(
+            one.what, f"{one.library:,}", f"{one.here:,}", f"{one.here - one.library:+,}" if one.here != one.library else "0"
+        )
+    return rendered(table, width())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -121,7 +122,7 @@ def _layer(estimate: Estimate, group: LayerEstimate, layer: Layer) -> Iterator[s
         strict=True,
     ):
         ms = [f"{MILLISECONDS * value:.4g}" for value in (parts.compute, parts.memory, parts.transfers)]
-        text = f"formula: {float(work):.6g} FLOP {ms[0]} + memory {ms[1]} + transfers {ms[2]}"
+        text = f"formula: computing {ms[0]} ({float(work):.6g} FLOP) + memory {ms[1]} + transfers {ms[2]}"
         yield f"{key} = {_toml(getattr(layer, key))}  # {text}"
     held = ", ".join(f"{name} {float(size) / GIGABYTE:.4g}" for name, size in group.kept.held.items())
     yield f"activation = {_toml(layer.activation)}  # formula: what the backward reads: {held}"
@@ -160,15 +161,19 @@ def _weights(estimate: Estimate, group: LayerEstimate) -> str:
 def _memory(estimate: Estimate) -> Iterator[str]:
     assert estimate.cluster is not None
     reserve, limit = estimate.cluster.reserve, estimate.cluster.gpu.memory
-    again = estimate.training.recompute in ("full", "choose")
-    working = estimate.working(recompute=again) / GIGABYTE
+    working = estimate.working(recompute=_whole_layers(estimate)) / GIGABYTE
     yield "\n[memory]"
-    text = f"formula: reserve {reserve:g} x {_shown(limit)}"
+    text = f"formula: reserve {reserve:g} x {_shown(limit)}" if limit is not None else "formula: no memory to reserve of"
     text += f" + {working:.4g} that a layer needs while it is computed again or gathered" if working else ""
     yield f"static = {_toml(memory_of(estimate).static)}  # {text}"
     if limit is not None:
         yield f"limit = {_toml(Fraction(str(limit)))}  # cluster.memory"
     yield '\n[units]\ntime = "ms"\nmemory = "GB"'
+
+
+def _whole_layers(estimate: Estimate) -> bool:
+    """Whether whole layers may be computed again."""
+    return estimate.training.recompute in ("full", "choose")
 
 
 def _toml(value: Any) -> str:
@@ -177,6 +182,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, Fraction):
-        number = plain(value)
-        return str(number) if isinstance(number, int) or abs(number) >= 1e-4 else f"{number:.30f}".rstrip("0")
+        return f"{Decimal(str(plain(value))):f}"
     return json.dumps(value, ensure_ascii=False)

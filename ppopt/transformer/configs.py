@@ -221,8 +221,10 @@ READERS: Mapping[str, Callable[[Config], dict[str, Any]]] = {
 """What each ``model_type`` that is known says with its keys."""
 
 
-def sizes_of(config: Config) -> dict[str, Any]:
+def sizes_of(config: Config, layers: int | None = None) -> dict[str, Any]:
     """The keys of ``[transformer]`` that a ``config.json`` gives; one with ``text_config`` is that of its language model.
+
+    ``layers``: as if it had so many decoder layers. What it lists layer by layer has to be long enough then.
 
     Raises:
         EstimateError: its ``model_type`` is not known, a size is missing, or a value is not what its key holds.
@@ -235,6 +237,10 @@ def sizes_of(config: Config) -> dict[str, Any]:
         given = "missing" if kind is None else f"{kind!r} is not known"
         hint = "for any other model write its sizes out in [transformer]: layers, hidden, heads, vocabulary, ffn, …"
         raise EstimateError("model_type", f"{given}; known are {', '.join(READERS)}; {hint}")
+    if layers is not None:
+        listed = config.get("layer_types")
+        types = {"layer_types": listed[:layers]} if isinstance(listed, list) else {}
+        config = {**config, **types, "n_layer" if kind == "gpt2" else "num_hidden_layers": layers}
     return {name: value for name, value in READERS[kind](config).items() if value is not None}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ppopt.transformer import activations, flops, parameters, states, traffic
 from ppopt.transformer.activations import Kept
+from ppopt.transformer.checked import EstimateError
 from ppopt.transformer.flops import Flops, tokens
 from ppopt.transformer.parameters import Counts, Parameters
 from ppopt.transformer.settings import Cluster, Parallel, Training, check_sizes
@@ -83,6 +84,24 @@ class Estimate:
         batch = self.training.global_batch
         return None if batch is None else batch // (self.parallel.data * self.training.microbatch)
 
+    def traffic(self, group: LayerEstimate) -> dict[str, int | float]:
+        """Bytes of one layer that go to other GPUs: in F of one microbatch what tensor parallelism sums up (``tensor``), what
+        goes to experts and comes back (``experts``), keys and values around the ring (``context``); once a step ``gradients``
+        and ``weights`` that the replicas exchange. I sends what F does, but twice around the ring; W nothing.
+        """
+        cut, decoder = self.parallel, group.kind in (DECODER, PREDICTION)
+        whole = traffic.hidden_state(self.sizes, self.training, cut)
+        sums = {DECODER: 2, PREDICTION: 2, EMBEDDING: 1, HEAD: 0}[group.kind] if cut.tensor > 1 else 0
+        dense, experts = states.local(group.parameters, cut)
+        shared = (dense if cut.replicas > 1 else 0) + (experts if cut.expert_replicas > 1 else 0)
+        return {
+            "tensor": sums * whole,
+            "experts": 2 * traffic.to_experts(self.sizes, self.training, cut) if group.parameters.experts else 0,
+            "context": traffic.around_context(self.sizes, self.training, cut) if decoder else 0,
+            "gradients": shared * states.GRADIENT[self.training.dtype],
+            "weights": shared * self.training.number_bytes if cut.zero else 0,
+        }
+
     def working(self, *, recompute: bool) -> float:
         """Bytes that a device needs once, beside its layers: a layer's activations while it is computed again (``recompute``),
         the weights of two layers that are gathered with ZeRO-3."""
@@ -91,9 +110,24 @@ class Estimate:
         held = max(states.gathered(group.parameters, self.parallel, self.training.number_bytes) for group in self.layers)
         return again + 2 * held
 
+    def static(self, *, recompute: bool | None = None) -> float:
+        """Bytes that a device needs beside its layers: the cluster's reserve, and what :meth:`working` says; ``recompute`` is
+        by default whether the training may recompute whole layers.
+
+        Raises:
+            EstimateError: nothing says how much memory the GPU has.
+        """
+        if self.cluster is None:
+            raise EstimateError("cluster.gpu", "missing; the reserve is a part of its memory")
+        again = self.training.recompute in ("full", "choose") if recompute is None else recompute
+        reserved = self.cluster.reserve and self.cluster.reserve * 1e9 * self.cluster.gpu.needed("memory", "the reserve")
+        return reserved + self.working(recompute=again)
+
     def to_layers(self, digits: int = 4) -> Layers:
-        """The layers for a pipeline (:class:`ppopt.pipeline.Layers`): times in ms, memory in GB (1e9 bytes), both rounded to
-        ``digits`` digits of the largest time and the largest amount. Levels of recomputing are ``selective`` and ``full``.
+        """The layers for a pipeline (:class:`ppopt.pipeline.Layers`): times in ms, memory in GB (1e9 bytes).
+
+        Times are rounded to ``digits`` digits of the largest one, amounts of memory to a digit more of the largest activation.
+        Levels of recomputing are ``selective`` and ``full``.
 
         Raises:
             EstimateError: there are no times.
@@ -102,16 +136,18 @@ class Estimate:
 
         return layers_of(self, digits)
 
-    def to_links(self, digits: int = 4) -> Links:
-        """The links of the pipeline (:class:`ppopt.pipeline.Links`): the latency in ms, a table where some go through the
-        network and others do not.
+    def to_links(self, digits: int = 4, *, occupied: bool = False) -> Links:
+        """The links of the pipeline (:class:`ppopt.pipeline.Links`) in ms, as a table where some go through the network and
+        others do not.
+
+        A transfer is a latency; where links are ``occupied``, it holds its link and only ``cluster.latency`` is a latency.
 
         Raises:
             EstimateError: there are no times.
         """
         from ppopt.transformer.pipelines import links_of
 
-        return links_of(self, digits)
+        return links_of(self, digits, occupied=occupied)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ def preset(name: Any) -> GPU:
     known = presets()
     if isinstance(name, str) and name.lower() in known:
         return known[name.lower()]
-    near = difflib.get_close_matches(str(name).lower(), known, 1)
+    given = str(name).lower()
+    near = [one for one in known if given and one.startswith(given)] or difflib.get_close_matches(given, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     listed = f"the presets are {', '.join(known)}; any other is given by its fields, such as cluster.flops"
     raise EstimateError("cluster.gpu", f"there is no preset {name!r}; {hint}{listed}")

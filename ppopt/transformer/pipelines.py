@@ -41,8 +41,10 @@ def time_places(estimate: Estimate, digits: int = 4) -> int:
 
 
 def memory_places(estimate: Estimate, digits: int = 4) -> int:
-    """Places behind the point that amounts of memory are rounded to, in GB."""
-    return places((max(float(g.kept.none), float(g.kept.between), float(g.state)) / GIGABYTE for g in estimate.layers), digits)
+    """Places behind the point that amounts of memory are rounded to, in GB: a digit more than times, as activations are added
+    up."""
+    kept = (max(float(group.kept.none), float(group.kept.between)) / GIGABYTE for group in estimate.layers)
+    return places(kept, digits + 1)
 
 
 def layers_of(estimate: Estimate, digits: int = 4) -> Layers:
@@ -97,10 +99,11 @@ def memory_of(estimate: Estimate, digits: int = 4) -> Memory:
     """
     if estimate.cluster is None:
         raise EstimateError("cluster.gpu", "missing; memory needs a machine")
-    reserve, limit = estimate.cluster.reserve, estimate.cluster.gpu.memory
-    again = estimate.training.recompute in ("full", "choose")
-    static = estimate.working(recompute=again) / GIGABYTE + reserve * (limit or 0.0)
-    return Memory(static=rounded(static, memory_places(estimate, digits)), limit=None if limit is None else Fraction(str(limit)))
+    limit = estimate.cluster.gpu.memory
+    whole = estimate.training.recompute in ("full", "choose")
+    beside = estimate.static() if limit is not None else estimate.working(recompute=whole)
+    static = rounded(beside / GIGABYTE, memory_places(estimate, digits))
+    return Memory(static=static, limit=None if limit is None else Fraction(str(limit)))
 
 
 def pipeline_of(estimate: Estimate, **fields: Any) -> Pipeline:
@@ -128,7 +131,7 @@ def pipeline_of(estimate: Estimate, **fields: Any) -> Pipeline:
     return Pipeline(**{**given, **fields})
 
 
-def links_of(estimate: Estimate, digits: int = 4) -> Links:
+def links_of(estimate: Estimate, digits: int = 4, *, occupied: bool = False) -> Links:
     """The links of an estimate's pipeline; see :meth:`Estimate.to_links`.
 
     Raises:
@@ -140,14 +143,15 @@ def links_of(estimate: Estimate, digits: int = 4) -> Links:
     if not between:
         return Links()
     to = places([MILLISECONDS * max(between)], min(digits, 3))
-    near, far = (rounded(MILLISECONDS * seconds, to) for seconds in (min(between), max(between)))
-    if near == far:
-        return Links(latency=far)
+    message = estimate.cluster.gpu.latency if occupied else 0.0
+    near, far = (rounded(MILLISECONDS * (seconds - message), to) for seconds in (min(between), max(between)))
+    held = far if near == far else _by_node(estimate, near, far)
+    return Links(latency=rounded(MILLISECONDS * message, to), occupancy=held) if occupied else Links(latency=held)
+
+
+def _by_node(estimate: Estimate, near: Fraction, far: Fraction) -> list[list[Fraction]]:
+    """A table of all pairs of devices: ``near`` where both are in one node as a whole, else ``far``."""
+    assert estimate.cluster is not None
     width, per_node = estimate.parallel.width, estimate.cluster.gpus_per_node
-    node = [(device * width // per_node, ((device + 1) * width - 1) // per_node) for device in range(estimate.parallel.pipeline)]
-    return Links(
-        latency=[
-            [Fraction(0) if a == b else near if len({*node[a], *node[b]}) == 1 else far for b in range(len(node))]
-            for a in range(len(node))
-        ]
-    )
+    node = [{device * width // per_node, ((device + 1) * width - 1) // per_node} for device in range(estimate.parallel.pipeline)]
+    return [[Fraction(0) if a is b else near if len(a | b) == 1 else far for b in node] for a in node]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ppopt.transformer.estimating import Estimate, LayerEstimate
+from ppopt.transformer.hardware import GUESS
 from ppopt.transformer.settings import Training
 from ppopt.transformer.tables import Asked
 
@@ -36,12 +37,13 @@ def _record(estimate: Estimate, *, known: bool) -> Record:
         "prediction_parameters": counts.prediction,
         "flops_per_token": _whole(estimate.flops_per_token) if known else None,
         "boundary_bytes": _whole(estimate.boundary) if known else None,
-        "layers": [_layer(group, known) for group in estimate.layers],
+        "layers": [_layer(estimate, group, known) for group in estimate.layers],
+        "machine": _machine(estimate),
         "units": {"time": "s", "memory": "B"},
     }
 
 
-def _layer(group: LayerEstimate, known: bool) -> Record:
+def _layer(estimate: Estimate, group: LayerEstimate, known: bool) -> Record:
     flops, kept, seconds = group.flops, group.kept, group.seconds
     return {
         "name": group.name,
@@ -65,11 +67,20 @@ def _layer(group: LayerEstimate, known: bool) -> Record:
         },
         "retained_bytes": _known(kept.between, known),
         "state_bytes": _whole(group.state),
+        "traffic_bytes": {name: _known(size, known) for name, size in estimate.traffic(group).items()},
         "recompute_time": None if seconds is None else {"selective": seconds.selective, "full": seconds.full},
         "step_time": None
         if seconds is None
         else {"all_gather": seconds.all_gather, "reduce_scatter": seconds.reduce_scatter, "optimizer": seconds.optimizer},
     }
+
+
+def _machine(estimate: Estimate) -> Record | None:
+    """What of the GPU is reached, and how that is known."""
+    if estimate.cluster is None:
+        return None
+    gpu = estimate.cluster.gpu
+    return {"gpu": gpu.name, **{name: getattr(gpu, name) for name in (*GUESS, "basis")}}
 
 
 def _known(value: float, known: bool) -> int | float | None:

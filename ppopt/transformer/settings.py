@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ppopt.transformer.checked import EstimateError, flag, number, optional, whole, word
-from ppopt.transformer.hardware import GPU
+from ppopt.transformer.hardware import GPU, preset
 from ppopt.transformer.sizes import Transformer
 
 ATTENTION = ("flash", "unfused")
@@ -134,7 +134,8 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machine: its ``gpu``, how many there are (``None``: as many as are used) and how many in a node.
+    """The machine: its ``gpu`` (or the name of a preset), how many there are (``None``: as many as are used) and how many in a
+    node.
 
     ``reserve`` is the part of the memory that no formula counts: fragmentation, communication buffers, workspaces.
 
@@ -147,7 +148,13 @@ class Cluster:
     gpus_per_node: int = 8
     reserve: float = 0.08
 
+    if TYPE_CHECKING:
+
+        def __init__(self, gpu: GPU | str, gpus: int | None = None, gpus_per_node: int = 8, reserve: float = 0.08) -> None: ...
+
     def __post_init__(self) -> None:
+        if not isinstance(self.gpu, GPU):
+            object.__setattr__(self, "gpu", preset(self.gpu))
         optional("cluster.gpus", self.gpus)
         whole("cluster.gpus_per_node", self.gpus_per_node)
         object.__setattr__(self, "reserve", number("cluster.reserve", self.reserve, 0, 0.9, positive=False))

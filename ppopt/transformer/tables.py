@@ -88,7 +88,8 @@ def transformer_in(table: Mapping[str, Any]) -> Transformer:
     if config is not None:
         if not isinstance(config, Mapping):
             raise EstimateError("transformer.config", f"expected the content of a config.json, got {config!r}")
-        given = {**sizes_of(config), **given}
+        layers = given.get("layers")
+        given = {**sizes_of(config, None if layers is None else whole("transformer.layers", layers)), **given}
     for key in ("layers", "hidden", "heads", "vocabulary"):
         if key not in given:
             hint = "" if given else ", or a config.json as transformer.config"

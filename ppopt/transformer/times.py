@@ -97,8 +97,11 @@ class Clock:
         return float(flops) / (self.cluster.gpu.flops * self.cluster.gpu.efficiency)
 
     def memory(self, size: float) -> float:
-        """Bytes read or written at full bandwidth."""
-        return float(size) / (self.cluster.gpu.needed("bandwidth", "what is bound by memory") * 1e9) if size else 0.0
+        """Bytes read or written at full bandwidth; nothing where a GPU has no bandwidth and no passes, and FLOPs alone count."""
+        gpu = self.cluster.gpu
+        if not size or (gpu.bandwidth is None and gpu.passes == 0):
+            return 0.0
+        return float(size) / (gpu.needed("bandwidth", "what is bound by memory (all but FLOPs, unless passes = 0)") * 1e9)
 
     def _passes(self, size: float) -> tuple[float, float]:
         gpu = self.cluster.gpu

@@ -28,7 +28,12 @@ ELSEWHERE = ("tcp://",)
 STANDS_FOR = {
     **{"MODEL": "models/1f1b.toml", "FILE": "best.json", "FILE…": "best.json", "SCHEDULE": "1f1b", "NAME": "1f1b"},
     **{"PICTURE": "best.png", "FORMAT": "torch-csv", "STUDY": "study.toml", "STORE": "all.db", "TRACE…": "timing-0.json"},
-    "RUNTIME": "megatron",
+    **{
+        "RUNTIME": "megatron",
+        "CONFIG": "models/configs/gpt-2.json",
+        "PROFILE": "times.csv",
+        "config.json": "models/configs/gpt-2.json",
+    },
 }
 """What may stand for a word in capitals."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ppopt.files import model_of_text
+from ppopt.files.estimates import read_source
 from ppopt.study.plan import read_study
 from tests.docs.pages import FENCE, Block, blocks
 from tests.support.places import ROOT
@@ -46,6 +47,9 @@ def test_example(language: str, text: str, folder: Path) -> None:
         study = folder / "models" / "studies" / "example.toml"
         study.write_text(text)
         assert all(instance.error is None for instance in read_study(str(study)).instances)
+    elif language == "toml" and "[transformer]" in text:
+        (folder / "example.toml").write_text(text)
+        read_source(str(folder / "example.toml")).asked().estimate()
     elif language == "toml":
         model_of_text(text, "example")
     elif language == "python":
@@ -64,5 +68,5 @@ def test_example(language: str, text: str, folder: Path) -> None:
 
 
 def test_pages_have_examples() -> None:
-    pages = {"README", "model-file", "result-json", "command-line", "api", "torch", "schedules", "studies"}
+    pages = {"README", "estimates", "model-file", "result-json", "command-line", "api", "torch", "schedules", "studies"}
     assert {block.page.stem for block in BLOCKS} == pages
