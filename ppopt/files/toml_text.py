@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 
@@ -48,6 +49,6 @@ def _value(value: Any) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
-    if isinstance(value, float) and abs(value) < 1e-4:
-        return f"{value:.30f}".rstrip("0") if value else "0.0"
+    if isinstance(value, float):
+        return format(Decimal(repr(value)), "f")  # all its digits, and no others
     return json.dumps(value, ensure_ascii=False)

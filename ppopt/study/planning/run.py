@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, Unpack
 
 from ppopt.clock import Clock
+from ppopt.files.estimates import read_source
 from ppopt.interrupt import noting
 from ppopt.pipeline import PipelineError
 from ppopt.search.cutting import PartitionChoice
@@ -23,6 +24,7 @@ from ppopt.study.planning.recipe import timed
 from ppopt.study.planning.result import MS, Plan, PlanReason, Plans, Space
 from ppopt.study.planning.space import Case, cases_of
 from ppopt.study.store import Store
+from ppopt.transformer import EstimateError
 
 Progress: TypeAlias = Callable[[float | None, float], None]
 """Called with the best step time and the bound of all, in seconds, whenever one improves."""
@@ -58,7 +60,7 @@ class _Leaf:
 
 
 def plan(
-    asked: Question | dict[str, Any],
+    asked: Question | Mapping[str, Any] | str,
     settings: Settings | None = None,
     *,
     store: str | None = None,
@@ -68,7 +70,7 @@ def plan(
     """The best plan for a transformer on a cluster: sizes, microbatch, placement, cut, what recomputes, and the order.
 
     Args:
-        asked: The question, or the tables of a file that ask it (:func:`~ppopt.study.planning.question_of`).
+        asked: The question; or a file that asks it (docs/plans.md), or its tables.
         settings: The time limit and how to search; single fields may be given as keywords: ``plan(asked, seconds=30)``.
         store: A file in which every step is kept; a plan that was stopped goes on where it was.
         progress: Called with the best step time and the bound in seconds, whenever one improves.
@@ -77,9 +79,16 @@ def plan(
 
     Raises:
         EstimateError: the tables, or all combinations, cannot be.
+        ModelError: the file cannot be read, or is no question.
         StoreError: the file is no store.
         ValueError: a setting is out of range.
     """
+    if isinstance(asked, str):
+        source = read_source(asked)
+        try:
+            asked = question_of(source.tables, source.name)
+        except EstimateError as error:
+            raise source.error(error) from None
     question = asked if isinstance(asked, Question) else question_of(asked)
     settings = dataclasses.replace(settings or Settings(), **changes)
     with Store(store) if store is not None else nullcontext() as opened:
