@@ -170,11 +170,11 @@ class Floors:
         inside = self.microbatches * (work[None, :] - work[:, None]) + step[None, :] - step[:, None]
         fits &= inside <= time * (1 + MARGIN)
         if time < math.inf:
-            for begin in np.flatnonzero(fits.any(axis=1)):
-                flying = max(1, math.ceil(self.microbatches * self.way[begin] / time * (1 - MARGIN)))
+            for first in np.flatnonzero(fits.any(axis=1)).tolist():
+                flying = max(1, math.ceil(self.microbatches * self.way[first] / time * (1 - MARGIN)))
                 sizes = self._timed(np.array(flying * time)) / time + self.held[:-1]
-                sums = np.cumsum(sizes[:, begin:], axis=1)
-                fits[begin, begin + 1 :] &= (sums <= 1 + MARGIN).all(axis=0)
+                sums = np.cumsum(sizes[:, first:], axis=1)
+                fits[first, first + 1 :] &= (sums <= 1 + MARGIN).all(axis=0)
         forward, gradient, rest, after = (
             np.concatenate(([0.0], np.cumsum(of))) for of in (self.forward, self.gradient, self.rest, self.after)
         )
@@ -185,16 +185,17 @@ class Floors:
 
         late = forward[:, None] + self.microbatches * own(forward + gradient + rest) + own(after)
         back = (forward + gradient)[:, None] + self.microbatches * own(forward + gradient)
-        reached = [np.zeros(count + 1, dtype=bool)]
+        reached: list[NDArray[np.bool_]] = [np.zeros(count + 1, dtype=bool)]
         reached[0][0] = True
         slack = 1 + MARGIN
         for device in range(self.devices):
             late_too = late + device * self.latency <= time * slack
             back_too = back + 2 * device * self.latency <= time * slack
-            reached.append((reached[-1][:, None] & fits & late_too & back_too).any(axis=0))
+            reached.append(np.asarray((reached[-1][:, None] & fits & late_too & back_too).any(axis=0)))
         if not reached[-1][count]:
             return None
-        counts, end = [], count
+        counts: list[int] = []
+        end = count
         for device in reversed(range(self.devices)):
             allowed = reached[device] & fits[:, end] & (late[:, end] + device * self.latency <= time * slack)
             allowed &= back[:, end] + 2 * device * self.latency <= time * slack

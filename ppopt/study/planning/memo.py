@@ -38,7 +38,7 @@ class Memo:
         """Write down what came of a step."""
         if self.store is None:
             return
-        changes = {f"plan.{name}": value for name, value in case.combination.sizes.items()}
+        changes: dict[str, Any] = {f"plan.{name}": value for name, value in case.combination.sizes.items()}
         changes |= {"plan.placement": pipeline.placement, "plan.chunks": pipeline.chunks}
         self.store.add(key, {"plan": step}, versions_for(Task()), "done", outcome, seconds)
         self.store.note(self.study, key, changes)

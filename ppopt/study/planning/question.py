@@ -159,7 +159,7 @@ def _recipe(table: Mapping[str, Any]) -> Recipe:
         word("recipe.placement", given["placement"], PLACEMENTS[:-1])
     if isinstance(given.get("recompute"), str):
         word("recipe.recompute", given["recompute"], RECOMPUTE)
-    counts = {name: optional(f"recipe.{name}", table[name]) for name in ("microbatch", "chunks") if name in table}
+    counts: dict[str, Any] = {name: optional(f"recipe.{name}", table[name]) for name in ("microbatch", "chunks") if name in table}
     return Recipe(sizes, **counts, **given)
 
 

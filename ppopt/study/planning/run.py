@@ -303,7 +303,7 @@ class _Run:
 
     def _nearest(self) -> dict[str, Any]:
         """Of what does not fit, the combination that lacks least."""
-        lacking = []
+        lacking: list[tuple[float, int, int, float, Case]] = []
         for case in self.over:
             needs, device = case.floors.fullest()
             lacking.append((needs - case.floors.room, len(lacking), device, needs, case))
