@@ -23,7 +23,7 @@ CODES = {"infeasible": 3, "no-solution": 4}
 @click.command(short_help="The best sizes, cut and schedule for a model on a cluster.")
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Set a key of the file, such as search.tensor=[2,4].")
-@search_options(60.0, solvers=("auto", "cp-sat"), objective=False)
+@search_options(50.0, solvers=("auto", "cp-sat"), objective=False)
 @click.option("--store", metavar="DB", help="Keep every step in this file; a plan that was stopped goes on where it was.")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Combinations to show.")
 @click.option(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ppopt.clock import Clock
-from ppopt.named import Definition, Restriction
+from ppopt.named import Definition, Restriction, find
 from ppopt.named.recomputing import best_of
 from ppopt.named.registry import each
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, routes_of
@@ -81,24 +81,24 @@ def _moved(counts: Counts) -> Iterator[Counts]:
 
 
 def look(case: Case, placement: str, chunks: int, clock: Clock) -> Found | None:
-    """The best named schedule that fits, on the first cut and those near it; ``None``: none was found."""
+    """The best named schedule that fits on the first cut; ``None``: none was found."""
     counts = first_cut(case.floors, placement, chunks)
     if counts is None:
         return None
-    best: tuple[Found, Definition] | None = None
+    best: Found | None = None
     pipeline = _at(case, placement, chunks, counts)
     for definition in definitions(placement, chunks) if pipeline is not None else ():
         if clock.over:
             break
         found = scheduled(definition, pipeline)
-        if found is not None and (best is None or found.value < best[0].value):
-            best = found, definition
-    return None if best is None else _nearby(case, *best, clock)
+        if found is not None and (best is None or found.value < best.value):
+            best = found
+    return best
 
 
-def _nearby(case: Case, found: Found, definition: Definition, clock: Clock) -> Found:
+def nearby(case: Case, found: Found, clock: Clock) -> Found:
     """The same named schedule on cuts near that of ``found``, from one to the next as long as that is better."""
-    device_of, floors = found.schedule.pipeline.routes[0], case.floors
+    device_of, floors, definition = found.schedule.pipeline.routes[0], case.floors, find(found.name)
     tried = {found.schedule.pipeline.counts}
     while not clock.over:
         value = float(found.value)
