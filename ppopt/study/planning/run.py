@@ -301,8 +301,8 @@ class _Run:
             if found is not None:
                 opened = [leaf for leaf in own if not leaf.settled]
                 weakest = min(opened or own, key=lambda leaf: leaf.order)
-                lower = min([float(found.value), *(leaf.bound for leaf in opened)])
-                plans.append(Plan(case, found, lower / MS, weakest.proved_by))
+                lower = min([float(found.value), *(leaf.bound for leaf in opened)]) / MS
+                plans.append(Plan(case, found, min(lower, float(found.value / MS)), weakest.proved_by))
         plans.sort(key=lambda one: (one.step_time, one.lower_bound))
         over = len(self.over)
         space = Space(len(self.cases), over, pruned, solved, len(self.cases) - over - pruned - solved)
@@ -317,7 +317,7 @@ class _Run:
             limit = "interrupted" if self.clock.interrupted else "gap" if self.closed else "time"
         return Plans(
             tuple(plans),
-            lower / MS if lower < math.inf else 0.0,
+            min([lower / MS, *(one.step_time for one in plans[:1])]) if lower < math.inf else 0.0,
             space,
             reason,
             limit,

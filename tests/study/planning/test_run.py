@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import ppopt as pp
-from ppopt.files import model_of
+from ppopt.files import model_dict, model_of
 from ppopt.files.toml_text import toml_text
 from ppopt.search import solve
 from ppopt.study.planning import Plans, plan, question_of
@@ -55,7 +56,9 @@ def checked(question: dict[str, Any]) -> Plans:
 
 
 def test_the_best_of_all_combinations() -> None:
-    question = tables(search={"pipeline": [2]}, training={"zero": 0})
+    question = tables(
+        transformer={"layers": 2}, search={"pipeline": [2], "chunks": [2]}, training={"zero": 0, "microbatch": [1, 2]}
+    )
     plans = checked(question)
     value, having = optimum(question)
     assert plans[0].step_time == pytest.approx(value)
@@ -96,11 +99,7 @@ def test_figures_of_a_plan() -> None:
 
 
 def test_the_model_of_a_plan_can_be_read_again() -> None:
-    best = plan(tables(search={"pipeline": [2]}, training={"microbatch": 1}), seconds=20, workers=1)[0]
-    import tomllib
-
-    from ppopt.files import model_dict
-
+    best = plan(tables(search={"pipeline": [2], "placement": "linear"}, training={"microbatch": 1}), seconds=20, workers=1)[0]
     model = model_of(tomllib.loads(toml_text(model_dict(best.model, resolved=True))), "the plan")
     assert model.pipeline == best.pipeline
     assert model.order == best.found.schedule.order
@@ -111,7 +110,8 @@ def test_the_model_of_a_plan_can_be_read_again() -> None:
 
 
 def test_what_is_in_the_store_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    question, store = tables(search={"pipeline": [2]}, training={"zero": 0}), str(tmp_path / "plan.db")
+    question = tables(transformer={"layers": 2}, search={"pipeline": [2], "placement": "wave"}, training={"microbatch": 1})
+    store = str(tmp_path / "plan.db")
     first = plan(question, seconds=60, workers=1, store=store)
     monkeypatch.setattr(run_module, "look", lambda *_: pytest.fail("it was looked at again"))
     monkeypatch.setattr(run_module, "PartitionChoice", lambda *_, **__: pytest.fail("it was solved again"))
@@ -146,7 +146,8 @@ def test_a_plan_that_is_killed_ten_times_has_the_same_answer(tmp_path: Path) -> 
 
 def test_a_recipe_is_set_beside_the_plan() -> None:
     recipe = {"tensor": 1, "pipeline": 2, "partition": "even", "microbatch": 1, "zero": 0}
-    plans = plan(tables(search={"pipeline": [2]}, recipe=recipe), seconds=20, workers=1)
+    search = {"pipeline": [2], "placement": "linear"}
+    plans = plan(tables(search=search, training={"microbatch": 1}, recipe=recipe), seconds=20, workers=1)
     assert plans.recipe is not None
     assert plans.recipe.found.name == "1f1b"
     assert plans.recipe.pipeline.counts == (3, 2)
