@@ -25,7 +25,8 @@ from typing import Any
 from run_in_torch import Job, job_of, load, ranks_running
 
 from ppopt.files import model_of_text
-from ppopt.files.profile import combine, model_text, read_recorded
+from ppopt.files.profile import combine, model_text
+from ppopt.files.recorded import read_recorded
 from ppopt.files.torch_csv import lines_of
 from ppopt.files.torch_export import actions_of, for_torch, with_comms
 from ppopt.named import find

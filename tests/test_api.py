@@ -10,6 +10,7 @@ import pytest
 
 import ppopt as pp
 from ppopt.files import json_text, result_dict
+from tests.support.tiers import thorough
 
 TEN_LINES = """
 import ppopt as pp
@@ -31,6 +32,7 @@ def gpt(**changes: Any) -> pp.Pipeline:
     return pp.Pipeline(4, 8, costs=costs, links=pp.Links(latency=0.6), memory=memory).changed(**changes)  # type: ignore[arg-type]
 
 
+@thorough
 def test_ten_lines_in_an_empty_folder(tmp_path: Path) -> None:
     shown = subprocess.run([sys.executable, "-c", TEN_LINES], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "makespan 531.9: optimal, proved by" in shown

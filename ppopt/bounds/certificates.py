@@ -83,6 +83,18 @@ def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
     return [certificate for _, certificate in found[:most]]
 
 
+def work_certificates(pipeline: Pipeline) -> list[Certificate]:
+    """What the operations of each device take together, with what it does before and after them: of device spans, too."""
+    graph = relaxed_graph(pipeline, links=False)
+    found = []
+    for device, (_, families) in enumerate(graph.machines[: graph.devices]):
+        work: Counter[Part] = Counter()
+        for o in families:
+            work[_part(graph, o)] += graph.count[o]
+        found.append(Certificate((Way(),), Way.of(work, graph.around[device]), (Way(),)))
+    return found
+
+
 def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
     """The certificates that need no example: work of a device behind the way to it and before the way from it.
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.certificates import Certificate, Way
+from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.clock import Limits
 from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Known, race
 from ppopt.op import Kind
@@ -34,17 +34,27 @@ class LeastCut:
 class CutModel:
     """All cuts of layers into stages, and what certificates say about them.
 
-    ``times``: per kind of operation the ticks of each layer. ``below[s][l]`` is whether layer ``l`` is before the end of stage
-    ``s``; what lies before an end is a sum over these, and what a certificate says is linear in such sums.
+    ``times``: per kind of operation the ticks of each layer; ``first``: those in the first stage, if they are others; ``more``:
+    ticks that an operation of a stage takes beside what its layers do. ``below[s][l]`` is whether layer ``l`` is before the end
+    of stage ``s``; what lies before an end is a sum over these, and what a certificate says is linear in such sums.
     """
 
-    def __init__(self, times: Mapping[Kind, Sequence[int]], stages: int) -> None:
+    def __init__(
+        self,
+        times: Mapping[Kind, Sequence[int]],
+        stages: int,
+        *,
+        first: Mapping[Kind, Sequence[int]] | None = None,
+        more: Mapping[Part, End | int] | None = None,
+    ) -> None:
         self.layers, self.stages = len(times[Kind.F]), stages
         self.model = cp_model.CpModel()
         self.below = [[self.model.new_bool_var("") for _ in range(self.layers)] for _ in range(stages - 1)]
         for s, row in enumerate(self.below):
             self._order(s, row)
         self.before = {kind: self.ends(of) for kind, of in times.items()}
+        self.first = self.before if first is None else {kind: self.ends(of) for kind, of in first.items()}
+        self.more: dict[Part, End | int] = dict(more or {})
         self._most = 2**50
         self.bound = self.model.new_int_var(0, self._most, "")
         self.model.minimize(self.bound)
@@ -77,6 +87,10 @@ class CutModel:
         """Keep what some stages have together at ``most``: of each amount its :meth:`ends`, and the stages that count."""
         self.model.add(sum(ends[s + 1] - ends[s] for ends, stages in amounts for s in stages) <= most)
 
+    def have(self, ends: list[End], stage: int, least: int) -> None:
+        """A stage has at least that much of something; ``ends``: its :meth:`ends`."""
+        self.model.add(ends[stage + 1] - ends[stage] >= least)
+
     def learn(self, certificate: Certificate) -> None:
         """No cut is better than the certificate says."""
         self.model.add(
@@ -85,9 +99,12 @@ class CutModel:
         self.learned += 1
 
     def _time(self, way: Way) -> End:
-        stage = {part: self.before[part[0]] for part, _ in way.times}
-        parts = [n * (stage[part][part[1] + 1] - stage[part][part[1]]) for part, n in way.times]
-        return cp_model.LinearExpr.sum(parts) + way.constant
+        return cp_model.LinearExpr.sum([n * self._of(part) for part, n in way.times]) + way.constant
+
+    def _of(self, part: Part) -> End:
+        kind, stage = part
+        ends = (self.before if stage else self.first)[kind]
+        return ends[stage + 1] - ends[stage] + self.more.get(part, 0)
 
     def _least(self, ways: Sequence[Way]) -> End:
         if len(ways) == 1:

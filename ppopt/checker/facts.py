@@ -112,6 +112,8 @@ def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int
         for backward in (full, input_):
             if backward:
                 backward[stage] += extra[stage]
+    if pipeline.runtime == "torch" and input_:  # the input of the model needs no gradient: W is the whole backward there
+        input_[0], weight[0] = Fraction(0), full[0]
     absent = [None] * pipeline.stages
     return [x for row in (forward, full, input_, weight) for x in (row or absent)]
 
@@ -121,12 +123,16 @@ def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]
     memory = pipeline.memory
     activations, retentions = list[Row](), list[Row]()
     for route in pipeline.routes:
-        activation = _by_stage(pipeline, route, memory.activation)
+        whole = _by_stage(pipeline, route, memory.activation)
+        activation = list(whole)
         saved = _by_stage(pipeline, route, memory.recompute_saved)
         for stage in again:
             activation[stage] -= saved[stage]
         activations.append(activation)
-        retentions.append(_by_stage(pipeline, route, memory.retained) or activation)
+        retained = _by_stage(pipeline, route, memory.retained) or list(activation)
+        if pipeline.runtime == "torch":  # it keeps all until W, what I has made again included
+            retained = [activation[0], *(max(of) for of in zip(whole[1:], activation[1:], retained[1:], strict=True))]
+        retentions.append(retained)
     return {"activation": activations, "retained": retentions}
 
 

@@ -22,6 +22,8 @@ class _Stage:
     weight: Fraction = ZERO
     activation: Fraction = ZERO
     retained: Fraction = ZERO
+    whole: Fraction = ZERO
+    """The activation, whether it is recomputed or not."""
     weights: Fraction = ZERO
     gather: Fraction = ZERO
     scatter: Fraction = ZERO
@@ -47,6 +49,7 @@ class _Stage:
         self.full += again + (both if layer.backward is None or (layer.frozen and split) else layer.backward)
         held = layer.activation - saved
         self.activation += held
+        self.whole += layer.activation
         self.retained += ZERO if layer.frozen else held if layer.retained is None else layer.retained
 
 
@@ -78,7 +81,7 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
     memory = replace(
         pipeline.memory,
         activation=tuple(stage.activation for stage in stages),
-        retained=tuple(stage.retained for stage in stages),
+        retained=tuple(max(stage.retained, stage.whole) if pipeline.runtime == "torch" else stage.retained for stage in stages),
         recompute_saved=None,
         limit=None,
         static=ZERO,

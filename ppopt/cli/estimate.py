@@ -30,6 +30,13 @@ from ppopt.transformer.records import record_of
     help="Fit efficiency, passes and links to measured times: a table, or a model file with measured layers.",
 )
 @click.option(
+    "--fit",
+    "names",
+    default="",
+    metavar="NAME,…",
+    help="What --calibrate fits. Default: what the times can tell; also launch, latency.",
+)
+@click.option(
     "--cross-check", is_flag=True, help="Count the same with the library transformers (extra hf); exit code 1 if it differs."
 )
 @click.option("--explain", is_flag=True, help="What parameters, FLOPs, bytes and times are made of, and what was assumed.")
@@ -39,6 +46,7 @@ def estimate(
     output: str | None,
     settings: tuple[str, ...],
     measured: str | None,
+    names: str,
     cross_check: bool,
     explain: bool,
     as_json: bool,
@@ -60,7 +68,7 @@ def estimate(
         return
     asked = source.asked()
     if measured is not None:
-        asked = _calibrated(measured, source, asked, beside=as_json)
+        asked = _calibrated(measured, names, source, asked, beside=as_json)
     if output is not None:
         write_text(output, model_text(source, asked))
     try:
@@ -91,7 +99,7 @@ def _cross_checked(source: Source) -> None:
         click.get_current_context().exit(1)
 
 
-def _calibrated(path: str, source: Source, asked: Asked, *, beside: bool) -> Asked:
+def _calibrated(path: str, names: str, source: Source, asked: Asked, *, beside: bool) -> Asked:
     """What was asked for, on a GPU that is fitted to the measured times of a file. How well it fits is printed, ``beside`` other
     output on standard error."""
     from ppopt.cli.estimated import fit_report
@@ -99,7 +107,9 @@ def _calibrated(path: str, source: Source, asked: Asked, *, beside: bool) -> Ask
 
     rows = read_measured(path, source)
     try:
-        found = calibrate(rows, f"fitted to {os.path.basename(path)}")
+        found = calibrate(
+            rows, f"fitted to {os.path.basename(path)}", [name.strip() for name in names.split(",") if name.strip()]
+        )
     except EstimateError as error:
         raise ModelError(path, error.key, error.message) from None
     click.echo(fit_report(found), err=beside)

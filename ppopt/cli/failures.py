@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ppopt.files import FileError, ModelError, ResultError
-from ppopt.files.profile import ProfileError
+from ppopt.files.recorded import ProfileError
 from ppopt.files.torch_csv import CsvError
 from ppopt.layouts import NotExpressible, OptionError
 from ppopt.named import Restriction, UnknownSchedule

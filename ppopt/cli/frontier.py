@@ -17,7 +17,7 @@ from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 
 if TYPE_CHECKING:
-    from ppopt.search import Settings
+    from ppopt.search import Result, Settings
     from ppopt.study.frontier import Frontier, Point
 
 
@@ -46,13 +46,15 @@ def frontier(
     """The best makespan (or device span) of MODEL at each memory limit, each with its bound.
 
     The limits go from the smallest at which any schedule exists to where more memory buys nothing. A limit per device in the
-    model gives the proportions: each point multiplies it. --placement any draws linear, loop and wave.
+    model gives the proportions: each point multiplies it. --placement any draws linear, loop and wave. Where the cut of layers
+    or what recomputes is open, each point has its own.
 
     \b
     Examples:
       ppopt frontier models/gpt-1.5b.toml --plot frontier.svg
       ppopt frontier -d 4 -m 8 --limits 2,3,4
       ppopt frontier -d 4 -m 8 --placement any --json > frontier.json
+      ppopt frontier models/deepseek-v3.toml -m 16 --limits 60,70,80
     """
     from ppopt.study.frontier import frontier as explore
     from ppopt.study.frontier import frontier_dict
@@ -133,12 +135,16 @@ def _value(point: Point) -> str:
 
 def _print(line: Frontier) -> None:
     from ppopt.cli.render import width
+    from ppopt.pipeline import CHOOSE
+    from ppopt.search.summary import recomputing
     from ppopt.text import heading, new_table, number, percent, rendered
 
     units = line.pipeline.units
     head = [f"limit{f' ({units.memory})' if units.memory else ''}"]
     figures = [f"{line.objective}{f' ({units.time})' if units.time else ''}", "lower bound", "gap", "bubble ratio", "seconds"]
-    table = new_table(heading(line.pipeline), head, figures, ["proved by"])
+    layers, open_ = line.pipeline.layers is not None, line.pipeline.recompute == CHOOSE
+    chosen = ["layers of each stage"] * layers + ["recomputing"] * open_
+    table = new_table(heading(line.pipeline), head, figures, [*chosen, "proved by"])
     for point in line.points:
         result = point.result
         table.add_row(
@@ -148,6 +154,12 @@ def _print(line: Frontier) -> None:
             "" if result.gap is None else percent(result.gap),
             "" if result.schedule is None else percent(result.schedule.bubble_ratio),
             f"{result.seconds:.1f}",
+            *([_cut(result)] if layers else []),
+            *([recomputing(result.pipeline) if result.schedule is not None else ""] if open_ else []),
             (result.proved_by or "") if result.reason == "optimal" else "",
         )
     click.echo(rendered(table, width()))
+
+
+def _cut(result: Result) -> str:
+    return "" if result.schedule is None else ", ".join(map(str, result.pipeline.counts))

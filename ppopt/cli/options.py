@@ -13,12 +13,12 @@ import click
 
 from ppopt.cli.values import Counts, Doubling, Limit, Partition, Stages
 from ppopt.files import Change, FileError, Model, ModelError, model_dict, model_of, setting, write_text
-from ppopt.files.model import read_tree
+from ppopt.files.model import place_of, read_tree
 from ppopt.files.text import source_of
 from ppopt.layouts import is_layout
 from ppopt.named import Definition, find, reading
 from ppopt.op import Kind
-from ppopt.pipeline import ANY, PLACEMENTS
+from ppopt.pipeline import ANY, PLACEMENTS, PipelineError
 from ppopt.pipeline.choices import CHUNKS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -82,6 +82,11 @@ class Given:
     def placed(self) -> bool:
         """Whether the command line gives another placement."""
         return any(_places(change) for change in self.changes)
+
+    def blamed(self, error: PipelineError) -> ModelError:
+        """What is wrong with the model for a command, as a mistake of the file or the flag that has its key."""
+        source = "command line" if self.path is None else source_of(self.path)
+        return ModelError(place_of(error.key, source, self.changes), error.key, error.message)
 
     def change(self, model: Model, source: str = "the model of the file") -> Model:
         """Another model, of ``source``, with the same changes made to it."""

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from typing import Literal
+
 import click
 
+from ppopt.cli.values import Counts
 from ppopt.files import setting, write_text
-from ppopt.files.profile import combine, model_text, read_recorded
+from ppopt.files.blocks import BLOCK, NO_BLOCK
+from ppopt.files.profile import Profile, combine, model_text
+from ppopt.files.profiled_layers import Grouping, ProfiledLayers, dealt_layers, named_layers
+from ppopt.files.recorded import read_recorded
+
+
+class Pattern(click.ParamType):  # type: ignore[type-arg]
+    """A regular expression."""
+
+    name = "pattern"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The expression as it is."""
+        try:
+            re.compile(value)
+        except re.error as error:
+            self.fail(f"expected a regular expression, got {value!r}: {error}", param, ctx)
+        return value
 
 
 @click.command(short_help="A model file from a real run in PyTorch.")
@@ -16,22 +37,69 @@ from ppopt.files.profile import combine, model_text, read_recorded
     "--skip", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="Steps to leave out at the beginning."
 )
 @click.option(
+    "--layers",
+    type=click.Choice(["alike", "names", "each", "none"]),
+    help="What is a group of [[layers]], where a trace names them: neighbours of one name but for its number whose times agree "
+    "(alike, the default), all neighbours of one name, each layer; none: times of stages.",
+)
+@click.option(
+    "--blocks", type=Pattern(), metavar="REGEX", help="Which ranges of a trace are layers. Default: those without a colon."
+)
+@click.option(
+    "--layers-per-stage",
+    "dealt",
+    type=Counts(),
+    metavar="N,…",
+    help="Divide each stage evenly over so many layers (8 or 4,4,5,3).",
+)
+@click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the model file, such as links.latency=0.1."
 )
-def profile(traces: tuple[str, ...], output: str | None, name: str, skip: int, settings: tuple[str, ...]) -> None:
+def profile(
+    traces: tuple[str, ...],
+    output: str | None,
+    name: str,
+    skip: int,
+    layers: Grouping | Literal["none"] | None,
+    blocks: str | None,
+    dealt: tuple[int, ...] | None,
+    settings: tuple[str, ...],
+) -> None:
     """Make a model file of TRACE files, one per rank: of PyTorch's profiler (.json or .json.gz), or timing records.
 
     Records are written by ppopt.files.torch_timing.StageTimer in the training script and hold sizes and latencies too; what the
     files do not hold is assumed, and the model file says so. Files of several runs go together, one with B and one with I and W.
+    Where the forwards of a trace name layers (torch.profiler.record_function), the file has these layers.
 
     \b
     Examples:
       ppopt profile timing-*.json -o model.toml
       ppopt profile trace-*.json.gz --set links.latency=0.05 --set memory.limit=60 -o model.toml
+      ppopt profile timing-*.json --layers-per-stage 4,4,5,3 -o model.toml
     """
+    if dealt is not None and (layers is not None or blocks is not None):
+        raise click.UsageError("--layers-per-stage divides the stages evenly; it takes neither --layers nor --blocks")
+    if layers == "none" and blocks is not None:
+        raise click.UsageError("--layers none writes the times of stages; it takes no --blocks")
     changes = [setting(text) for text in settings]
-    text = model_text(combine([read_recorded(path, skip) for path in traces]), name, changes)
+    pattern = NO_BLOCK if dealt is not None or layers == "none" else blocks or BLOCK
+    measured = combine([read_recorded(path, skip, pattern) for path in traces])
+    found = _layers(measured, layers, blocks, dealt)
+    text = model_text(measured, name, changes, found)
+    for note in found.notes if found else ():
+        click.echo(f"{note[0].upper()}{note[1:]}.", err=True)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_text(output, text)
+
+
+def _layers(
+    profile: Profile, grouping: Grouping | Literal["none"] | None, blocks: str | None, dealt: tuple[int, ...] | None
+) -> ProfiledLayers | None:
+    """The layers that are asked for, or that a trace names; ``None``: the file has stages."""
+    if dealt is not None:
+        return dealt_layers(profile, dealt)
+    if grouping == "none" or (not profile.blocks and grouping is None and blocks is None):
+        return None
+    return named_layers(profile, grouping or "alike")

@@ -12,6 +12,13 @@ from ppopt.cli.options import Command
 from ppopt.cli.values import Seconds
 from ppopt.search.settings import MOST_WORKERS, SOLVERS, Settings
 
+best_cut_option = click.option(
+    "--best-cut/--no-best-cut",
+    "best_cut",
+    default=None,
+    help="Look for the best cut beside one that is settled.  [default: beside layers of each stage that are written out]",
+)
+
 
 def search_options(
     seconds: float, each: str = "", solvers: Sequence[str] = SOLVERS, objective: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,12 +18,14 @@ from ppopt.cli.options import (
     output_path,
     parameters_option,
 )
-from ppopt.cli.searching import search_options
+from ppopt.cli.searching import best_cut_option, search_options
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
+from ppopt.pipeline import PipelineError
 from ppopt.pipeline.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
+    from ppopt.files import Model
     from ppopt.search import Settings
 
 
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 @click.option("--order", "order", metavar="NAME", help="Make the constraints of a named schedule binding.")
 @click.option("--free", callback=kinds, metavar="KIND,…", help="With --order: free these kinds (F, B, I, W) again.")
 @parameters_option
-@click.option("--runtime", type=click.Choice(RUNTIMES), help="Plan with what this runtime really does (docs/torch.md).")
+@click.option("--runtime", type=click.Choice(RUNTIMES), help="Keep to what this runtime can run, as it runs it.")
+@best_cut_option
 @click.option("--verify", is_flag=True, help="A second opinion: prove it again by another route, in as much time again.")
 @click.option("--explain", is_flag=True, help="Show the steps of the solution, and their times.")
 @click.option(
@@ -55,6 +59,7 @@ def solve(
     free: tuple[Kind, ...],
     params: dict[str, Any],
     runtime: str | None,
+    best_cut: bool | None,
     verify: bool,
     explain: bool,
     exported: str | None,
@@ -73,7 +78,7 @@ def solve(
       ppopt solve -d 4 -m 8 --memory-limit 3 --time-limit 20 -o best.json
       ppopt solve models/zb-h1.toml --order zb-h1 --free W
       ppopt solve -d 4 -m 8 --memory-limit 4 --placement any --chunks 2,4 --verify
-      ppopt solve models/gpt-1.5b-recompute.toml --recompute choose --placement any
+      ppopt solve models/llama-3-70b.toml --recompute choose --runtime megatron
       ppopt solve -d 4 -m 8..1024 --memory-limit 3
     """
     with uninterrupted():
@@ -82,19 +87,18 @@ def solve(
         from ppopt.search import Binding, model_text
         from ppopt.search import solve as find_best
         from ppopt.search import verify as second_opinion
+        from ppopt.search.running import ORDERS
         from ppopt.search.verifying import check_asked
 
-    if order is None and (free or params):
-        raise click.UsageError("--free and --param need --order NAME")
-    model = given.read()
+    order, model = _order(order, runtime, params, free), given.read()
+    _check_runtime(given, model, runtime, params, best_cut)
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
-    if binding is not None:
+    if binding is not None and runtime not in ORDERS:
         tell_placement(given, model, binding)
     with Progress(model.pipeline, objective) as progress:
-        result = find_best(
-            model, settings, objective=objective, order=binding, runtime=runtime, progress=progress, each=progress.point
-        )
+        ask = partial(find_best, model, settings, objective=objective, order=binding, runtime=runtime, best_cut=best_cut)
+        result = ask(progress=progress, each=progress.point)
     opinion = second_opinion(result, settings) if verify else None
     text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""
     with kept(output, text):
@@ -107,3 +111,35 @@ def solve(
     if opinion is not None and opinion.confirmed is False:
         raise click.ClickException("the second opinion refutes the first proof (please report this)")
     click.get_current_context().exit(exit_code(result))
+
+
+def _order(order: str | None, runtime: str | None, params: dict[str, Any], free: tuple[Kind, ...]) -> str | None:
+    """The schedule that binds: the one that is given, or that of the runtime."""
+    from ppopt.search.running import ORDERS
+
+    own = ORDERS.get(runtime or "")
+    if own is not None and (free or (order is not None and find_schedule(order).name != own)):
+        raise click.UsageError(f"--runtime {runtime} has an order of its own, {own}; it goes with no other, and with no --free")
+    if order is None and own is None and (free or params):
+        raise click.UsageError("--free and --param need --order NAME")
+    return order or own
+
+
+def _check_runtime(given: Given, model: Model, runtime: str | None, params: dict[str, Any], best_cut: bool | None) -> None:
+    """Raise where a runtime cannot run what the model settles; says in which file or flag.
+
+    Raises:
+        ModelError: it cannot.
+        UsageError: the best cut is asked for beside it.
+    """
+    from ppopt.search.running import best_cut_asked, check
+
+    if runtime is None:
+        return
+    try:
+        best_cut_asked(runtime, best_cut)
+        check(model, runtime, params)
+    except PipelineError as error:
+        raise given.blamed(error) from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None

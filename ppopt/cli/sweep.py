@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ def sweep(study: str, store: str | None, workers: int | None, dask: str | None, 
     from ppopt.study.store import StoreError
     from ppopt.study.sweep import sweep as run
 
+    own_store = store is not None
     if store is None:
         if study == "-":
             raise click.UsageError("a study from standard input needs --store FILE")
@@ -53,6 +55,12 @@ def sweep(study: str, store: str | None, workers: int | None, dask: str | None, 
                     state = run(plan, store, executor=executor, slots=workers or slots, retry=retry, progress=show)
     except (StudyError, StoreError) as error:
         raise click.UsageError(str(error)) from error
+    except KeyboardInterrupt:
+        options = [("-o", store if own_store else None), ("--workers", workers), ("--dask", dask)]
+        words = [word for option, value in options if value is not None for word in (option, str(value))]
+        again = shlex.join(["ppopt", "sweep", study, *words, *["--retry"] * retry])
+        click.echo(f"what is finished is in {store}; go on with: {again}", err=True)
+        raise
     click.echo(f"{state.finished} of {state.total} instances have a result in {store}; {state.run} run now", err=True)
     if state.failed:
         click.echo(f"{state.failed} failed; see `ppopt results {store} --status failed`", err=True)

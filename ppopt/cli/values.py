@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ppopt.layouts import is_layout
-from ppopt.pipeline import CHOOSE
+from ppopt.pipeline import CHOOSE, as_number
 from ppopt.pipeline.partitions import WORDS
 
 
@@ -33,7 +33,8 @@ class Limit(click.ParamType):  # type: ignore[type-arg]
         except InvalidOperation:
             number = Decimal("nan")
         if not number.is_finite() or number < 0:
-            self.fail(f"expected a number >= 0, one per device with commas between, or none; got {text!r}", param, ctx)
+            expected = "expected a number >= 0, one per device with commas between, or none"
+            self.fail(f"{expected}; got {text!r}{as_number('memory.limit', text)}", param, ctx)
         return number
 
 

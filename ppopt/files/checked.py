@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from ppopt.checker import Record, Rule, Violation, mismatches, violations, violations_of
 from ppopt.files import torch_check
-from ppopt.files.inferred import infer_pipeline
+from ppopt.files.inferred import halves_of, infer_pipeline
 from ppopt.files.loose import loose_times
 from ppopt.files.result import ResultError, ResultFile, json_text, result_dict, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import Action, compute_only, has_comms, rows_of_text
 from ppopt.named.model import Model
 from ppopt.named.row import Row
-from ppopt.op import Op, Pair
+from ppopt.op import Kind, Op, Pair, parse
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.search.result import Result
@@ -94,6 +94,8 @@ def check_result(file: ResultFile, model: Model | Callable[[Model], Model], sour
     rows: list[list[Record]] = [
         list(zip(*row, strict=True)) for row in zip(recorded.order, recorded.start, recorded.end, strict=True)
     ]
+    if other := _other_sizes_of_texts(pipeline, recorded.order):
+        return other
     # a schedule with the least span waits on purpose: its operations need not start as early as they could
     waits = file.result is not None and file.result.objective == "span"
     transfers = [record for line in recorded.transfers for record in zip(line.order, line.start, line.end, strict=True)]
@@ -103,8 +105,31 @@ def check_result(file: ResultFile, model: Model | Callable[[Model], Model], sour
     return found + mismatches(pipeline, rows, metrics=metrics, outcome=outcome)
 
 
+def other_sizes(pipeline: Pipeline, rows: Sequence[Sequence[Op | Pair]]) -> list[Violation]:
+    """One violation where an order is a whole one, but of other sizes than the pipeline; it says both."""
+    ops = set(halves_of([op for row in rows for op in row]))
+    forwards = sum(op.kind == Kind.F for op in ops)
+    found = (len(rows), 1 + max((op.stage for op in ops), default=-1), 1 + max((op.microbatch for op in ops), default=-1))
+    sizes = (pipeline.devices, pipeline.stages, pipeline.microbatches)
+    if found == sizes or forwards != found[1] * found[2]:
+        return []
+    file, model = (f"{d} devices, {s} stages and {m} microbatches" for d, s, m in (found, sizes))
+    rule = Rule.UNKNOWN if any(a > b for a, b in zip(found, sizes, strict=True)) else Rule.MISSING
+    return [Violation(rule, None, "", None, f"the schedule has {file}; the model has {model}")]
+
+
+def _other_sizes_of_texts(pipeline: Pipeline, rows: Sequence[Sequence[str]]) -> list[Violation]:
+    try:
+        parsed = [[parse(text) for text in row] for row in rows]
+    except ValueError:
+        return []  # the checker says which are no operations
+    return other_sizes(pipeline, [[op for op in row if isinstance(op, Op | Pair)] for row in parsed])
+
+
 def check_order(pipeline: Pipeline, rows: Sequence[Sequence[Op | Pair]]) -> list[Violation]:
     """Every violation in an order, each operation run as early as it can be; a deadlock is one, too."""
+    if other := other_sizes(pipeline, rows):
+        return other
     try:
         return violations(pipeline, time_order(pipeline, Order.of(pipeline, rows)))
     except CyclicOrder as error:

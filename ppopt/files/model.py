@@ -43,7 +43,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "": ("format", "name", "pipeline", "layers", *PARTS, *ORIGIN),
     "pipeline": (
         *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
-        *("schedule", "schedule_params", "order"),
+        *("runtime", "schedule", "schedule_params", "order"),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in PARTS.items()},
 }
@@ -53,13 +53,21 @@ _DOTTED = tuple(f"{table}.{key}" if table else key for table, keys in _KEYS.item
 
 
 class ModelError(ValueError):
-    """A model file that is not one. Says where (file or flag, and dotted key), what came and what was expected."""
+    """A model file that is not one. Says where (file or flag, and dotted key), what came and what was expected.
 
-    def __init__(self, where: str, key: str, message: str) -> None:
+    ``problem`` is the error of the pipeline, where that is what is wrong.
+    """
+
+    def __init__(self, where: str, key: str, message: str, problem: PipelineError | None = None) -> None:
         shown = message if len(message) <= 500 else message[:400] + " … " + message[-90:]
         super().__init__(": ".join(part for part in (where, key, shown) if part))
         self.where = where
         self.key = key
+        self.problem = problem
+
+
+class ScheduleMisplaced(PipelineError):
+    """``pipeline.schedule`` names a schedule that cannot exist on the pipeline beside it."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +176,7 @@ def model_of(tree: Mapping[str, Any], source: str, changes: Sequence[Change] = (
     try:
         return _model(changed_tree(tree, changes), frozenset(change.key for change in changes))
     except PipelineError as error:
-        raise ModelError(place_of(error.key, source, changes), error.key, error.message) from None
+        raise ModelError(place_of(error.key, source, changes), error.key, error.message, error) from None
 
 
 def changed_tree(tree: Mapping[str, Any], changes: Sequence[Change]) -> Tree:
@@ -321,5 +329,5 @@ def _schedule(pipeline: Pipeline, name: Any, params: Any) -> tuple[str | None, T
     except UnknownSchedule as error:
         raise PipelineError("pipeline.schedule", str(error)) from None
     except Restriction as error:
-        raise PipelineError("pipeline.schedule", f"this schedule cannot exist on this file: {error}") from None
+        raise ScheduleMisplaced("pipeline.schedule", f"this schedule cannot exist on this file: {error}") from None
     return definition.name, read

@@ -32,6 +32,8 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
         table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
     if pipeline.layers is not None:
         table["partition"] = list(pipeline.counts) if resolved else _plain(pipeline.partition)
+    if pipeline.runtime:
+        table["runtime"] = pipeline.runtime
     if pipeline.recompute != "none":
         table["recompute"] = recompute_of(pipeline.recompute)
     if model.schedule is not None:

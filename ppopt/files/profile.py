@@ -6,156 +6,24 @@ count. As PyTorch computes nothing in stage 0's ``I`` and the full backward in i
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
-import re
-import zlib
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from statistics import median
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from ppopt.files.blocks import Parts
 from ppopt.files.inferred import infer_pipeline
-from ppopt.files.model import Change, model_of_text
-from ppopt.files.text import MAX_BYTES
-from ppopt.files.torch_timing import VERSION
-from ppopt.op import Kind, Op, Send, parse
+from ppopt.files.model import Change, ModelError, model_of_text
+from ppopt.files.recorded import BlockError, ProfileError, Recorded, Times
+from ppopt.op import Kind, Op
 
-Times: TypeAlias = dict[tuple[int, Kind | Send], list[float]]
-"""(stage, kind) -> seconds, a sample per step and microbatch."""
-
-
-class ProfileError(ValueError):
-    """Records or traces that give no model; says which file, and what is missing."""
-
-
-@dataclass
-class Recorded:
-    """What one file says of one rank."""
-
-    source: str
-    rank: int | None
-    microbatches: int
-    times: Times
-    activation: dict[int, float] = field(default_factory=dict)
-    """Stage -> bytes."""
-    links: dict[tuple[int, int], list[float]] = field(default_factory=dict)
-    """Pair of ranks -> seconds, one way."""
-
-    @property
-    def stages(self) -> frozenset[int]:
-        """The stages of this rank."""
-        return frozenset(stage for stage, _ in self.times)
-
-
-# --- reading -----------------------------------------------------------------------------------------------------
-
-
-def read_recorded(path: str, skip: int = 1) -> Recorded:
-    """One rank's trace (also gzipped) or timing record; the first ``skip`` steps are left out.
-
-    Raises:
-        ProfileError: the file cannot be read, is neither, or holds no step beyond those.
-    """
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(path) as unpacked:
-                data = unpacked.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ProfileError(f"{path}: is larger than {MAX_BYTES} bytes, the most that is read")
-        tree = json.loads(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ProfileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ProfileError(f"{path}: not a JSON file: {error}") from None
-    read = None
-    if isinstance(tree, dict):
-        read = _timing if "ppopt_timing" in tree else _trace if "traceEvents" in tree else None
-    if read is None:
-        raise ProfileError(f"{path}: neither a timing record (ppopt_timing) nor a profiler trace (traceEvents)")
-    try:
-        recorded = read(path, tree, skip)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        if isinstance(error, ProfileError):
-            raise
-        raise ProfileError(f"{path}: not as expected: {type(error).__name__}: {error}") from None
-    if not recorded.times:
-        raise ProfileError(f"{path}: no stage ran after the first {skip} step{'s' * (skip != 1)}, which are left out")
-    return recorded
-
-
-def _timing(path: str, tree: dict[str, Any], skip: int) -> Recorded:
-    if tree["ppopt_timing"] != VERSION:
-        raise ProfileError(f"{path}: expected a timing record of version {VERSION}, got {tree['ppopt_timing']!r}")
-    times: Times = {}
-    activation = {}
-    for of_stage in tree["stages"]:
-        stage = int(of_stage["stage"])
-        for kind, steps in of_stage["seconds"].items():
-            samples = [_seconds(sample) for step in steps[skip:] for sample in step]
-            if samples:
-                times[stage, Kind[kind]] = samples
-        if "activation_bytes" in of_stage:
-            activation[stage] = _seconds(of_stage["activation_bytes"])
-    links = {(int(link["from"]), int(link["to"])): [_seconds(s) for s in link["seconds"]] for link in tree["links"]}
-    return Recorded(path, int(tree["rank"]), int(tree["microbatches"]), times, activation, links)
-
-
-def _seconds(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number) or number < 0:
-        raise ValueError(f"expected a finite number >= 0, got {value!r}")
-    return number
-
-
-_RANGE = re.compile(r"PP:(\d+[FBIW]\d+)")
-
-
-def _trace(path: str, tree: dict[str, Any], skip: int) -> Recorded:
-    """Ranges ``PP:3F0`` of a trace: those of the GPU where it has them, else the CPU's without the wait at their beginning."""
-    ranges: dict[str, list[tuple[Op, float, float, Any]]] = {"gpu_user_annotation": [], "user_annotation": []}
-    inside: dict[Any, list[float]] = defaultdict(list)
-    for event in tree["traceEvents"]:
-        if event.get("ph") != "X":
-            continue
-        category = event.get("cat")
-        if category == "cpu_op":
-            inside[event["tid"]].append(float(event["ts"]))
-        elif category in ranges and (match := _RANGE.fullmatch(str(event["name"]))):
-            op = parse(match[1])
-            assert isinstance(op, Op)
-            ranges[category].append((op, float(event["ts"]), _seconds(event["dur"]), event["tid"]))
-    on_gpu = bool(ranges["gpu_user_annotation"])
-    found = ranges["gpu_user_annotation" if on_gpu else "user_annotation"]
-    if not found:
-        raise ProfileError(f"{path}: has no ranges named PP:…, which PyTorch's schedules make while the profiler runs")
-    if not on_gpu and not inside:
-        raise ProfileError(f"{path}: has no operations (cpu_op) inside its ranges, so that waiting cannot be told from computing")
-    for begins in inside.values():
-        begins.sort()
-    times: Times = defaultdict(list)
-    step_of: dict[Op, int] = defaultdict(int)
-    for op, began, duration, thread in sorted(found, key=lambda item: item[1]):
-        step_of[op] += 1
-        if step_of[op] <= skip:
-            continue
-        waited = 0.0
-        if not on_gpu and op.kind != Kind.W:
-            begins = inside[thread]
-            first = bisect_left(begins, began)
-            waited = begins[first] - began if first < len(begins) and begins[first] < began + duration else duration
-        times[op.stage, op.kind].append((duration - waited) / 1e6)
-    distributed = tree.get("distributedInfo") or {}
-    rank = int(distributed["rank"]) if "rank" in distributed else None
-    return Recorded(path, rank, 1 + max(op.microbatch for op in step_of), dict(times))
-
+if TYPE_CHECKING:
+    from ppopt.files.profiled_layers import ProfiledLayers
 
 # --- one model of all ranks --------------------------------------------------------------------------------------
 
@@ -172,6 +40,9 @@ class Profile:
     activation: dict[int, float]
     latency: dict[tuple[int, int], float]
     """Pair of devices -> seconds."""
+    blocks: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Stage -> its blocks, as in :class:`~ppopt.files.recorded.Recorded`; stages without any are left out."""
+    parts: Parts = field(default_factory=dict)
 
     @property
     def stages(self) -> int:
@@ -207,7 +78,10 @@ def combine(files: Sequence[Recorded]) -> Profile:
     times: Times = defaultdict(list)
     activation: dict[int, float] = {}
     links: dict[tuple[int, int], list[float]] = defaultdict(list)
+    parts: Parts = defaultdict(list)
     for file in files:
+        for part, rows in file.parts.items():
+            parts[part] += rows
         for family, samples in file.times.items():
             times[family] += samples
         for stage, size in file.activation.items():
@@ -216,7 +90,19 @@ def combine(files: Sequence[Recorded]) -> Profile:
             links[pair] += samples
     latency = {pair: median(samples) for pair, samples in links.items() if samples}
     held = tuple(tuple(sorted(stages)) for stages, _ in groups)
-    return Profile(tuple(file.source for file in files), held, next(iter(sizes)), dict(times), activation, latency)
+    sources = tuple(file.source for file in files)
+    return Profile(sources, held, next(iter(sizes)), dict(times), activation, latency, _blocks(files), dict(parts))
+
+
+def _blocks(files: Sequence[Recorded]) -> dict[int, tuple[str, ...]]:
+    found: dict[int, tuple[tuple[str, ...], str]] = {}
+    for file in files:
+        for stage, names in file.blocks.items():
+            others, source = found.setdefault(stage, (names, file.source)) if names else (names, "")
+            if names != others:
+                shown = ", ".join(map(repr, names)), ", ".join(map(repr, others))
+                raise BlockError(f"stage {stage} runs the blocks {shown[0]} in {file.source}, and {shown[1]} in {source}")
+    return {stage: names for stage, (names, _) in found.items()}
 
 
 def durations(profile: Profile) -> tuple[dict[str, list[float]], list[str]]:
@@ -266,8 +152,10 @@ def durations(profile: Profile) -> tuple[dict[str, list[float]], list[str]]:
 # --- the file ----------------------------------------------------------------------------------------------------
 
 
-def model_text(profile: Profile, name: str, changes: Sequence[Change] = ()) -> str:
+def model_text(profile: Profile, name: str, changes: Sequence[Change] = (), layers: ProfiledLayers | None = None) -> str:
     """A model file with a comment on every number: measured, given (``changes``), or assumed.
+
+    ``layers``: those of the run, with the cut that it had; without, the file has the times of the stages.
 
     Raises:
         ProfileError: see :func:`durations`.
@@ -281,49 +169,76 @@ def model_text(profile: Profile, name: str, changes: Sequence[Change] = ()) -> s
         if placed.placement == "routes"
         else {"placement": placed.placement, "chunks": placed.chunks}
     )
-    steps = {len(samples) for samples in profile.times.values()}
-    counted = f"{min(steps)}" if len(steps) == 1 else f"{min(steps)} to {max(steps)}"
+    measured = bool(profile.activation)
     tree: dict[str, dict[str, Any]] = {
         "pipeline": table,
-        "costs": {"per": "stage", **_milliseconds(costs)},
+        "costs": {"per": "stage", **milliseconds(costs)},
         "links": _links(profile, placed.devices),
         "memory": _memory(profile),
-        "units": {"time": "ms", "memory": "MiB"} if profile.activation else {"time": "ms"},
+        "units": {"time": "ms", "memory": "MiB"} if measured else {"time": "ms"},
     }
     comments = {f"costs.{key}": "measured" for key in costs}
-    comments["links.latency"] = _said(bool(profile.latency), "one way, for a message of the largest stage's output")
-    comments["memory.activation"] = _said(bool(profile.activation), "per stage, what autograd keeps and what is sent")
+    comments["links.latency"] = said(bool(profile.latency), "one way, for a message of the largest stage's output")
+    comments["memory.activation"] = said(measured, "per stage, what autograd keeps and what is sent")
+    if layers is not None:
+        tree["costs"], tree["memory"] = {}, {}
+        table["partition"] = list(layers.partition)
+        comments["pipeline.partition"] = "layers of each stage in the run"
+        notes = list(layers.notes)
     for change in changes:
         section, _, key = change.key.partition(".")
-        if section in tree and key:
-            tree[section][key] = change.value
+        if key:
+            tree.setdefault(section, {})[key] = change.value
             comments[change.key] = f"given: {change.flag}"
-    lines = [
-        f"# Measured by ppopt profile from {', '.join(map(os.path.basename, profile.sources))}.",
-        f"# Medians of {counted} samples (steps x microbatches); first steps and waiting for messages left out.",
-        *(f"# {note[0].upper()}{note[1:]}." for note in notes),
-        "format = 1",
-        f"name = {_toml(name)}",
-    ]
-    for section, values in tree.items():
-        lines.append(f"\n[{section}]")
-        for key, value in values.items():
-            comment = comments.get(f"{section}.{key}")
-            lines.append(f"{key} = {_toml(value)}" + (f"  # {comment}" if comment else ""))
-    text = "\n".join(lines) + "\n"
+        elif section == "name":
+            name = change.value
+        elif section == "layers":
+            raise ModelError(change.flag, "layers", "they are those of the run; expected another key")
+    text = "\n".join([*_head(profile, name, notes), *_tables(tree, comments, layers)]) + "\n"
     model_of_text(text, "profile", changes)
     return text
 
 
-def _said(measured: bool, what: str) -> str:
+def _head(profile: Profile, name: str, notes: Sequence[str]) -> list[str]:
+    steps = {len(samples) for samples in profile.times.values()}
+    counted = f"{min(steps)}" if len(steps) == 1 else f"{min(steps)} to {max(steps)}"
+    return [
+        f"# Measured by ppopt profile from {', '.join(map(os.path.basename, profile.sources))}.",
+        f"# Medians of {counted} samples (steps x microbatches); first steps and waiting for messages left out.",
+        *(f"# {note[0].upper()}{note[1:]}." for note in notes),
+        "format = 1",
+        f"name = {toml(name)}",
+    ]
+
+
+def _tables(tree: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], layers: ProfiledLayers | None) -> list[str]:
+    lines = []
+    for section, values in tree.items():
+        if values:
+            lines.append(f"\n[{section}]")
+        for key, value in values.items():
+            comment = comments.get(f"{section}.{key}")
+            lines.append(f"{key} = {toml(value)}" + (f"  # {comment}" if comment else ""))
+        if section == "pipeline" and layers is not None:
+            lines += layers.lines()
+    return lines
+
+
+def said(measured: bool, what: str) -> str:
+    """The comment of a number that was measured, or was not."""
     return f"measured: {what}" if measured else "not measured: assumed; set it"
 
 
-def _milliseconds(costs: dict[str, list[float]]) -> dict[str, list[Decimal]]:
-    """In milliseconds, to four digits of the largest: more is noise, and makes solvers slow."""
+def milliseconds(costs: dict[str, list[float]]) -> dict[str, list[Decimal]]:
+    """Seconds in milliseconds, to four digits of the largest: more is noise, and makes solvers slow."""
     largest = max(max(values) for values in costs.values()) * 1000
     digits = 3 - math.floor(math.log10(largest)) if largest else 0
     return {key: [_rounded(value * 1000, digits) for value in values] for key, values in costs.items()}
+
+
+def mebibytes(held: float) -> Decimal:
+    """Bytes in MiB, rounded up to three decimals."""
+    return _rounded(math.ceil(held / 2**20 * 1000) / 1000, 3)
 
 
 def _rounded(value: float, digits: int) -> Decimal:
@@ -344,12 +259,15 @@ def _links(profile: Profile, devices: int) -> dict[str, Any]:
 def _memory(profile: Profile) -> dict[str, Any]:
     if profile.activation.keys() != set(range(profile.stages)):
         return {"activation": 1}
-    return {"activation": [_rounded(math.ceil(held / 2**20 * 1000) / 1000, 3) for _, held in sorted(profile.activation.items())]}
+    return {"activation": [mebibytes(held) for _, held in sorted(profile.activation.items())]}
 
 
-def _toml(value: Any) -> str:
+def toml(value: Any) -> str:
+    """A value as TOML has it."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {toml(item)}' for key, item in value.items())} }}"
     if isinstance(value, Decimal):
         return f"{value:f}"
     return json.dumps(value, ensure_ascii=False)

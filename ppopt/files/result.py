@@ -85,6 +85,7 @@ def _outcome(result: Result) -> Tree:
         "versions": dict(result.versions),
         **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
         **_partition(result.pipeline),
+        **({} if result.runtime is None else {"runtime": result.runtime.tree}),
     }
     if result.scope is not None:
         recompute = result.scope.recompute
@@ -95,6 +96,8 @@ def _outcome(result: Result) -> Tree:
             "recompute": recompute_of(recompute),
         }
         tree["placements"] = [_brief(each) for each in result.placements]
+    if result.best_cut is not None:
+        tree["best_cut"] = _brief(result.best_cut) | {"recompute": recompute_of(result.best_cut.pipeline.recompute)}
     return tree
 
 
@@ -108,7 +111,7 @@ def _list_or_word(value: str | tuple[Any, ...]) -> str | list[Any]:
 
 
 def _brief(placed: Result) -> Tree:
-    """What was found on one of the placements that were open."""
+    """What was found on one of the placements that were open, or over all cuts."""
     return {
         "placement": placed.pipeline.placement,
         "chunks": placed.pipeline.chunks,
@@ -143,6 +146,7 @@ def _opinion(result: Result, opinion: Opinion) -> Tree:
         "confirmed": opinion.confirmed,
         "bound": result.pipeline.time(opinion.bound),
         "by": opinion.route,
+        **({"only": list(opinion.only)} if opinion.only else {}),
         "seconds": round(opinion.seconds, 3),
         "tried": [
             {"route": trial.route, "outcome": trial.outcome, "seconds": round(trial.seconds, 3)} for trial in opinion.trials
@@ -308,7 +312,7 @@ class NamedRow(_Part):
     within_memory: bool | None
     assumes_equal_work: bool = False
     excluded: str | None
-    recompute: Literal["none", "all"] | list[Whole] | None = None
+    recompute: str | list[Whole] | list[dict[str, dict[str, Whole]]] | None = None
 
 
 class _File(_Part):

@@ -1,5 +1,6 @@
 """The named schedules: those that people use today, and those of your own (:func:`register`)."""
 
+from ppopt.named.auto_partition import auto_partition
 from ppopt.named.comparing import adapted, compare, placed_here, rows_of
 from ppopt.named.definition import (
     Definition,
@@ -15,7 +16,7 @@ from ppopt.named.definition import (
 )
 from ppopt.named.model import Model
 from ppopt.named.own import of_order, rows_of_order
-from ppopt.named.recomputing import compare_freely, of_order_freely, placed_freely
+from ppopt.named.recomputing import best_of, compare_freely, of_order_freely, placed_freely
 from ppopt.named.registry import BUILT_IN, NAMED, ScheduleWarning, find, reading, register
 from ppopt.named.row import Row
 from ppopt.named.table import Table
@@ -33,6 +34,8 @@ __all__ = [
     "UnknownSchedule",
     "adapted",
     "alternating",
+    "auto_partition",
+    "best_of",
     "compare",
     "compare_freely",
     "deferred",

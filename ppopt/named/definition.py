@@ -80,6 +80,8 @@ class Definition:
     """The routes on a number of devices, where ``placement`` does not give them."""
     parameters: tuple[Parameter, ...] = ()
     needs: str = "-"
+    advice: Callable[[Pipeline, Parameters], str] | None = None
+    """What to change where the order deadlocks, in words; empty where that is not known."""
     peak: str = ""
     idle: str = ""
     open_rule: str = ""
@@ -190,7 +192,7 @@ class Definition:
                 time_order(pipelines[0], order)  # or it would deadlock
             return order
         except CyclicOrder as error:
-            raise Restriction(f"{self.name}: {self._size(pipelines[0], params)}: {error}") from error
+            raise self._stuck(pipelines[0], params, error) from error
 
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
         words = self.words(pipeline, **params)
@@ -202,10 +204,15 @@ class Definition:
                 if self.fill is not None:
                     return self.fill(pipeline, words, self.read(params))
         except (CyclicOrder, Stuck) as error:
-            raise Restriction(f"{self.name}: {self._size(pipeline, params)}: {error}") from error
+            raise self._stuck(pipeline, params, error) from error
         problem = "its constraints leave the order open, and it has no rule that settles it"
         advice = "give its Definition one, such as fill=ppopt.named.filled_greedily"
         raise Restriction(f"{self.name}: {self._size(pipeline, params)}: {problem}; {advice}")
+
+    def _stuck(self, pipeline: Pipeline, params: Parameters, error: CyclicOrder | Stuck) -> Restriction:
+        """The error of an order that cannot end, with what to change where that is known."""
+        advice = self.advice(pipeline, self.read(params)) if self.advice and isinstance(error, CyclicOrder) else ""
+        return Restriction(": ".join([self.name, self._size(pipeline, params), f"{advice}; {error}" if advice else str(error)]))
 
     @contextmanager
     def _noting(self) -> Iterator[None]:

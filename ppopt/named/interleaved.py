@@ -32,6 +32,16 @@ def table(stages: Iterable[int], kind: Kind, group: int, *, descending: bool = F
     return Dealt(tuple(Family(stage, kind) for stage in stages), group, descending)
 
 
+def whole_groups(pipeline: Pipeline, params: Parameters) -> str:
+    """What keeps groups of microbatches from a deadlock."""
+    group = params.get("group_size", pipeline.devices)
+    if group < pipeline.devices:
+        return f"group_size must be >= devices ({pipeline.devices}), got {group}"
+    if pipeline.microbatches % group:
+        return f"microbatches must be a multiple of group_size ({group}), got {pipeline.microbatches}"
+    return ""
+
+
 def looped_bfs(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
     """All forwards chunk by chunk, then all backwards from the last chunk; the backwards of a chunk in either direction.
 
@@ -128,6 +138,7 @@ DEFINITIONS = (
         least_chunks=2,
         any_chunks=True,
         parameters=(GROUP_SIZE,),
+        advice=whole_groups,
         needs="an order without deadlock: M mod N = 0 or >= D, and N >= D, always has one",
         peak="min(vM, (v-1)N + 2(D-1-d) + 1)",
         idle="(D-1)(T_F+T_B)",
@@ -142,6 +153,7 @@ DEFINITIONS = (
         least_chunks=2,
         any_chunks=True,
         parameters=(GROUP_SIZE,),
+        advice=whole_groups,
         needs="an order without deadlock: M mod N = 0 and N >= D always has one",
         peak="min(vM, (v-1)N + 2(D-1-d) + 2)",
         idle="(D-1)(T_F+T_B) at T_O = T_F+T_B",

@@ -10,7 +10,8 @@ from matplotlib.patheffects import withStroke
 
 from ppopt.pictures.curves import logarithmic
 from ppopt.pictures.palette import SERIES
-from ppopt.study.frontier import Frontier, scale_of
+from ppopt.study.frontier import Frontier
+from ppopt.study.limits import scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,22 @@ from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Pipeline
 from ppopt.pipeline.partitions import BEST
-from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, Number, PipelineError, Table, Units, Value, exact, plain
+from ppopt.pipeline.parts import (
+    ChunksMisplaced,
+    Costs,
+    DataParallel,
+    Links,
+    Memory,
+    Number,
+    PipelineError,
+    Table,
+    TooLittleMemory,
+    Units,
+    Value,
+    as_number,
+    exact,
+    plain,
+)
 from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 from ppopt.pipeline.ticks import Ticks
@@ -22,6 +37,7 @@ __all__ = [
     "MAX_STAGES",
     "PLACEMENTS",
     "Amounts",
+    "ChunksMisplaced",
     "Costs",
     "DataParallel",
     "IntArray",
@@ -37,8 +53,10 @@ __all__ = [
     "Routes",
     "Table",
     "Ticks",
+    "TooLittleMemory",
     "Units",
     "Value",
+    "as_number",
     "exact",
     "fewer_devices",
     "halves",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
-from ppopt.pipeline.parts import PipelineError, plain
+from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def check_limit(pipeline: Pipeline) -> None:
     have taken. Whether there is room to split it, where ``I`` takes more, says :func:`room_to_split`.
 
     Raises:
-        PipelineError: a device cannot; the message names it and what it needs.
+        TooLittleMemory: a device cannot; the message names it and what it needs.
     """
     amounts = pipeline.amounts
     if amounts.limit is None:
@@ -118,7 +118,7 @@ def check_limit(pipeline: Pipeline) -> None:
             if r in pipeline.route_of_microbatch
         ) + int(amounts.static[device])
         if least > limit:
-            raise PipelineError(
+            raise TooLittleMemory(
                 f"memory.limit[{device}]" if isinstance(pipeline.memory.limit, tuple) else "memory.limit",
                 f"device {device} needs at least {plain(Fraction(least, amounts.per_unit))} (its static memory and one "
                 f"microbatch's activations), got {plain(Fraction(limit, amounts.per_unit))}",

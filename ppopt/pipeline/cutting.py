@@ -57,6 +57,25 @@ def times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fra
     return tuple(of_group[group] for group in layers.group_of)
 
 
+def fused_times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction], ...]:
+    """Per layer, its forward and its backward as one operation; ``recompute`` as in :func:`times_of_layers`."""
+    of_group = []
+    times = [layers.each(name) for name in ("forward", "backward_input", "backward_weight", "backward")]
+    for group, (forward, input_, weight, full) in enumerate(zip(*times, strict=True)):
+        level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
+        both = (input_ or Fraction(0)) + (weight or Fraction(0)) if full is None else full
+        assert forward is not None
+        of_group.append((forward, both + (Fraction(0) if level is None else level.time)))
+    return tuple(of_group[group] for group in layers.group_of)
+
+
+def first_times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction, Fraction], ...]:
+    """As :func:`times_of_layers`, of layers in the first stage as PyTorch runs them: the whole backward is in W."""
+    if not layers.split:
+        return times_of_layers(layers, recompute)
+    return tuple((forward, Fraction(0), both) for forward, both in fused_times_of_layers(layers, recompute))
+
+
 def work_of_layers(layers: Layers, recompute: Any) -> tuple[Fraction, ...]:
     """Per layer, its forward and its backward, run the cheaper way, for one microbatch; with a level that all recompute at."""
     return tuple(sum(times, Fraction(0)) for times in times_of_layers(layers, recompute))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -245,6 +246,11 @@ def _group(i: int, given: Any) -> Layer:
         return Layer(**given)
     except PipelineError as error:
         raise PipelineError(error.key.replace("layers", key, 1), error.message) from None
+
+
+def kind_of(name: str) -> str:
+    """The name of a layer or of a group without its numbers: ``layers`` of ``layers.3``, ``mamba`` of ``mamba 6-7``."""
+    return re.sub(r"[ ._-]*\d+", "", name)
 
 
 def as_tables(layers: Layers) -> list[dict[str, Any]]:

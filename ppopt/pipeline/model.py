@@ -24,6 +24,7 @@ from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, Units, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, read_split, routes_of
+from ppopt.pipeline.runtimes import check_routes, read_runtime
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
 
 MAX_DEVICES = 1024
@@ -52,6 +53,7 @@ class Pipeline:
     that have them). ``any`` is linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for
     loop, wave and any, else 1. ``name`` and ``units`` are labels and take no part in comparisons; nor does ``origin``, the
     tables of a model file from which the layers were estimated (:mod:`ppopt.transformer`).
+    ``runtime="torch"``: operations take and hold what PyTorch makes of these costs (:mod:`ppopt.pipeline.runtimes`).
 
     Raises:
         PipelineError: something is missing, out of range, of the wrong length, or cannot be satisfied by any schedule.
@@ -75,6 +77,7 @@ class Pipeline:
     layers: Layers | None = None
     partition: str | Counts = ""
     origin: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    runtime: str = ""
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -96,6 +99,7 @@ class Pipeline:
             layers: Layers | None = None,
             partition: str | Sequence[int] = "",
             origin: Mapping[str, Any] = ...,
+            runtime: str = "",
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -104,6 +108,7 @@ class Pipeline:
             microbatches=read_counts("pipeline.microbatches", self.microbatches, MAX_MICROBATCHES),
             chunks=read_chunks(self.placement, self.chunks, bool(self.routes)),
             partition=read_partition(self.partition, self.layers),
+            runtime=read_runtime(self.runtime),
         )
         stages = self.devices * (max(self.chunks) if isinstance(self.chunks, tuple) else self.chunks)
         if stages > MAX_STAGES:
@@ -144,6 +149,7 @@ class Pipeline:
             problem = f"at most {MAX_OPS} operations (3 x stages x microbatches) are supported, got {operations}"
             raise PipelineError("pipeline.microbatches", problem)
         self._set(route_of_microbatch=read_split(self.route_of_microbatch, self.microbatches, len(self.routes)))
+        check_routes(self)
 
     def _read_parts(self) -> None:
         self.links.validate(self.devices)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ppopt.pipeline.layers import Layers
+from ppopt.pipeline.layers import Layers, kind_of
 from ppopt.pipeline.parts import PipelineError
 
 if TYPE_CHECKING:
@@ -64,21 +64,30 @@ def check_stages(layers: Layers, stages: int) -> None:
 
 
 def even(layers: Layers, stages: int) -> Counts:
-    """The largest group dealt equally, the first stages one more where that leaves a remainder.
+    """Layers dealt equally, the first stages one more where that leaves a remainder: those of the largest group.
 
-    What comes before that group goes to the first stage, what comes after it to the last, as frameworks do.
+    Where that has fewer layers than there are stages, as in a hybrid of many small groups, it is all layers from the first to the
+    last one whose name occurs more than once in the model, its number left out (:func:`~ppopt.pipeline.layers.kind_of`). What
+    comes before those that are dealt goes to the first stage, what comes after them to the last, as frameworks do.
 
     Raises:
         PipelineError: a stage would be left without a layer.
     """
-    largest = max(range(len(layers.groups)), key=lambda i: layers.groups[i].count)
-    share, more = divmod(layers.groups[largest].count, stages)
+    groups = layers.groups
+    first = last = max(range(len(groups)), key=lambda i: groups[i].count)
+    if groups[first].count < stages:
+        named = Counter(kind_of(groups[group].name) for group in layers.group_of)
+        repeated = [i for i, group in enumerate(groups) if named[kind_of(group.name)] > 1] or [first]
+        first, last = repeated[0], repeated[-1]
+    dealt = sum(group.count for group in groups[first : last + 1])
+    share, more = divmod(dealt, stages)
     counts = [share + (stage < more) for stage in range(stages)]
-    counts[0] += sum(group.count for group in layers.groups[:largest])
-    counts[-1] += sum(group.count for group in layers.groups[largest + 1 :])
+    counts[0] += sum(group.count for group in groups[:first])
+    counts[-1] += sum(group.count for group in groups[last + 1 :])
     if min(counts) == 0:
-        problem = f'"even" leaves stage {counts.index(0)} without a layer: {stages} stages, and {layers.groups[largest].count}'
-        raise PipelineError("pipeline.partition", f"{problem} layers {layers.groups[largest].name!r} to deal")
+        names = " to ".join(repr(groups[i].name) for i in dict.fromkeys((first, last)))
+        problem = f'"even" leaves stage {counts.index(0)} without a layer: {stages} stages, and {dealt} layers {names} to deal'
+        raise PipelineError("pipeline.partition", problem)
     return tuple(counts)
 
 
@@ -99,7 +108,7 @@ def balanced(work: tuple[Fraction, ...], routes: Routes, route_of_microbatch: tu
     common = math.gcd(*whole) or 1
     whole = [value // common for value in whole]
     if len(routes) == 1 and len(set(routes[0])) == len(routes[0]):
-        return _least_largest(whole, len(routes[0]))
+        return LeastLargest(whole, len(routes[0])).counts(len(whole), len(routes[0]))
     cut = _Cut(whole, times)
     cut.improve()
     cut.search()
@@ -107,24 +116,29 @@ def balanced(work: tuple[Fraction, ...], routes: Routes, route_of_microbatch: tu
     return cut.counts
 
 
-def _least_largest(work: Sequence[int], stages: int) -> Counts:
-    """Every stage on a device of its own: the least largest work of the first stages, by their number of layers."""
-    before = [0]
-    for value in work:
-        before.append(before[-1] + value)
-    layers, far = len(work), 1 + before[-1]
-    best, cuts = [0] + [far] * layers, []
-    for stage in range(1, stages + 1):
-        row, cut = [far] * (layers + 1), [0] * (layers + 1)
-        for end in range(stage, layers - (stages - stage) + 1):
-            row[end], cut[end] = min((max(best[begin], before[end] - before[begin]), begin) for begin in range(stage - 1, end))
-        best = row
-        cuts.append(cut)
-    counts, end = [], layers
-    for cut in reversed(cuts):
-        counts.append(end - cut[end])
-        end = cut[end]
-    return tuple(reversed(counts))
+class LeastLargest:
+    """The first layers cut into stages, each on a device of its own, so that the largest work of a stage is least."""
+
+    def __init__(self, work: Sequence[int], stages: int) -> None:
+        before = [0, *accumulate(work)]
+        layers, far = len(work), 1 + before[-1]
+        best: list[int] = [0] + [far] * layers
+        self._begins: list[list[int]] = []
+        for stage in range(1, stages + 1):
+            row, begins = [far] * (layers + 1), [0] * (layers + 1)
+            for end in range(stage, layers + 1):
+                ways = ((max(best[begin], before[end] - before[begin]), begin) for begin in range(stage - 1, end))
+                row[end], begins[end] = min(ways)
+            best = row
+            self._begins.append(begins)
+
+    def counts(self, layers: int, stages: int) -> Counts:
+        """The number of layers of each stage, for the first ``layers`` layers; every stage has one."""
+        counts, end = [], layers
+        for begins in reversed(self._begins[:stages]):
+            counts.append(end - begins[end])
+            end = begins[end]
+        return tuple(reversed(counts))
 
 
 class _Cut:

@@ -6,6 +6,7 @@ Integers, decimals and floats are kept as fractions, a float as the decimal that
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -36,6 +37,27 @@ class PipelineError(ValueError):
         self.message = message
 
 
+class ChunksMisplaced(PipelineError):
+    """Several chunks on a placement that has one of each device and route."""
+
+
+class TooLittleMemory(PipelineError):
+    """A memory limit that no schedule keeps: it is below what one microbatch needs."""
+
+
+_WITH_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*[A-Za-zµ]*\s*")
+_AMOUNTS = ("memory", "activation", "retained", "weights", "saved")
+
+
+def as_number(key: str, value: Any) -> str:
+    """How a number that is written as a text, perhaps with a unit, is to be written; empty for anything else."""
+    match = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return ""
+    unit = "memory" if any(name in key for name in _AMOUNTS) else "time"
+    return f"; write {match[1]} (units.{unit} is a label)"
+
+
 def exact(key: str, value: Any) -> Fraction:
     """``value`` as a fraction >= 0; a float means the decimal that it prints as.
 
@@ -43,7 +65,7 @@ def exact(key: str, value: Any) -> Fraction:
         PipelineError: it is no number, negative, not finite, or outside 1e-30..1e30; ``key`` names it.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | Fraction):
-        raise PipelineError(key, f"expected a number >= 0, got {value!r}")
+        raise PipelineError(key, f"expected a number >= 0, got {value!r}{as_number(key, value)}")
     if isinstance(value, float | Decimal):
         if not math.isfinite(value):
             raise PipelineError(key, f"expected a finite number >= 0, got {value}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from ppopt.pipeline.parts import PipelineError
+from ppopt.pipeline.parts import ChunksMisplaced, PipelineError
 
 Routes: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -23,7 +23,7 @@ def routes_of(placement: str, devices: int, chunks: int) -> Routes:
     """
     up = tuple(range(devices))
     if placement in ("linear", "bidirectional") and chunks != 1:
-        raise PipelineError("pipeline.chunks", f"the {placement} placement has one chunk per device and route, got {chunks}")
+        raise ChunksMisplaced("pipeline.chunks", f"the {placement} placement has one chunk per device and route, got {chunks}")
     if placement == "linear":
         return (up,)
     if placement == "loop":

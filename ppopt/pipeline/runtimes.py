@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-import dataclasses
-from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
-from ppopt.pipeline.model import Pipeline
-from ppopt.pipeline.parts import Value
+from ppopt.pipeline.parts import PipelineError
 
-RUNTIMES = ("torch",)
-"""The runtimes that are known here."""
+if TYPE_CHECKING:
+    from ppopt.pipeline.model import Pipeline
+
+TORCH = "torch"
+"""The runtime that makes something else of costs and memory: PyTorch."""
+TORCHTITAN, MEGATRON, INTERLEAVED = "torchtitan", "megatron", "megatron-interleaved"
+RUNTIMES = (TORCH, TORCHTITAN, MEGATRON, INTERLEAVED)
+"""The runtimes that are planned for."""
 
 
 class NotForTorch(ValueError):
     """A schedule that PyTorch's runtime cannot express; says which stage or rank stands in the way."""
 
 
+def read_runtime(value: Any) -> str:
+    """``pipeline.runtime``: empty, or the runtime that makes something else of the costs.
+
+    Raises:
+        PipelineError: it is neither.
+    """
+    if value not in ("", None, TORCH):
+        raise PipelineError("pipeline.runtime", f'expected "{TORCH}", or nothing, got {value!r}')
+    return value or ""
+
+
+def check_routes(pipeline: Pipeline) -> None:
+    """Raise where a runtime that a pipeline is for has no such routes.
+
+    Raises:
+        PipelineError: PyTorch has every stage on one rank.
+    """
+    if pipeline.runtime == TORCH and len(pipeline.routes) > 1:
+        problem = f"PyTorch has one rank for each stage; {len(pipeline.routes)} routes have copies of it on several"
+        raise PipelineError("pipeline.routes", problem)
+
+
 def as_run(pipeline: Pipeline, runtime: str) -> Pipeline:
-    """The pipeline as ``runtime``, one of :data:`RUNTIMES`, really runs it (:func:`as_torch_runs`).
+    """The pipeline with the costs that it has on ``runtime``, one of :data:`RUNTIMES`: those of PyTorch are others.
 
     Raises:
         NotForTorch: PyTorch cannot express it.
-        PipelineError: which stages recompute is left open.
     """
-    return {"torch": as_torch_runs}[runtime](pipeline)
+    return as_torch_runs(pipeline) if runtime in (TORCH, TORCHTITAN) else pipeline
 
 
 def as_torch_runs(pipeline: Pipeline) -> Pipeline:
@@ -31,33 +56,17 @@ def as_torch_runs(pipeline: Pipeline) -> Pipeline:
 
     Stage 0 needs no gradient of its input: PyTorch runs nothing in its ``I`` and the full backward in its ``W``. A split backward
     keeps the whole activation until ``W``, and so it does what ``I`` makes again where a stage recomputes or retains more than it
-    holds (stage 0 makes that in ``W``, as ``B`` does). Costs and activations become per stage. (The last stage's forwards in
-    order cost nothing: microbatches are alike and can be renumbered.)
+    holds (stage 0 makes that in ``W``, as ``B`` does). What is given stays as it is, and ``runtime`` says so. (The last stage's
+    forwards in order cost nothing: microbatches are alike and can be renumbered.)
 
     Raises:
         NotForTorch: a stage lives on two ranks.
     """
-    whole = one_route(pipeline).per_stage()
-    pipeline = whole.written_out()
-    costs, memory = pipeline.costs, pipeline.memory
-
-    def by_stage(value: Value | None) -> tuple[Fraction, ...] | None:
-        return value if value is None or isinstance(value, tuple) else (value,) * pipeline.stages
-
-    values = {
-        name: by_stage(getattr(costs, name)) for name in ("forward", "backward_input", "backward_weight", "backward", "overlap")
-    }
-    input_, weight, full = values["backward_input"], values["backward_weight"], values["backward"]
-    if input_ is not None and weight is not None:
-        values["backward_input"] = (Fraction(0), *input_[1:])
-        values["backward_weight"] = (full[0] if full is not None else input_[0] + weight[0], *weight[1:])
-    held = by_stage(memory.activation) or (Fraction(0),) * pipeline.stages
-    made = (by_stage(value) or held for value in (whole.memory.activation, memory.retained))
-    retained = (held[0], *(max(amounts) for amounts in list(zip(held, *made, strict=True))[1:]))
-    return pipeline.changed(
-        costs=dataclasses.replace(costs, per="stage", **values),  # type: ignore[arg-type]
-        memory=dataclasses.replace(memory, activation=held, retained=None if retained == held else retained),
-    )
+    if len(pipeline.routes) > 1 and isinstance(pipeline.microbatches, tuple):
+        one_route(pipeline.changed(microbatches=pipeline.microbatches[0]))
+    elif pipeline.routes:
+        pipeline = one_route(pipeline)
+    return pipeline.changed(runtime=TORCH, route_of_microbatch=pipeline.route_of_microbatch)
 
 
 def one_route(pipeline: Pipeline) -> Pipeline:

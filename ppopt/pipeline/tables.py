@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ppopt.pipeline.parts import Value
+from ppopt.pipeline.runtimes import TORCH
 
 if TYPE_CHECKING:
     from ppopt.pipeline.arrays import IntArray
@@ -56,7 +57,10 @@ def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
 
 
 def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]]:
-    """``[route][stage]``: what is held from F to the backward; and what is retained between I and W, which may be more."""
+    """``[route][stage]``: what is held from F to the backward; and what is retained between I and W, which may be more.
+
+    PyTorch retains everything, also what it makes again in I; the first stage makes that in W, as a fused backward does.
+    """
     memory = pipeline.memory
     saved = if_recomputing(pipeline, memory.recompute_saved)
     activation, retained = by_stage(pipeline, memory.activation), by_stage(pipeline, memory.retained)
@@ -64,6 +68,9 @@ def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]
     for whole, kept, less in zip(activation, retained, saved, strict=True):
         holds.append([a - x for a, x in zip(whole, less, strict=True) if a is not None])
         keeps.append([h if r is None else r for r, h in zip(kept, holds[-1], strict=True)])
+        if pipeline.runtime == TORCH:
+            most = [max(a or h, h, r) for a, h, r in zip(whole, holds[-1], keeps[-1], strict=True)]
+            keeps[-1] = [holds[-1][0], *most[1:]]
     return holds, keeps
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ppopt.op import Kind
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.parts import PipelineError
+from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, entry, largest, scaled
 from ppopt.pipeline.traffic import both, from_stage_down
 
@@ -86,9 +87,15 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
 
 
 def _by_kind(pipeline: Pipeline) -> list[Rows]:
-    """``[kind][route][stage]``: durations in the user's unit."""
+    """``[kind][route][stage]``: durations in the user's unit.
+
+    PyTorch runs nothing in I of the first stage, whose input needs no gradient, and the whole backward in its W.
+    """
     input_, weight = durations(pipeline, "backward_input"), durations(pipeline, "backward_weight")
     full = added(input_, weight) if pipeline.costs.backward is None else durations(pipeline, "backward")
+    if pipeline.runtime == TORCH and pipeline.costs.split:
+        input_ = [[Fraction(0), *row[1:]] for row in input_]
+        weight = [[first[0], *row[1:]] for first, row in zip(full, weight, strict=True)]
     by_kind: dict[Kind, Rows] = {Kind.F: durations(pipeline, "forward"), Kind.B: full, Kind.I: input_, Kind.W: weight}
     return [by_kind[kind] for kind in Kind]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
@@ -11,20 +12,24 @@ from typing import TYPE_CHECKING, Unpack
 from ppopt.bounds.bound import check_objective
 from ppopt.constraints import Capacity, Precede, Word, own_words
 from ppopt.interrupt import uninterrupted
+from ppopt.layouts.runnable import Policy
 from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
 from ppopt.named.registry import shown_chunks
 from ppopt.named.verified import verified_rows
 from ppopt.pipeline import BEST, CHOOSE, Pipeline, plain
-from ppopt.pipeline.runtimes import RUNTIMES, as_run
+from ppopt.pipeline.runtimes import TORCH
 from ppopt.schedule import Objective
+from ppopt.search import running
+from ppopt.search.best_cut import BesideBest, Own, all_cuts
 from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, ClosedBranch, combined, solve_branches
 from ppopt.search.closed import ClosedSearch
 from ppopt.search.cutting import PartitionChoice
+from ppopt.search.fixed_order import FixedOrder
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
-from ppopt.search.result import Progress, Result
+from ppopt.search.result import Progress, Result, RunBy
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.solvers.outcome import check_for_ilp
 
@@ -41,6 +46,7 @@ def solve(
     constraints: Iterable[Word] = (),
     runtime: str | None = None,
     beside: Sequence[Row] = (),
+    best_cut: bool | None = None,
     progress: Progress | None = None,
     each: Callable[[Result], None] | None = None,
     **changes: Unpack[SettingsFields],
@@ -57,41 +63,34 @@ def solve(
     - ``order``: a named schedule whose constraints bind, on its own placement.
     - ``constraints``: words of your own (:mod:`ppopt.constraints`: ``Precede``, ``OneOf``, ``Exclusive``, ``Capacity``,
       ``Together``) that bind as well; value, bound and proof are under these.
-    - ``runtime``: plan with what this runtime really does (:func:`ppopt.pipeline.runtimes.as_run`).
+    - ``runtime``: keep to what it can run, as it runs it; :attr:`Result.runtime` is what that costs.
     - ``beside``: rows of your own, shown before the named schedules and begun from where they have the placement
       (:func:`ppopt.named.of_order`).
+    - ``best_cut``: beside a settled cut of the layers, look for the best one on the same placement and with the same recomputing,
+      in the same time limit (:attr:`~ppopt.search.Result.best_cut`); by default where the cut is written out.
     - ``progress``: called with the best value and the bound whenever one improves, from any thread.
 
     Ctrl-C ends the search and keeps its best. Every schedule in the result has passed the checker.
 
     Raises:
-        ValueError: an unknown objective, solver, schedule or runtime, a limit out of range, or constraints about what the
-            pipeline does not have, that contradict each other, or that the solver cannot say.
+        ValueError: an unknown objective, solver, schedule or runtime, a limit out of range, or constraints that cannot be.
         TypeError: a constraint that is no such word.
         Restriction: ``order`` is not defined for this pipeline.
-        PipelineError: which stages recompute is open, and the stages have other costs on another route.
+        PipelineError: ``recompute`` is open, and costs differ between routes; ``best_cut`` where there is no other; or the
+            runtime cannot run the pipeline.
         TooLarge: the pipeline is too large for the ILP.
     """
     check_objective(objective)
     settings = dataclasses.replace(settings or Settings(), **changes)
     model = asked if isinstance(asked, Model) else Model(asked)
-    binding = None if order is None else (Binding(order) if isinstance(order, str) else order).read(model)
-    if runtime is not None and runtime not in RUNTIMES:
-        raise ValueError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
-    question = _Question(model, settings, objective, binding, tuple(constraints), runtime, tuple(beside), progress)
+    binding = Binding(order) if isinstance(order, str) else order
+    if runtime is not None:
+        model, binding = running.asked(model, runtime, binding, tuple(constraints))
+        best_cut = running.best_cut_asked(runtime, best_cut)
+    binding = None if binding is None else binding.read(model)
+    question = _Question(model, settings, objective, binding, tuple(constraints), runtime, tuple(beside), best_cut, progress)
     counts = model.pipeline.microbatches
-    if not isinstance(counts, tuple):
-        return question.answer({})[0]
-    points: list[Result] = []
-    known: dict[tuple[str, int], PeriodicSchedule] = {}
-    for count in counts:
-        point, known = question.with_microbatches(count).answer(known)
-        points.append(point)
-        if each is not None:
-            each(point)
-        if point.limit == "interrupted":
-            break
-    return dataclasses.replace(points[-1], points=tuple(points))
+    return question.answers(counts, each) if isinstance(counts, tuple) else question.answer({})[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +104,7 @@ class _Question:
     constraints: tuple[Word, ...]
     runtime: str | None
     beside: tuple[Row, ...]
+    best_cut: bool | None
     progress: Progress | None
 
     def with_microbatches(self, count: int) -> _Question:
@@ -114,12 +114,41 @@ class _Question:
         kept = order if order is not None and order.index.microbatches == count else None
         return dataclasses.replace(self, model=dataclasses.replace(self.model, pipeline=pipeline, order=kept))
 
+    def answers(self, counts: tuple[int, ...], each: Callable[[Result], None] | None) -> Result:
+        """The results for several numbers of microbatches, one after the other."""
+        points: list[Result] = []
+        known: dict[tuple[str, int], PeriodicSchedule] = {}
+        for count in counts:
+            point, known = self.with_microbatches(count).answer(known)
+            points.append(point)
+            if each is not None:
+                each(point)
+            if point.interrupted:
+                break
+        return dataclasses.replace(points[-1], points=tuple(points))
+
     def answer(self, known: dict[tuple[str, int], PeriodicSchedule]) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
         """The result, its rows checked; ``known`` is what modulo scheduling has found for fewer microbatches, by placement."""
+        if self.runtime in (None, TORCH):
+            result, found = self._answer(known, math.inf)
+            return dataclasses.replace(result, runtime=None if self.runtime is None else RunBy(TORCH, None)), found
+        free = dataclasses.replace(self, runtime=None, binding=None, progress=None)
+        result = running.compared(
+            self.runtime,
+            self.settings,
+            lambda settings: dataclasses.replace(self, settings=settings)._answer({}, math.inf)[0],
+            lambda settings, enough: dataclasses.replace(free, settings=settings)._answer({}, enough)[0],
+        )
+        return result, {}
+
+    def _answer(
+        self, known: dict[tuple[str, int], PeriodicSchedule], enough: Fraction | float
+    ) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
+        """What one search gives; only values below ``enough`` matter."""
         asked = self.model.pipeline
         beside = functools.cache(self._rows)
         branches = [self._branch(pipeline, beside, known) for pipeline in self._places()]
-        results = solve_branches(branches, self.objective, self.settings, self._report())
+        results = solve_branches(branches, self.objective, self.settings, self._report(), enough)
         result = combined(asked, results, branches, self.settings) if asked.open else results[0]
         result = dataclasses.replace(
             result,
@@ -161,21 +190,57 @@ class _Question:
 
     def _places(self) -> list[Pipeline]:
         pipeline = self.model.pipeline
-        places = pipeline.placements() if self.binding is None else self.binding.places(pipeline)
-        return [pipeline if self.runtime is None else as_run(pipeline, self.runtime) for pipeline in places]
+        if self.runtime not in (None, TORCH):
+            return list(running.places(pipeline, self.runtime, self.binding))
+        return list(pipeline.placements() if self.binding is None else self.binding.places(pipeline))
 
     def _branch(
         self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
     ) -> Branch:
+        if self.runtime in (None, TORCH):
+            return self._search(pipeline, beside, known)
+        branches: list[Branch] = []
+        for policy, own in running.alternatives(pipeline, self.runtime):
+            if isinstance(policy, Policy) and self.runtime in running.ORDERS:
+                branches.append(FixedOrder(own, self.objective, self.settings, self._words, policy, beside))
+            elif isinstance(policy, Policy) and own is not pipeline:
+                branches.append(running.Translated(self._search(own, beside, known), pipeline, policy))
+            else:
+                branches.append(self._search(own, beside, known))
+        return branches[0] if len(branches) == 1 else running.OneOfSeveral(pipeline, branches, self.objective, self.settings)
+
+    def _search(
+        self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]], known: dict[tuple[str, int], PeriodicSchedule]
+    ) -> Branch:
         if pipeline.partition == BEST:
+            if self.best_cut:
+                all_cuts(pipeline)  # says that it is open already
             return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside)
         words = self._words(pipeline)
         if pipeline.recompute == CHOOSE:
-            return RecomputeChoice(pipeline, self.objective, self.settings, words, beside)
+            return self._with_best(RecomputeChoice(pipeline, self.objective, self.settings, words, beside))
         search = ClosedSearch(Problem(pipeline, self.objective, words, self.settings.gap), self.settings, beside)
         start = None if self.binding is None else self.binding.start(pipeline)
         search.begin(start, 0, known.get((pipeline.placement, pipeline.chunks)))
-        return ClosedBranch(search)
+        return self._with_best(ClosedBranch(search))
+
+    def _with_best(self, own: Own) -> Branch:
+        """The search on one cut; beside it that on all cuts, where it is asked for."""
+        layers, partition = own.pipeline.layers, own.pipeline.partition
+        asked = self.best_cut
+        if asked is None:
+            written = layers is not None and isinstance(partition, tuple) and len(layers) >= own.pipeline.stages
+            asked = written and not self._in_ticks
+        if not asked:
+            return own
+        if self._in_ticks:
+            raise ValueError("best_cut: lags and amounts of constraints are in ticks, which differ from cut to cut")
+        return BesideBest(own, self.objective, self.settings, self._words)
+
+    @property
+    def _in_ticks(self) -> bool:
+        """Whether the constraints have lags or amounts."""
+        return any(isinstance(word, Capacity) or (isinstance(word, Precede) and word.lag) for word in self.constraints)
 
     def _words(self, pipeline: Pipeline) -> tuple[Word, ...]:
         """What binds beside the rules: the same whatever recomputes, where that is open."""
@@ -183,7 +248,7 @@ class _Question:
         if not self.constraints:
             return bound
         open_ = self.model.pipeline.open
-        if open_ and any(isinstance(word, Capacity) or (isinstance(word, Precede) and word.lag) for word in self.constraints):
+        if open_ and self._in_ticks:
             raise ValueError(f"lags and amounts of constraints are in ticks, which differ with what is open: {', '.join(open_)}")
         settled = [pipeline]
         if pipeline.recompute == CHOOSE:
@@ -207,8 +272,7 @@ class _Question:
         if pipeline.recompute == CHOOSE:
             mine = model.own_rows_freely(self.objective)
             return (*mine, *own, *compare_freely(pipeline, (), params, self.objective))
-        base = pipeline.placements()[0] if self.runtime is None else as_run(pipeline.placements()[0], self.runtime)
-        return (*model.own_rows, *own, *rows_of(base, shown_chunks(pipeline), params))
+        return (*model.own_rows, *own, *rows_of(pipeline.placements()[0], shown_chunks(pipeline), params))
 
     def _report(self) -> Callable[[Fraction | None, Fraction], None] | None:
         progress = self.progress

@@ -70,17 +70,23 @@ class ClosedBranch:
 
 
 def solve_branches(
-    branches: Sequence[Branch], objective: Objective, settings: Settings, progress: Report | None = None
+    branches: Sequence[Branch],
+    objective: Objective,
+    settings: Settings,
+    progress: Report | None = None,
+    enough: Time = math.inf,
+    clock: Clock | None = None,
 ) -> tuple[Result, ...]:
     """The result of each branch, as far as it matters which of them has the best of all; those not begun are left out.
 
-    The time is for all together: each in turn gets an equal share of what is left, the most promising first, and what is still
-    open goes on from where it was. In deterministic mode each has an equal share of the limit, once.
+    Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of what is left, the most
+    promising first, and what is still open goes on from where it was. In deterministic mode each has an equal share of the limit,
+    once. ``clock``: one that has the time of the settings left, in place of a new one.
     """
-    clock = settings.limits().clock
+    clock = clock or settings.limits().clock
     if len(branches) == 1:
-        return (branches[0].go_on(clock, math.inf, progress),)
-    turns = _Turns(branches, [branch.floor(objective) for branch in branches], settings.deterministic)
+        return (branches[0].go_on(clock, enough, progress),)
+    turns = _Turns(branches, [branch.floor(objective) for branch in branches], settings.deterministic, enough)
     while opened := sorted(turns.opened(), key=turns.known):
         if all(branch.result is not None for branch in branches) and clock.left < strategies.PLACEMENT * settings.seconds:
             break
@@ -99,8 +105,8 @@ def solve_branches(
 class _Turns:
     """Which placement is worth going on with."""
 
-    def __init__(self, branches: Sequence[Branch], floor: Sequence[Time], once: bool) -> None:
-        self.branches, self.floor, self.once = branches, floor, once
+    def __init__(self, branches: Sequence[Branch], floor: Sequence[Time], once: bool, enough: Time) -> None:
+        self.branches, self.floor, self.once, self.enough = branches, floor, once, enough
 
     def known(self, i: int) -> Time:
         """The bound of a placement."""
@@ -108,8 +114,8 @@ class _Turns:
         return self.floor[i] if result is None else bound_of(result)
 
     def reached(self) -> Time:
-        """The best value of all."""
-        return min((value_of(result) for result in self.begun()), default=math.inf)
+        """The best value of all, or what is enough."""
+        return min(self.enough, *(value_of(result) for result in self.begun()), math.inf)
 
     def is_open(self, i: int) -> bool:
         """Whether a placement may still have the best, and its search can go on."""

@@ -10,19 +10,19 @@ leaves that are not settled.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import TypeAlias
 
 from ppopt.bounds.certificates import certificates, durations_of
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.interrupt import noting
-from ppopt.named import Row, Table, placed_freely, placed_here
+from ppopt.named import Restriction, Row, Table, placed_freely, placed_here
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.cutting import work_of_layers
@@ -31,6 +31,7 @@ from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
+from ppopt.search.cuts import Made, auto_cut, dealt, fastest, moved, plain, shown, simulating
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
@@ -99,6 +100,12 @@ class PartitionChoice:
         overlapped = pipeline.data_parallel.overlap
         return (work + (Fraction(0) if overlapped else sum(once, Fraction(0)))) / pipeline.devices
 
+    def begin(self, start: Schedule | None, bound: Fraction) -> None:
+        """Take over a schedule of some cut, and a bound that holds for all."""
+        if start is not None:
+            self._found(start, ())
+        self.over.bound = max(self.over.bound, bound)
+
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """Search until the clock is over, or until no cut has less than ``enough``."""
         self.progress, self.enough, self._clock = progress, enough, clock
@@ -116,6 +123,18 @@ class PartitionChoice:
         self.seconds += time.monotonic() - begun
         self.result = self._result()
         return self.result
+
+    def begin_with(self, result: Result) -> None:
+        """Take over what is known of one cut, where every stage has a layer; of another one there is nothing to know here."""
+        counts = result.pipeline.counts
+        pipeline = self._at(counts) if min(counts) else None
+        if pipeline is None:
+            return
+        if result.schedule is not None:
+            self._found(result.schedule, result.binding)
+        leaf = self.leaves.get(counts) or self._leaf(pipeline)
+        leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, result.ticks.per_unit))
+        leaf.settled = leaf.settled or result.reason in ("optimal", "infeasible")
 
     # --- what is known ---
 
@@ -154,37 +173,40 @@ class PartitionChoice:
             return None
 
     def _begin(self) -> None:
-        """The even and the balanced cut with the named schedules of this placement; then cuts with small bounds near them."""
-        named = [counts for name in ("even", "balanced") if (counts := self._named(name)) is not None]
+        """Cuts that others make, with the named schedules of this placement; then cuts with small bounds near them."""
+        even, balanced = (self._made(f"{name} cut", partial(dealt, self.pipeline, name)) for name in ("even", "balanced"))
+        for name in simulating(self.pipeline):
+            clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
+            self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
+        named = [counts for counts in (even, balanced) if counts is not None]
         if len(self.pipeline.routes) > 1:
             near = named
         else:
             self._ask(math.inf)
             near = list(dict.fromkeys(map(self._nearby, named)))
         for counts in near:
-            if not self._clock.over and self.lower < min(self.value, self.enough):
+            if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
 
-    def _named(self, name: str) -> Counts | None:
-        """A cut that has a name, with the named schedules of this placement; ``None``: there is none."""
-        memory = dataclasses.replace(self.pipeline.memory, limit=None)
+    def _made(self, name: str, make: Callable[[], Made]) -> Counts | None:
+        """A cut that others make, with the named schedules of this placement; ``None``: there is none."""
+        begun = time.monotonic()
         try:
-            counts = self.pipeline.changed(partition=name, memory=memory).counts
-        except PipelineError as error:
-            self.steps.append(Taken(f"{name} cut", 0.0, str(error)))
+            counts, known = make()
+        except (PipelineError, Restriction) as error:
+            self.steps.append(Taken(name, 0.0, str(error)))
             return None
         pipeline = self._at(counts)
-        title = f"{name} cut {_shown(counts)}"
+        title = f"{name} {shown(counts)}"
         if pipeline is None:
             self.steps.append(Taken(title, 0.0, "no room for a microbatch"))
             return None
-        begun = time.monotonic()
         self.over.learn_from(fastest(pipeline))
         values = [self._offered(schedule, pipeline) for schedule in self._schedules(pipeline)]
         value = min((value for value in values if value is not None), default=None)
-        known = f"bound {_plain(self.over.bound_of(fastest(pipeline)))}"
+        known += f"{known and '; '}bound {plain(self.over.bound_of(fastest(pipeline)))}"
         if value is not None:
-            known += f", best of the named schedules that fit {_plain(value)}"
+            known += f", best of the named schedules that fit {plain(value)}"
         self.steps.append(Taken(title, time.monotonic() - begun, known))
         return counts
 
@@ -230,10 +252,14 @@ class PartitionChoice:
         pipeline = self._at(counts)
         if pipeline is None:
             self.over.leave_out(counts)
-            self.steps.append(Taken(f"{name} {_shown(counts)}", 0.0, "no room for a microbatch"))
+            self.steps.append(Taken(f"{name} {shown(counts)}", 0.0, "no room for a microbatch"))
             return
         self.over.learn_from(fastest(pipeline))
-        words = self.words_of(pipeline)
+        self._solve(self._leaf(pipeline), name)
+
+    def _leaf(self, pipeline: Pipeline) -> _Leaf:
+        """A cut that is looked at from now on."""
+        counts, words = pipeline.counts, self.words_of(pipeline)
         search: Branch
         settings = dataclasses.replace(self.settings, gap=0.0)
         if pipeline.recompute == CHOOSE:
@@ -244,7 +270,7 @@ class PartitionChoice:
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
         leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, self._first_look)
         self.over.leave_out(counts)
-        self._solve(leaf, name)
+        return leaf
 
     def _retimed(self, pipeline: Pipeline) -> Schedule | None:
         """The order of the best schedule on another cut."""
@@ -268,7 +294,7 @@ class PartitionChoice:
         time_ = result.pipeline.time
         value = "nothing found" if result.ticks.value is None else f"best {time_(result.ticks.value)}"
         outcome = f"{value}, bound {time_(result.ticks.lower_bound)}" + ("" if leaf.settled else ": stays open")
-        self.steps.append(Taken(f"{name} {_shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
+        self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
         self._report()
 
     # --- cuts with small bounds ---
@@ -301,7 +327,7 @@ class PartitionChoice:
         best, improved = key(bounds), True
         while improved and not clock.over:
             improved = False
-            for other in _moved(counts):
+            for other in moved(counts):
                 if clock.over:
                     break
                 if other in self.leaves:
@@ -325,10 +351,14 @@ class PartitionChoice:
 
     # --- the answer ---
 
+    def _without_an_answer(self) -> Pipeline:
+        """The balanced cut, where nothing recomputes that would have to be on every cut."""
+        free = fastest(self.pipeline.changed(memory=dataclasses.replace(self.pipeline.memory, limit=None)))
+        return (free if isinstance(free.recompute, str) else free.changed(recompute="none")).cut()
+
     def _result(self) -> Result:
         """The answer, its schedule checked; without one, on the balanced cut."""
-        free = fastest(self.pipeline.changed(memory=dataclasses.replace(self.pipeline.memory, limit=None)).cut())
-        pipeline = free if self.best is None else self.best.pipeline
+        pipeline = self._without_an_answer() if self.best is None else self.best.pipeline
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if self.lower < math.inf else 0
         if self.best is not None:
             check_found(self.best, self.words)
@@ -343,7 +373,7 @@ class PartitionChoice:
             limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"
         cuts = math.comb(len(self.pipeline.layers or ()) - 1, self.pipeline.stages - 1)
         summary = f"{cuts} in all; {self.over.learned} certificates, {len(self.leaves)} solved"
-        steps = [Taken("cuts", self.over.seconds, f"{summary}, bound of the others {_plain(self.over.bound)}"), *self.steps]
+        steps = [Taken("cuts", self.over.seconds, f"{summary}, bound of the others {plain(self.over.bound)}"), *self.steps]
         return Result(
             model=Model(pipeline),
             objective=self.objective,
@@ -359,30 +389,3 @@ class PartitionChoice:
             steps=tuple(steps),
             binding=self.words,
         )
-
-
-def fastest(pipeline: Pipeline) -> Pipeline:
-    """The pipeline without recomputing, where that is open: no choice takes less time; its memory may not be enough."""
-    if pipeline.recompute != CHOOSE:
-        return pipeline
-    memory = dataclasses.replace(pipeline.memory, limit=None)
-    return pipeline.changed(recompute="none", memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
-
-
-def _plain(bound: Time) -> str:
-    return f"{float(bound):.6g}"
-
-
-def _shown(counts: Counts) -> str:
-    return ",".join(map(str, counts))
-
-
-def _moved(counts: Counts) -> Iterator[Counts]:
-    """Cuts in which one end, or two that follow each other, lie one or two layers elsewhere."""
-    for length, by in itertools.product((1, 2), (-1, 1, -2, 2)):
-        for first in range(len(counts) - length):
-            moved = list(counts)
-            moved[first] += by
-            moved[first + length] -= by
-            if min(moved[first], moved[first + length]) > 0:
-                yield tuple(moved)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
+from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.clock import Limits
-from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
-from ppopt.pipeline.cutting import times_of_layers
+from ppopt.pipeline.cutting import StageLevels, first_times_of_layers, times_of_layers
 from ppopt.pipeline.parts import Table
 from ppopt.schedule import Objective
 
@@ -41,11 +39,17 @@ class OverCuts:
         times = times_of_layers(layers, pipeline.recompute)
         some = self._unit_costs()
         fixed = [Fraction(int(x), some.ticks.per_unit) for x in (*some.ticks.lead.flat, *some.ticks.tail.flat)]
-        numbers = [value for row in times for value in row] + fixed
+        again = _again(layers, pipeline.recompute, pipeline.stages)
+        first = first_times_of_layers(layers, pipeline.recompute) if pipeline.runtime else times
+        numbers = [value for row in (*times, *first) for value in row] + fixed + again
         numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         self.per_unit = math.lcm(*(value.denominator for value in numbers))
-        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
-        self.model = CutModel({kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}, pipeline.stages)
+        self.model = CutModel(
+            self._by_kind(times),
+            pipeline.stages,
+            first=self._by_kind(first) if pipeline.runtime else None,
+            more={(Kind.I, stage): int(value * self.per_unit) for stage, value in enumerate(again)},
+        )
         self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
@@ -53,6 +57,7 @@ class OverCuts:
         self.seconds = 0.0
         self._known: set[Certificate] = set()
         self._within_memory()
+        self._with_levels()
         for certificate in self._plain(some):
             self._learn(certificate, some.ticks.per_unit)
 
@@ -60,6 +65,11 @@ class OverCuts:
     def learned(self) -> int:
         """The number of certificates."""
         return len(self._known)
+
+    def _by_kind(self, times: Sequence[Sequence[Fraction]]) -> dict[Kind, list[int]]:
+        """Per kind the ticks of each layer."""
+        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
+        return {kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}
 
     def _unit_costs(self) -> Pipeline:
         """A pipeline of this placement whose operations all take the same."""
@@ -78,16 +88,7 @@ class OverCuts:
     def _plain(self, some: Pipeline) -> Sequence[Certificate]:
         if self.objective == "makespan" and len(some.routes) == 1:
             return list(plain_certificates(some))
-        graph = relaxed_graph(some, links=False)
-        found = []
-        for device, (_, families) in enumerate(graph.machines[: graph.devices]):
-            work: Counter[Part] = Counter()
-            for o in families:
-                kind = graph.families[o].kind
-                assert isinstance(kind, Kind)
-                work[Kind.I if kind == Kind.B else kind, graph.families[o].stage] += graph.count[o]
-            found.append(Certificate((Way(),), Way.of(work, graph.around[device]), (Way(),)))
-        return found
+        return work_certificates(some)
 
     def _within_memory(self) -> None:
         """Every device has room for its weights and the activations of one microbatch."""
@@ -96,7 +97,7 @@ class OverCuts:
             return
         assert layers is not None
         weights, activation = layers.each("weights"), layers.each("activation")
-        saved = [_saved(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
+        saved = [saved_by(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
         each = [
             (held or Fraction(0)) + (own or Fraction(0)) - less
             for held, own, less in zip(activation, weights, saved, strict=True)
@@ -110,6 +111,19 @@ class OverCuts:
         for device in range(pipeline.devices):
             stages = [s for s, d in enumerate(pipeline.routes[0]) if d == device]
             self.model.hold([(ends, stages)], int((limits[device] - static[device]) * scale))
+
+    def _with_levels(self) -> None:
+        """Every stage has the layers that are said to recompute in it."""
+        layers, recompute = self.pipeline.layers, cast("str | tuple[StageLevels, ...]", self.pipeline.recompute)
+        assert layers is not None
+        if isinstance(recompute, str):
+            return
+        for g, group in enumerate(layers.groups):
+            ends = self.model.ends([int(of == g) for of in layers.group_of])
+            for stage, chosen in enumerate(recompute):
+                least = sum(n for name, _, n in chosen if name == group.name)
+                if least:
+                    self.model.have(ends, stage, least)
 
     def bound_of(self, pipeline: Pipeline) -> Fraction:
         """The one-machine bound of a cut, in the user's unit; what holds for all cuts where there is none."""
@@ -167,13 +181,25 @@ def _without_step(pipeline: Pipeline) -> Pipeline:
     return pipeline.changed(layers=layers, route_of_microbatch=pipeline.route_of_microbatch)
 
 
-def _saved(layers: Layers, group: int, recompute: Any) -> Fraction:
-    """What a layer of a group holds less at least, if it recomputes as is said, or as is best for it."""
-    if recompute == CHOOSE:
+def saved_by(layers: Layers, group: int, recompute: Any) -> Fraction:
+    """What a layer of a group holds less at most, where it recomputes as is said, or as is best for it."""
+    if recompute == CHOOSE or not isinstance(recompute, str):
         levels = layers.groups[group].recompute if layers.has_backward(group) else ()
         return max((level.saved for level in levels), default=Fraction(0))
-    level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
+    level = layers.level_of(group, recompute)
     return Fraction(0) if level is None else level.saved
+
+
+def _again(layers: Layers, recompute: Any, stages: int) -> list[Fraction]:
+    """Per stage, what the layers that are said to recompute in it take longer, whatever the cut."""
+    if isinstance(recompute, str):
+        return [Fraction(0)] * stages
+    number = {group.name: g for g, group in enumerate(layers.groups)}
+    found = []
+    for chosen in recompute:
+        levels = [(layers.level_of(number[group], level), n) for group, level, n in chosen]
+        found.append(sum((n * level.time for level, n in levels if level is not None), Fraction(0)))
+    return found
 
 
 def _entries(table: Table) -> list[Fraction]:

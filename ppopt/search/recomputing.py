@@ -99,6 +99,16 @@ class RecomputeChoice:
         except PipelineError:
             return math.inf
 
+    def begin(self, start: Schedule | None, bound: Fraction = Fraction(0)) -> None:
+        """Take over a schedule of some choice, and a bound that holds for all."""
+        if start is not None:
+            self.start = start
+            self._found(start)
+        if bound:
+            nodes = [self._entry(dataclasses.replace(node, bound=max(node.bound, bound))) for *_, node in self.nodes]
+            heapq.heapify(nodes)
+            self.nodes = nodes
+
     def go_on(
         self, clock: Clock, enough: Fraction | float, progress: Callable[[Fraction | None, Fraction], None] | None
     ) -> Result:

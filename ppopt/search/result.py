@@ -54,6 +54,27 @@ class Scope(NamedTuple):
     """``"best"``, or what was settled; ``None``: there are no layers."""
 
 
+class Unrestricted(NamedTuple):
+    """What is known of the same question without the restriction of a runtime, in the user's unit."""
+
+    value: Number | None
+    """The best value; ``None``: no schedule is known."""
+    lower_bound: Number
+
+
+class RunBy(NamedTuple):
+    """The runtime to which a search was kept."""
+
+    name: str
+    unrestricted: Unrestricted | None
+    """``None``: it restricts nothing."""
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"name": self.name, "unrestricted": None if self.unrestricted is None else self.unrestricted._asdict()}
+
+
 @dataclass(frozen=True, repr=False)
 class Result(Figures):
     """The answer to a solve. Times and memory are in the user's units: integers where whole, else the nearest doubles.
@@ -62,7 +83,8 @@ class Result(Figures):
     objective of ``schedule``; no schedule within the ``scope`` has less than :attr:`lower_bound`, and ``proved_by`` names the
     argument that shows it. ``model`` is that of the answer: nothing is left open in it. Where something was, ``scope`` says what,
     and ``placements`` has the result of each placement and number of chunks. ``points`` has the result for each number of
-    microbatches, where several were asked for; the result itself is then that of the largest.
+    microbatches, where several were asked for; the result itself is then that of the largest. ``best_cut`` is the result over all
+    cuts of the same layers, where it was looked for beside a cut that is settled.
     """
 
     model: Model
@@ -89,6 +111,9 @@ class Result(Figures):
     scope: Scope | None = None
     placements: tuple[Result, ...] = ()
     points: tuple[Result, ...] = ()
+    best_cut: Result | None = None
+    runtime: RunBy | None = None
+    """The runtime that the answer is for; then the scope is what it can run of what was open."""
 
     @property
     def pipeline(self) -> Pipeline:
@@ -118,6 +143,11 @@ class Result(Figures):
             return None
         idle = self.ticks.value - max(self.schedule.work)
         return (self.ticks.value - self.ticks.lower_bound) / idle if idle else 0.0
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the search was interrupted, on the cut itself or beside it."""
+        return "interrupted" in (self.limit, None if self.best_cut is None else self.best_cut.limit)
 
     def __str__(self) -> str:
         from ppopt.search.summary import summary

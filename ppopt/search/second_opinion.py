@@ -43,6 +43,9 @@ class Opinion:
     route: str | None
     schedule: Schedule | None
     trials: tuple[Trial, ...]
+    only: tuple[str, ...] = ()
+    """Keys of the model file (``partition``, ``recompute``, …) that were open and of which it is about the answer's choice
+    alone; empty: it is about all that the bound holds over."""
 
     @property
     def seconds(self) -> float:

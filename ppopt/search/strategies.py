@@ -119,10 +119,15 @@ PLACEMENT = 1 / 100
 RECOMPUTE_ROOT, RECOMPUTE_NODE = 1 / 6, 1 / 30
 """What the root of the choice of recomputing stages, and at first every other node, may take."""
 
+OWN_CUT = 3 / 4
+"""What a cut of layers that is written out may take, before the best cut is looked for in what is left."""
 OVER_CUTS = 1 / 20
 """What one look for the cut of layers with the least bound may take, and a second at least."""
 MOVES = 1 / 60
 """What the way from a cut to one near it with smaller bounds may take."""
+
+RESTRICTED = 1 / 2
+"""What the search for what a runtime can run may take; what it leaves goes to that without the restriction."""
 
 # --- tables ---
 

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ppopt.layouts.runnable import NAMES
 from ppopt.named import Row
 from ppopt.named.row import figures
-from ppopt.pipeline import DataParallel, Level, Pipeline
+from ppopt.pipeline import DataParallel, Level, Pipeline, in_words
 from ppopt.pipeline.cutting import levels_of
 from ppopt.text import heading, new_table, number, percent, place, rendered, unit
 from ppopt.timing import exposed_traffic
@@ -34,7 +35,10 @@ def summary(result: Result) -> str:
 
 def title(result: Result) -> str:
     """The pipeline of the answer, and what bound."""
-    bound = f"; with the constraints of {result.order.schedule}" if result.order is not None else ""
+    if result.runtime is not None:
+        bound = f"; on {result.runtime.name}"
+    else:
+        bound = f"; with the constraints of {result.order.schedule}" if result.order is not None else ""
     return heading(result.pipeline) + bound
 
 
@@ -48,8 +52,9 @@ def answer(result: Result) -> list[str]:
     if schedule is None or value is None or gap is None or idle is None:
         if result.reason == "infeasible":
             proof = f", proved by {result.proved_by}" if result.proved_by else ""
-            return [f"infeasible: no schedule satisfies the model{proof} ({seconds})"]
-        return [f"no schedule found; every schedule takes at least {bound} ({seconds})"]
+            where = f" and what {result.runtime.name} can run" if result.runtime is not None else ""
+            return [f"infeasible: no schedule satisfies the model{where}{proof} ({seconds})", *best_cut_lines(result)]
+        return [f"no schedule found; every schedule takes at least {bound} ({seconds})", *best_cut_lines(result)]
     found = f"{result.objective} {number(value)}{unit_}"
     if result.reason == "optimal":
         lines = [f"{found}: optimal, proved by {result.proved_by} ({seconds})"]
@@ -64,7 +69,7 @@ def answer(result: Result) -> list[str]:
         lines.append(f"all-gather and reduce-scatter make the makespan {exposed}{unit_} longer")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
     lines.append(f"peak memory {peak}{memory}")
-    return lines + cut_lines(pipeline)
+    return lines + cut_lines(pipeline) + best_cut_lines(result)
 
 
 def cut_lines(pipeline: Pipeline) -> list[str]:
@@ -72,10 +77,45 @@ def cut_lines(pipeline: Pipeline) -> list[str]:
     if pipeline.layers is None:
         return []
     lines = [f"layers of each stage: {', '.join(map(str, pipeline.counts))}"]
-    chosen = [", ".join(f"{n} {name}" for name, n in _by_level(stage).items()) or "none" for stage in levels_of(pipeline)]
-    if set(chosen) != {"none"}:
-        lines.append(f"layers of each stage that recompute: {'; '.join(chosen)}")
+    chosen = recomputing(pipeline)
+    if chosen != "none":
+        lines.append(f"layers of each stage that recompute: {chosen}")
     return lines
+
+
+def best_cut_lines(result: Result) -> list[str]:
+    """How much more the cut takes than the best one, where that was looked for."""
+    best = result.best_cut
+    if best is None:
+        return []
+    unit_ = f" {result.pipeline.units.time}" if result.pipeline.units.time else ""
+    bound = f"lower bound {number(best.lower_bound)}{unit_}"
+    own = f"this cut: {'no schedule' if result.value is None else number(result.value) + unit_}"
+    if best.value is None:
+        known = "no cut has a schedule" if best.reason == "infeasible" else f"no schedule found ({bound})"
+        return [f"{own}; best cut: {known}"]
+    line = f"{own}; best cut: {number(best.value)}{unit_} ({bound})"
+    if result.value is not None and best.value:
+        line += f": {more_than_best(result.value, best.value)}"
+    if best.pipeline.counts == result.pipeline.counts:
+        return [line]
+    return [line, f"layers of each stage of the best cut: {', '.join(map(str, best.pipeline.counts))}"]
+
+
+def more_than_best(value: float, best: float) -> str:
+    """How much more a cut takes than the best one that was found; less only where it has a stage without layers."""
+    if value == best:
+        return "no cut that takes less was found"
+    more = value / best - 1
+    return f"{percent(abs(more))} {'more' if more > 0 else 'less'} than the best cut"
+
+
+def recomputing(pipeline: Pipeline) -> str:
+    """What recomputes: stages, or how many layers of each stage at which level; ``none``: nothing does."""
+    if pipeline.layers is None:
+        return in_words(sorted(pipeline.recomputing)) or "none"
+    chosen = [", ".join(f"{n} {name}" for name, n in _by_level(stage).items()) or "none" for stage in levels_of(pipeline)]
+    return "none" if set(chosen) == {"none"} else "; ".join(chosen)
 
 
 def _by_level(stage: Sequence[tuple[int, Level, int]]) -> Counter[str]:
@@ -103,13 +143,27 @@ def _over_placements(result: Result) -> list[str]:
     return [f"One of these placements may have something better; all take at least {number(result.lower_bound)}."]
 
 
+def runtime_lines(result: Result) -> list[str]:
+    """What the restriction to a runtime costs, in a line; nothing where there is none."""
+    if result.runtime is None or result.runtime.unrestricted is None:
+        return []
+    name, (value, bound) = NAMES[result.runtime.name], result.runtime.unrestricted
+    if value is None:
+        return [f"Without the restriction to what {name} runs every schedule takes at least {number(bound)}."]
+    known = f"{number(value)}, " + (f"lower bound {number(bound)}" if bound < value else "the optimum")
+    if result.value is None:
+        return [f"Without the restriction to what {name} runs the best that is known takes {known}."]
+    more = f"{percent(result.value / value - 1)} more than" if result.value > value else "as good as"
+    return [f"{name}: {more} the best that is known without the restriction ({known})."]
+
+
 def remarks(result: Result) -> list[str]:
     """What the named schedule that the model stands for costs against the answer, and rows of another placement that beat it."""
     value = result.value
+    lines = runtime_lines(result)
     if value is None:
-        return []
+        return lines
     fitting = sorted((row for row in result.named if row.within_memory), key=lambda row: _objective(result, row))
-    lines = []
     for row in fitting:
         if result.named.marks(row):
             time = _objective(result, row)
@@ -152,7 +206,9 @@ def placements_text(result: Result) -> str:
 
 def points_text(result: Result) -> str:
     """The results for several numbers of microbatches."""
-    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", "idle gap", "bubble ratio", "span bubble ratio"]
+    cut = any(point.best_cut is not None for point in result.points)
+    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", *["best cut"] * cut]
+    columns += ["idle gap", "bubble ratio", "span bubble ratio"]
     left = ["microbatches"] + ["placement", "chunks"] * (result.scope is not None)
     table = new_table("Microbatches", left, [*columns, "seconds"], ["proof"])
     for point in result.points:
@@ -163,7 +219,8 @@ def points_text(result: Result) -> str:
             ratios = [f"{idle:.3f}", f"{schedule.bubble_ratio:.4f}", f"{schedule.span_bubble_ratio:.4f}"]
         proof = point.proved_by or "" if point.reason == "optimal" else point.reason
         where = [point.pipeline.placement, str(point.pipeline.chunks)] * (result.scope is not None)
-        figures_ = [value, number(point.lower_bound), *ratios, f"{point.seconds:.1f}"]
+        best = [""] if point.best_cut is None or point.best_cut.value is None else [number(point.best_cut.value)]
+        figures_ = [value, number(point.lower_bound), *best * cut, *ratios, f"{point.seconds:.1f}"]
         table.add_row(str(point.pipeline.microbatches), *where, *figures_, proof)
     return rendered(table)
 
@@ -187,5 +244,12 @@ def opinion_lines(result: Result, opinion: Opinion) -> list[str]:
         False: f"REFUTED by {opinion.route}: {opinion.trials[-1].outcome if opinion.trials else ''}. Please report this.",
         None: f"not reached in the time: {claim} stays proved by {result.proved_by} alone.",
     }[opinion.confirmed]
+    about = f" on the {_and(opinion.only)} of the answer alone" if opinion.only else ""
     tried = [f"  {trial.route}: {trial.outcome} ({trial.seconds:.1f} s)" for trial in opinion.trials]
-    return [f"Second opinion: {head}", *tried]
+    return [f"Second opinion{about}: {head}", *tried]
+
+
+def _and(names: Sequence[str]) -> str:
+    shown = {"recompute": "recomputing"}
+    words = [shown.get(name, name) for name in names]
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:])

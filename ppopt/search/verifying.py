@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from ppopt.search.second_opinion import Opinion
 
 
-_ONE_CUT = (
-    'a second opinion is for one cut of the layers; pipeline.partition is "best": '
-    "solve first, then verify the model of the result"
-)
-
-
 class Unanswerable(ValueError):
     """What is asked beside a search has no answer for what the pipeline leaves open."""
 
@@ -39,39 +33,53 @@ def check_asked(model: Model, *, verify: bool, model_text: bool) -> None:
     if isinstance(counts, tuple) and (verify or model_text):
         what = "a second opinion" if verify else "a model"
         raise Unanswerable(f"{what} is for one number of microbatches; got {len(counts)}")
-    if verify and model.pipeline.partition == BEST:
-        raise Unanswerable(_ONE_CUT)
-    if verify and model.pipeline.recompute == CHOOSE:
-        raise Unanswerable(
-            'a second opinion needs to know which stages recompute; pipeline.recompute is "choose": '
-            "solve first, then verify the model of the result"
-        )
 
 
 def verify(result: Result, settings: Settings | None = None, **changes: Unpack[SettingsFields]) -> Opinion:
     """Show by another route that nothing is better than ``result.lower_bound``, or that nothing exists at all.
 
-    Where several placements were left open it is shown for each, in an equal share of the time. Ctrl-C leaves it undecided.
-    Single fields of the ``settings`` may be given as keywords.
+    Where several placements were left open it is shown for each, in an equal share of the time. Where the cut of layers, or what
+    recomputes, was left open, it is shown for what the answer has alone (:attr:`Opinion.only`): no other route knows of all cuts
+    and choices. Ctrl-C leaves it undecided. Single fields of the ``settings`` may be given as keywords.
 
     Raises:
-        Unanswerable: it was left open which stages recompute, or the result is of several numbers of microbatches.
+        Unanswerable: the result is of several numbers of microbatches.
     """
     settings = dataclasses.replace(settings or Settings(), **changes)
     if result.points:
         raise Unanswerable(f"a second opinion is for one number of microbatches; got {len(result.points)}")
-    if result.scope is not None and result.scope.partition == BEST:
-        raise Unanswerable(_ONE_CUT)
-    if result.scope is not None and result.scope.recompute == CHOOSE:
-        raise Unanswerable(
-            "a second opinion needs to know which stages recompute: solve the pipeline of the result, which has the choice"
-        )
+    only = _chosen(result)
     try:
-        return _asked(result, settings)
+        if not only:
+            return _asked(result, settings)
+        return _on_the_answer(result, settings, only)
     except KeyboardInterrupt:
         from ppopt.search.second_opinion import Opinion
 
         return Opinion(result.ticks.lower_bound, None, None, None, ())
+
+
+def _chosen(result: Result) -> tuple[str, ...]:
+    """What of the answer another route cannot know all alternatives of, by the keys of the model file."""
+    scope = result.scope
+    if scope is None:
+        return ()
+    open_ = {
+        "placement": len(result.placements) > 1,
+        "partition": scope.partition == BEST,
+        "recompute": scope.recompute == CHOOSE,
+    }
+    return tuple(name for name, is_open in open_.items() if is_open) if open_["partition"] or open_["recompute"] else ()
+
+
+def _on_the_answer(result: Result, settings: Settings, only: tuple[str, ...]) -> Opinion:
+    """On the pipeline of the answer: that it has nothing below the bound, and so not below its value where that is optimal."""
+    from ppopt.search.second_opinion import Opinion, Trial
+
+    if result.schedule is None:
+        nothing = Trial("the answer", "there is no schedule whose cut could be looked at", 0.0)
+        return Opinion(result.ticks.lower_bound, None, None, None, (nothing,), only)
+    return dataclasses.replace(_opinion(result, result.ticks.lower_bound, settings), only=only)
 
 
 def _asked(result: Result, settings: Settings) -> Opinion:

@@ -7,29 +7,36 @@ valid wherever its peak fits, whatever limit it was found under. A point that it
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Unpack
-
-import numpy as np
+from typing import Any, NamedTuple, Unpack
 
 from ppopt.bounds import Objective
 from ppopt.checker import violations
-from ppopt.constraints import rules_of
 from ppopt.files import document, result_dict
+from ppopt.files.model_tree import recompute_of
 from ppopt.files.result import row_dict
-from ppopt.heuristics import Jobs, Stuck, run_jobs
 from ppopt.named import Row, rows_of
 from ppopt.named.model import Model
-from ppopt.pipeline import Pipeline
-from ppopt.schedule import Schedule, halves
+from ppopt.pipeline import BEST, CHOOSE, Pipeline, PipelineError
+from ppopt.pipeline.choices import problem
+from ppopt.pipeline.recompute_choices import RecomputeChoices
+from ppopt.schedule import Schedule
 from ppopt.search import Result, Settings, Ticks, solve_closed
+from ppopt.search.cutting import PartitionChoice
+from ppopt.search.least_memory import least_memory
+from ppopt.search.recomputing import RecomputeChoice
+from ppopt.search.result import Scope
 from ppopt.search.settings import SettingsFields
-from ppopt.timing.timed import time_order
+from ppopt.study.limits import least_scale, limited, rearranged, scale_of
 
 POINTS = 24
 """Most points of a frontier whose limits are not given."""
+CHOSEN = ("pipeline.partition", "pipeline.recompute")
+"""What a pipeline may leave open: each point has its own choice."""
 SECONDS = 20.0
 """For each point, where nothing else is said."""
 
@@ -67,15 +74,6 @@ class Frontier:
         return scale_of(schedule, self.shares)
 
 
-def scale_of(schedule: Schedule, shares: Sequence[Fraction]) -> Fraction:
-    """The smallest scale of limits with these proportions at which ``schedule`` fits."""
-    per_unit = schedule.pipeline.amounts.per_unit
-    return max(
-        (Fraction(peak, per_unit) / share for peak, share in zip(schedule.peak_memory, shares, strict=True) if share),
-        default=Fraction(0),
-    )
-
-
 def frontier(
     pipeline: Pipeline,
     settings: Settings | None = None,
@@ -87,7 +85,8 @@ def frontier(
     progress: Callable[[Point, int], None] = lambda point, found: None,
     **changes: Unpack[SettingsFields],
 ) -> Frontier:
-    """The best value at each memory limit, on this placement.
+    """The best value at each memory limit, on this placement; each with its own cut and its own choice of what recomputes, where
+    these are open.
 
     The pipeline's own limit gives the proportions: with one number (or none) all devices have the same limit; with a list,
     each point multiplies it. ``limits`` are the scales wanted (those at which no schedule exists are left out); by default
@@ -97,15 +96,27 @@ def frontier(
     ``progress`` gets each new point and how many there are. ``chunks`` are those for which named schedules are shown.
 
     Raises:
-        PipelineError: the pipeline leaves something open.
+        PipelineError: the pipeline leaves its placement, its chunks or its microbatches open.
     """
     settings = dataclasses.replace(settings or Settings(seconds=SECONDS), **changes)
-    search_ = _Search(pipeline.settled(), objective, chunks, settings, progress)
+    for key in pipeline.open:
+        if key not in CHOSEN:
+            raise problem(pipeline, key)
+    search_ = _Search(pipeline, objective, chunks, settings, progress)
     scales = search_.chosen(points) if limits is None else sorted({Fraction(limit) for limit in limits})
     scales = [scale for scale in scales if scale >= search_.least]
     search_.fill(scales)
-    settled = tuple(Point(scale, search_.settled(scale)) for scale in scales)
+    found = ((scale, search_.settled(scale)) for scale in scales)
+    settled = tuple(Point(scale, result) for scale, result in found if result.reason != "infeasible")
     return Frontier(pipeline, objective, settled, search_.named, search_.shares)
+
+
+class Known(NamedTuple):
+    """A schedule with its value, in the user's unit, and the smallest scale at which it fits."""
+
+    value: Fraction
+    scale: Fraction
+    schedule: Schedule
 
 
 class _Search:
@@ -123,11 +134,16 @@ class _Search:
         self.shares = limit if isinstance(limit, tuple) else (Fraction(1),) * pipeline.devices
         self._own = Fraction(1) if isinstance(limit, tuple) else limit
         """The scale of the user's own limit."""
-        self.least = least_scale(self._free, self.shares)
+        self._sample = _settled(self._free)
+        """The pipeline, on the balanced cut, and with all recomputing that can, where that is open."""
+        if pipeline.partition == BEST:
+            self.least = least_memory(self._free, self.shares, settings.limits())
+        else:
+            self.least = least_scale(self._sample, self.shares)
         self.named = tuple(rows_of(self._free, chunks))
-        self._known: list[tuple[int, Fraction, Schedule]] = []
-        """Value, the scale it needs, and the schedule; on this placement."""
-        self._bounds: dict[Fraction | None, tuple[int, str | None]] = {}
+        self._known: list[Known] = []
+        """Of this placement."""
+        self._bounds: dict[Fraction | None, tuple[Fraction, str | None]] = {}
         """Scale (``None``: unlimited) -> lower bound and what proves it."""
         self._results: dict[Fraction | None, Result] = {}
         self._interrupted: Result | None = None
@@ -138,40 +154,56 @@ class _Search:
                 self._learn(row.schedule)  # type: ignore[arg-type]
 
     def _learn(self, schedule: Schedule) -> None:
-        self._known.append((schedule.objective(self._objective), scale_of(schedule, self.shares), schedule))
+        value = Fraction(schedule.objective(self._objective), schedule.pipeline.ticks.per_unit)
+        self._known.append(Known(value, scale_of(schedule, self.shares), schedule))
 
     def solve(self, scale: Fraction | None) -> Result:
         """The point at ``scale``, from what is known already or from a solver."""
         if scale in self._results:
             return self._results[scale]
-        pipeline = self._at(scale)
         bound, proved_by = self._bound(scale)
         start = self._start(scale)
-        if scale is not None and start is not None and start[0] <= bound:
-            template = self._results[None]
-            ticks = Ticks.of(pipeline, self._objective, None, bound)
+        shown = limited(self._sample, None)
+        if scale is not None and start is not None and start.value <= bound:
             nothing: dict[str, Any] = {"schedule": None, "seconds": 0.0, "steps": (), "limit": None, "proved_by": proved_by}
-            result = dataclasses.replace(template, model=Model(pipeline), ticks=ticks, **nothing)
+            ticks = Ticks.of(shown, self._objective, None, 0)
+            result = dataclasses.replace(self._results[None], model=Model(shown), ticks=ticks, **nothing)
         elif self._interrupted is not None:
-            ticks = Ticks.of(pipeline, self._objective, None, 0)
+            ticks = Ticks.of(shown, self._objective, None, 0)
             nothing = {"schedule": None, "seconds": 0.0, "steps": (), "proved_by": None, "reason": "no-solution"}
-            result = dataclasses.replace(self._interrupted, model=Model(pipeline), ticks=ticks, **nothing)
+            result = dataclasses.replace(self._interrupted, model=Model(shown), ticks=ticks, **nothing)
         else:
-            hint = None if start is None else _on(pipeline, start[2])
-            result = solve_closed(
-                pipeline, self._objective, self._settings, beside=lambda: rows_of(pipeline), start=hint, lower_bound=bound
-            )
+            result = self._searched(scale, start, bound)
             if result.schedule is not None:
                 self._learn(result.schedule)
             if result.limit == "interrupted":
                 self._interrupted = result
-            if result.ticks.lower_bound > bound:
-                self._bounds[scale] = (result.ticks.lower_bound, result.proved_by)
+            own = Fraction(result.ticks.lower_bound, result.ticks.per_unit)
+            if own > bound:
+                self._bounds[scale] = (own, result.proved_by)
         self._results[scale] = result
         result = self.settled(scale)
         if scale is not None:
             self._progress(Point(scale, result), len(self._results) - 1)
         return result
+
+    def _searched(self, scale: Fraction | None, start: Known | None, bound: Fraction) -> Result:
+        """What a search finds at a scale, from a schedule and a bound that are known."""
+        free, settings = self._free, self._settings
+        pipeline = self._at(free, scale)
+        hint = None if start is None else _on(self._at(start.schedule.pipeline, scale), start.schedule)
+        if not free.open:
+            ticks = math.ceil(bound * pipeline.ticks.per_unit)
+            return solve_closed(
+                pipeline, self._objective, settings, beside=lambda: rows_of(pipeline), start=hint, lower_bound=ticks
+            )
+        search: PartitionChoice | RecomputeChoice
+        if free.partition == BEST:
+            search = PartitionChoice(pipeline, self._objective, settings)
+        else:
+            search = RecomputeChoice(pipeline, self._objective, settings)
+        search.begin(hint, bound)
+        return search.go_on(settings.limits().clock, math.inf, None)
 
     def settled(self, scale: Fraction | None) -> Result:
         """The result at ``scale`` with all that the other points have shown since.
@@ -179,56 +211,74 @@ class _Search:
         Raises:
             AssertionError: a schedule violates a rule: a mistake of the program.
         """
-        result, pipeline = self._results[scale], self._at(scale)
+        result = self._results[scale]
         bound, proved_by = self._bound(scale)
-        best = min((known for known in self._known if scale is None or known[1] <= scale), default=None, key=lambda k: k[0])
+        best = min((known for known in self._known if scale is None or known.scale <= scale), default=None, key=lambda k: k.value)
         if best is None:
-            return dataclasses.replace(result, ticks=result.ticks._replace(lower_bound=max(bound, result.ticks.lower_bound)))
-        schedule = _on(pipeline, best[2])
+            ticks = max(math.floor(bound * result.ticks.per_unit), result.ticks.lower_bound)
+            return self._scoped(dataclasses.replace(result, ticks=result.ticks._replace(lower_bound=ticks)))
+        pipeline = self._at(best.schedule.pipeline, scale)
+        schedule = _on(pipeline, best.schedule)
         found = violations(pipeline, schedule)
         if found:
             raise AssertionError(f"a schedule of the frontier violates a rule: {found[0].message}")
-        optimal = best[0] <= bound
-        return dataclasses.replace(
-            result,
-            schedule=schedule,
-            ticks=Ticks.of(pipeline, self._objective, schedule, bound),
-            proved_by=proved_by,
-            reason="optimal" if optimal else "feasible",
-            limit=None if optimal else result.limit,
+        optimal = best.value <= bound
+        ticks = math.floor(min(bound, best.value) * pipeline.ticks.per_unit)
+        return self._scoped(
+            dataclasses.replace(
+                result,
+                model=Model(pipeline),
+                schedule=schedule,
+                ticks=Ticks.of(pipeline, self._objective, schedule, ticks),
+                proved_by=proved_by,
+                reason="optimal" if optimal else "feasible",
+                limit=None if optimal else result.limit,
+            )
         )
 
-    def _at(self, scale: Fraction | None) -> Pipeline:
-        return self._free if scale is None else limited(self._free, tuple(scale * share for share in self.shares))
+    def _scoped(self, result: Result) -> Result:
+        """With what its bound holds over, where the pipeline leaves something open."""
+        free = self._free
+        if not free.open:
+            return result
+        cut = None if free.layers is None else free.partition
+        return dataclasses.replace(
+            result, scope=Scope((free.placement,), (free.chunks,), free.recompute, cut), placements=(result,)
+        )
 
-    def _bound(self, scale: Fraction | None) -> tuple[int, str | None]:
+    def _at(self, pipeline: Pipeline, scale: Fraction | None) -> Pipeline:
+        return limited(pipeline, None if scale is None else tuple(scale * share for share in self.shares))
+
+    def _bound(self, scale: Fraction | None) -> tuple[Fraction, str | None]:
         """The best lower bound that holds at ``scale``: its own, or one with more memory."""
         above = [b for s, b in self._bounds.items() if s is None or (scale is not None and s >= scale)]
-        return max(above, key=lambda b: b[0], default=(0, None))
+        return max(above, key=lambda b: b[0], default=(Fraction(0), None))
 
-    def _start(self, scale: Fraction | None) -> tuple[int, Fraction, Schedule] | None:
+    def _start(self, scale: Fraction | None) -> Known | None:
         """The best schedule known that fits; those that do not are rearranged until they do."""
         if scale is not None and self._known:
-            over = [known for known in self._known if known[1] > scale]
-            for known in sorted(over, key=lambda k: (k[1], k[0]))[:1]:
-                squeezed = rearranged(self._at(scale), known[2])
-                if squeezed is not None:
-                    self._learn(squeezed)
-        fitting = [known for known in self._known if scale is None or known[1] <= scale]
-        return min(fitting, key=lambda k: k[0], default=None)
+            over = [known for known in self._known if known.scale > scale]
+            for known in sorted(over, key=lambda k: (k.scale, k.value))[:1]:
+                with suppress(PipelineError):  # its cut has no room for a microbatch there
+                    squeezed = rearranged(self._at(known.schedule.pipeline, scale), known.schedule)
+                    if squeezed is not None:
+                        self._learn(squeezed)
+        fitting = [known for known in self._known if scale is None or known.scale <= scale]
+        return min(fitting, key=lambda k: k.value, default=None)
 
     def chosen(self, points: int) -> list[Fraction]:
         """Scales from the least to the first at which the value without a limit is reached, and the user's own between them."""
-        target = self.solve(None).ticks.value
+        target = _value(self.solve(None))
         step = self._step()
-        top = min((need for value, need, _ in self._known if target is not None and value <= target), default=self.least)
+        fast = (known.scale for known in self._known if target is not None and known.value <= target)
+        top = min(fast, default=self.least)
         last = max(0, -((self.least - top) // step))
         spread = min(last + 1, max(2, points - (last // points).bit_length()))
         picked = sorted({last * k // max(1, spread - 1) for k in range(spread)})
         self.fill([self.least + k * step for k in picked])
 
         def reached(k: int) -> bool:
-            value = self.solve(self.least + k * step).ticks.value
+            value = _value(self.solve(self.least + k * step))
             return value is not None and target is not None and value <= target
 
         high = next((k for k in picked if reached(k)), last)
@@ -242,10 +292,10 @@ class _Search:
 
     def _step(self) -> Fraction:
         """One stage's activation, where it is the smallest part of a limit."""
-        amounts = self._free.amounts
+        amounts = self._sample.amounts
         steps = [
             Fraction(int(amounts.activation[r, s]), amounts.per_unit) / self.shares[device]
-            for r, route in enumerate(self._free.routes)
+            for r, route in enumerate(self._sample.routes)
             for s, device in enumerate(route)
             if self.shares[device] and amounts.activation[r, s]
         ]
@@ -270,44 +320,6 @@ class _Search:
             between(0, len(scales) - 1)
 
 
-def limited(pipeline: Pipeline, limits: tuple[Fraction, ...] | None) -> Pipeline:
-    """The pipeline with other limits."""
-    return pipeline.changed(
-        memory=dataclasses.replace(pipeline.memory, limit=limits), route_of_microbatch=pipeline.route_of_microbatch
-    )
-
-
-def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
-    """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations."""
-    amounts = pipeline.amounts
-    needs = []
-    for device, share in enumerate(shares):
-        held = [
-            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.routes)
-            if len(pipeline.microbatches_of[r])
-        ]
-        need = Fraction(max(held) + int(amounts.static[device]), amounts.per_unit)
-        if need and share:
-            needs.append(need / share)
-    return max(needs, default=Fraction(0))
-
-
-def rearranged(pipeline: Pipeline, schedule: Schedule) -> Schedule | None:
-    """The schedule's operations, started in its order as far as ``pipeline``'s limits allow; ``None`` where they get stuck."""
-    numbers = np.concatenate(schedule.order.rows)
-    first, second = halves(pipeline.index, numbers)
-    if (second >= 0).any():
-        return None  # pairs are not taken apart
-    jobs = Jobs(pipeline, rules_of(pipeline), run=np.sort(first))
-    start = dict(zip(numbers.tolist(), np.concatenate(schedule.start).tolist(), strict=True))
-    rank = np.array([start[number] for number in jobs.numbers.tolist()], dtype=np.int64)
-    try:
-        return time_order(pipeline, run_jobs(jobs, (rank,)))
-    except Stuck:
-        return None
-
-
 def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
     """The frontiers as the tree of a JSON file: points with limit, result, schedule and metrics, the largest limit last."""
     points = []
@@ -315,6 +327,7 @@ def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
         for point in line.points:
             tree = result_dict(point.result)
             where = {"limit": point.limit, "placement": line.pipeline.placement, "chunks": line.pipeline.chunks}
+            where |= choices(line.pipeline, point.result.pipeline)
             points.append((point.scale, {**where, **{key: tree[key] for key in ("result", "metrics", "schedule")}}))
     points.sort(key=lambda entry: entry[0])
     first = frontiers[0]
@@ -326,6 +339,22 @@ def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
         "points": [tree for _, tree in points],
         "named": rows,
     }
+
+
+def choices(asked: Pipeline, found: Pipeline) -> dict[str, Any]:
+    """The layers of each stage, and what recomputes where that was open."""
+    cut = {} if found.layers is None else {"partition": list(found.counts)}
+    return {**cut, **({"recompute": recompute_of(found.recompute)} if asked.recompute == CHOOSE else {})}
+
+
+def _settled(pipeline: Pipeline) -> Pipeline:
+    """A pipeline without a limit on the balanced cut, and with all recomputing that can, where these are open."""
+    cut = pipeline.cut()
+    return RecomputeChoices(cut).resolved(RecomputeChoices(cut).highest) if cut.recompute == CHOOSE else cut
+
+
+def _value(result: Result) -> Fraction | None:
+    return None if result.ticks.value is None else Fraction(result.ticks.value, result.ticks.per_unit)
 
 
 def _on(pipeline: Pipeline, schedule: Schedule) -> Schedule:

@@ -9,22 +9,24 @@ import itertools
 import json
 import os
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import ppopt
 from ppopt.files import Change, FileError, ModelError, model_of, read_text
-from ppopt.files.model import rooted
+from ppopt.files.model import ScheduleMisplaced, rooted
 from ppopt.files.text import source_of
-from ppopt.named import NAMED, Restriction, UnknownSchedule, find
-from ppopt.pipeline import Pipeline
+from ppopt.named import NAMED, Restriction, ScheduleWarning, UnknownSchedule, find
+from ppopt.pipeline import ChunksMisplaced, Pipeline, TooLittleMemory
 
 Tree: TypeAlias = dict[str, Any]
+Verdict: TypeAlias = Literal["failed", "excluded", "infeasible"]
 
 _KEYS = ("format", "name", "base", "model", "vary", "together", "run", "solve")
 _SOLVE = ("objective", "solver", "time_limit", "gap", "threads", "seed", "deterministic")
@@ -75,6 +77,8 @@ class Instance:
     pipeline: Pipeline | None
     error: str | None = None
     source: Tree = field(default_factory=dict, compare=False)
+    verdict: Verdict = "failed"
+    """Of one without a pipeline: whether that is a mistake, or the combination does not exist, or has too little memory."""
 
     @cached_property
     def key(self) -> str:
@@ -179,18 +183,37 @@ def study_of(tree: Mapping[str, Any], source: str, folder: str = "") -> Study:
     if not 1 <= size <= MAX_INSTANCES:
         raise StudyError(f"{source}: the study has {size} instances; expected 1 to {MAX_INSTANCES}")
     instances: list[Instance] = []
-    for combination in itertools.product(*factors):
+    unmarked: list[str] = []
+    combinations = list(itertools.product(*factors))
+    for combination in combinations:
         changes = tuple(itertools.chain.from_iterable(combination))
-        instances += _instances(base, changes, tasks, source)
+        instances += _instances(base, changes, tasks, source, unmarked)
+    if unmarked:
+        counted = f"{len(unmarked)} of {len(combinations)} combinations run without the mark pipeline.schedule"
+        warnings.warn(f"{counted}; the first: {unmarked[0]}", ScheduleWarning, stacklevel=2)
     return Study(name, tuple(instances), threads)
 
 
-def _instances(base: Tree, changes: tuple[tuple[str, Any], ...], tasks: Sequence[Task], source: str) -> Iterable[Instance]:
+def _instances(
+    base: Tree, changes: tuple[tuple[str, Any], ...], tasks: Sequence[Task], source: str, unmarked: list[str]
+) -> Iterable[Instance]:
+    """``unmarked`` gets the reason where the schedule that the model stands for, which nothing here depends on, cannot exist."""
+    given = [Change(key, value, source) for key, value in changes]
     try:
-        model = model_of(copy.deepcopy(base), source, [Change(key, value, source) for key, value in changes])
+        try:
+            model = model_of(copy.deepcopy(base), source, given)
+        except ModelError as error:
+            if not isinstance(error.problem, ScheduleMisplaced):
+                raise
+            unmarked.append(str(error))
+            marks = ("pipeline.schedule", "pipeline.schedule_params")
+            model = model_of(copy.deepcopy(base), source, [*given, *(Change(key, None, source) for key in marks)])
     except ModelError as error:
         raw = {"base": base, "changes": changes}
-        return [Instance(changes, task, None, str(error), raw) for task in tasks]
+        verdict: Verdict = "failed"
+        if isinstance(error.problem, ChunksMisplaced | TooLittleMemory):
+            verdict = "excluded" if isinstance(error.problem, ChunksMisplaced) else "infeasible"
+        return [Instance(changes, task, None, str(error), raw, verdict) for task in tasks]
     return [Instance(changes, task, model.pipeline) for task in tasks]
 
 

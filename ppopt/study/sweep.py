@@ -18,11 +18,12 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from ppopt.files.result import metrics_dict, result_dict
-from ppopt.named import Restriction, ScheduleWarning, UnknownSchedule, find
+from ppopt.named import Definition, Restriction, ScheduleWarning, UnknownSchedule, best_of, find
 from ppopt.named.verified import verified
-from ppopt.pipeline import CHOOSE, Pipeline
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
-from ppopt.study.plan import Instance, Study, StudyError, Task, versions_for
+from ppopt.study.frontier import choices
+from ppopt.study.plan import Instance, Study, StudyError, Task, Verdict, versions_for
 from ppopt.study.store import Store
 
 Tree: TypeAlias = dict[str, Any]
@@ -185,7 +186,7 @@ class _Run:
             instance = source.popleft()
             if self._store.claim(instance.key):
                 try:
-                    future = pool.submit(run_instance, instance.pipeline, instance.task, instance.error)
+                    future = pool.submit(run_instance, instance.pipeline, instance.task, instance.error, instance.verdict)
                 except BrokenProcessPool:  # what is running will say so too
                     source.appendleft(instance)
                     break
@@ -204,12 +205,12 @@ class _Run:
         self._failed += status == "failed"
 
 
-def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None) -> Outcome:
+def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None, verdict: Verdict = "failed") -> Outcome:
     """What a worker does: run a task on a pipeline; whatever goes wrong becomes an outcome."""
     began = time.perf_counter()
     try:
         if pipeline is None:
-            status, outcome = "failed", {"error": error}
+            status, outcome = _without_pipeline(task, error, verdict)
         elif task.schedule is None:
             status, outcome = _solved(pipeline, task)
         else:
@@ -219,9 +220,16 @@ def run_instance(pipeline: Pipeline | None, task: Task, error: str | None = None
     return status, outcome, round(time.perf_counter() - began, 6)
 
 
+def _without_pipeline(task: Task, error: str | None, verdict: Verdict) -> tuple[str, Tree]:
+    """A combination that is no pipeline; one that has too little memory for any schedule is a solver's answer."""
+    if verdict == "infeasible" and task.schedule is None:
+        return "done", {"reason": "infeasible", "proved_by": error}
+    return ("failed", {"error": error}) if verdict == "failed" else ("excluded", {"excluded": error})
+
+
 def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
     try:
-        schedule = find(task.schedule or "").schedule(pipeline, task.chunks, **dict(task.params))
+        schedule = _scheduled(pipeline, find(task.schedule or ""), task)
     except Restriction as restriction:
         return "excluded", {"excluded": str(restriction)}
     except UnknownSchedule:
@@ -229,7 +237,26 @@ def _named(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
         advice = "what ppopt.named.register adds is there in its own process only; an entry point of ppopt.schedules is in all"
         return "failed", {"error": f"{problem}: {advice}"}
     verified(schedule, task.schedule or "")  # nothing is stored that the checker rejects; the memory limit has its own column
-    return "done", {**_placement(schedule), **metrics_dict(schedule), "within_memory": schedule.within_memory}
+    found = {**_placement(schedule), **choices(pipeline, schedule.pipeline)}
+    return "done", {**found, **metrics_dict(schedule), "within_memory": schedule.within_memory}
+
+
+def _scheduled(pipeline: Pipeline, definition: Definition, task: Task) -> Schedule:
+    """A named schedule on its own placement; on the balanced cut, and with what it had best recompute, where these are open.
+
+    Raises:
+        Restriction: as :meth:`Definition.schedule`, or there is no room for a microbatch on the balanced cut.
+    """
+    if isinstance(pipeline.microbatches, tuple):
+        pipeline.settled()  # an instance has one number of microbatches: a study varies it
+    try:
+        place = pipeline.placements()[0].cut()
+    except PipelineError as error:
+        raise Restriction(f"{definition.name}: {error}") from error
+    params = dict(task.params)
+    if place.recompute == CHOOSE:
+        return best_of(definition, place, task.chunks, definition.read(params), "makespan")
+    return definition.schedule(place, task.chunks, **params)
 
 
 def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
@@ -240,11 +267,10 @@ def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
         settings["seconds"] = settings.pop("time_limit")
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()  # an instance has one number of microbatches: a study varies it
-    result = solve(pipeline, **settings)
+    result = solve(pipeline, **settings, best_cut=False)
     tree = result_dict(result)
     found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions", "scope", "placements")}
-    if pipeline.recompute == CHOOSE:
-        found["recompute"] = tree["model"]["pipeline"].get("recompute", "none")
+    found |= choices(pipeline, result.pipeline)
     return "done", {"placement": result.pipeline.placement, "chunks": result.pipeline.chunks, **found, **(tree["metrics"] or {})}
 
 

@@ -6,7 +6,7 @@ On logarithms, so that ten percent of a short time weigh as much as ten percent 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +14,7 @@ from ppopt.transformer.checked import EstimateError
 from ppopt.transformer.estimating import Estimate, LayerEstimate
 from ppopt.transformer.hardware import GPU
 from ppopt.transformer.tables import Asked
-from ppopt.transformer.times import Seconds
+from ppopt.transformer.times import Parts, Seconds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 OPS = ("F", "I", "W", "B")
-NAMES = ("efficiency", "passes", "passes_backward", "link_efficiency")
+NAMES = ("efficiency", "passes", "passes_backward", "link_efficiency", "launch", "latency")
+"""The settings that can be fitted. The last two only where that is asked for: few runs tell them from passes."""
+SHORT = 1e-5
+"""Where the fit of a time of launches or messages begins, in seconds."""
 AT_MOST = {"efficiency": 1.0, "link_efficiency": 1.0}
 ROUNDS = 60
 """Most steps of the fit; it ends when a step changes nothing."""
@@ -75,11 +78,11 @@ class Calibration:
         return sum(found) / len(found), max(found)
 
 
-def calibrate(rows: Sequence[Measured], basis: str) -> Calibration:
+def calibrate(rows: Sequence[Measured], basis: str, names: Sequence[str] = ()) -> Calibration:
     """Fit the GPU of the rows to their times; ``basis`` says in the result where its settings are from.
 
-    Fitted are the efficiency; passes where something is bound by memory, those of the backward by themselves where I was measured
-    alone; the link efficiency where something is sent.
+    Fitted are ``names``, some of :data:`NAMES`. By default these are the efficiency; passes where something is bound by memory,
+    those of the backward by themselves where I was measured alone; the link efficiency where something is sent.
 
     Raises:
         EstimateError: a row has no GPU or no such layer, the rows have several GPUs, or there are fewer times than settings.
@@ -87,14 +90,13 @@ def calibrate(rows: Sequence[Measured], basis: str) -> Calibration:
     gpu = _gpu_of(rows)
     terms = [(row, op) for row in rows for op in row.seconds]
     groups = [_group(row, gpu) for row in rows]
-    names = ["efficiency"]
     parts = [part for group in groups if group.seconds is not None for part in group.seconds.parts]
-    if any(part.memory for part in parts):
-        names += ["passes", "passes_backward"] if any("I" in row.seconds for row in rows) else ["passes"]
-        if gpu.passes == 0:
-            gpu = replace(gpu, passes=1.0, passes_backward=None)
-    if any(part.transfers for part in parts):
-        names.append("link_efficiency")
+    names = list(names) or list(_told(rows, parts))
+    for name in names:
+        if name not in NAMES:
+            raise EstimateError("", f"expected some of {', '.join(NAMES)} to fit, got {name!r}")
+    if gpu.passes == 0 and "passes" in names:
+        gpu = replace(gpu, passes=1.0)
     if len(terms) < len(names):
         problem = f"{len(terms)} measured times do not fix {len(names)} settings ({', '.join(names)}); give more rows"
         raise EstimateError("", problem)
@@ -105,6 +107,17 @@ def calibrate(rows: Sequence[Measured], basis: str) -> Calibration:
         for (row, op), values in zip(terms, zip(before, after, strict=True), strict=True)
     )
     return Calibration(replace(fitted, basis=basis), tuple(names), compared)
+
+
+def _told(rows: Sequence[Measured], parts: Sequence[Parts]) -> Iterator[str]:
+    """The settings that the times tell."""
+    yield "efficiency"
+    if any(part.memory for part in parts):
+        yield "passes"
+        if any("I" in row.seconds for row in rows):
+            yield "passes_backward"
+    if any(part.transfers for part in parts):
+        yield "link_efficiency"
 
 
 def _gpu_of(rows: Sequence[Measured]) -> GPU:
@@ -173,7 +186,7 @@ def _fit(rows: Sequence[Measured], gpu: GPU, names: Sequence[str]) -> GPU:
         found: Array = np.log(estimated) - measured
         return found
 
-    logs: Array = np.log([getattr(gpu, name) or gpu.passes for name in names])
+    logs: Array = np.log([getattr(gpu, name) or (SHORT if name in NAMES[4:] else gpu.passes) for name in names])
     now, damping, step = residuals(logs), 1e-3, 1e-6
     for _ in range(ROUNDS):
         columns = [(residuals(logs + step * unit) - now) / step for unit in np.eye(len(names))]

@@ -123,11 +123,11 @@ class Estimate:
         reserved = self.cluster.reserve and self.cluster.reserve * 1e9 * self.cluster.gpu.needed("memory", "the reserve")
         return reserved + self.working(recompute=again)
 
-    def to_layers(self, digits: int = 4) -> Layers:
+    def to_layers(self, digits: int = 3) -> Layers:
         """The layers for a pipeline (:class:`ppopt.pipeline.Layers`): times in ms, memory in GB (1e9 bytes).
 
-        Times are rounded to ``digits`` digits of the largest one, amounts of memory to a digit more of the largest activation.
-        Levels of recomputing are ``selective`` and ``full``.
+        Times are rounded to ``digits`` digits of the longest of a decoder layer, amounts of memory to a digit more of its
+        activation. Levels of recomputing are ``selective`` and ``full``.
 
         Raises:
             EstimateError: there are no times.
@@ -136,7 +136,7 @@ class Estimate:
 
         return layers_of(self, digits)
 
-    def to_links(self, digits: int = 4, *, occupied: bool = False) -> Links:
+    def to_links(self, digits: int = 3, *, occupied: bool = False) -> Links:
         """The links of the pipeline (:class:`ppopt.pipeline.Links`) in ms, as a table where some go through the network and
         others do not.
 

@@ -34,20 +34,24 @@ def _seconds(group: LayerEstimate) -> Seconds:
     return group.seconds
 
 
-def time_places(estimate: Estimate, digits: int = 4) -> int:
+DIGITS = 3
+"""Digits of the longest time of a decoder layer: estimates are no closer, and solvers are quicker on coarse times."""
+
+
+def time_places(estimate: Estimate, digits: int = DIGITS) -> int:
     """Places behind the point that the times of an estimate are rounded to, in ms."""
-    times = (_seconds(group) for group in estimate.layers)
+    times = (_seconds(group) for group in estimate.layers if group.kind == DECODER)
     return places((MILLISECONDS * max(of.forward, of.backward_input, of.backward_weight) for of in times), digits)
 
 
-def memory_places(estimate: Estimate, digits: int = 4) -> int:
+def memory_places(estimate: Estimate, digits: int = DIGITS) -> int:
     """Places behind the point that amounts of memory are rounded to, in GB: a digit more than times, as activations are added
     up."""
-    kept = (max(float(group.kept.none), float(group.kept.between)) / GIGABYTE for group in estimate.layers)
-    return places(kept, digits + 1)
+    kept = (max(float(group.kept.none), float(group.kept.between)) for group in estimate.layers if group.kind == DECODER)
+    return places((size / GIGABYTE for size in kept), digits + 1)
 
 
-def layers_of(estimate: Estimate, digits: int = 4) -> Layers:
+def layers_of(estimate: Estimate, digits: int = DIGITS) -> Layers:
     """The layers of an estimate; see :meth:`Estimate.to_layers`.
 
     Raises:
@@ -89,7 +93,7 @@ def _layer(group: LayerEstimate, time: int, memory: int) -> Layer:
     )
 
 
-def memory_of(estimate: Estimate, digits: int = 4) -> Memory:
+def memory_of(estimate: Estimate, digits: int = DIGITS) -> Memory:
     """The memory of a device in GB: its limit, and what is held beside the layers.
 
     That is the reserve, and what a layer needs while it is computed again or gathered.
@@ -131,7 +135,7 @@ def pipeline_of(estimate: Estimate, **fields: Any) -> Pipeline:
     return Pipeline(**{**given, **fields})
 
 
-def links_of(estimate: Estimate, digits: int = 4, *, occupied: bool = False) -> Links:
+def links_of(estimate: Estimate, digits: int = DIGITS, *, occupied: bool = False) -> Links:
     """The links of an estimate's pipeline; see :meth:`Estimate.to_links`.
 
     Raises:
@@ -142,7 +146,7 @@ def links_of(estimate: Estimate, digits: int = 4, *, occupied: bool = False) -> 
     between = estimate.boundary_seconds
     if not between:
         return Links()
-    to = places([MILLISECONDS * max(between)], min(digits, 3))
+    to = places([MILLISECONDS * max(between)], digits)
     message = estimate.cluster.gpu.latency if occupied else 0.0
     near, far = (rounded(MILLISECONDS * (seconds - message), to) for seconds in (min(between), max(between)))
     held = far if near == far else _by_node(estimate, near, far)

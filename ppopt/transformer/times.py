@@ -15,7 +15,7 @@ from ppopt.transformer.flops import Flops, tokens
 from ppopt.transformer.parameters import Parameters
 from ppopt.transformer.settings import Cluster, Parallel, Training
 from ppopt.transformer.sizes import Transformer
-from ppopt.transformer.states import optimizer_bytes
+from ppopt.transformer.states import GRADIENT, optimizer_bytes
 from ppopt.transformer.traffic import Network
 
 
@@ -54,7 +54,8 @@ class Seconds:
     all_gather: float = 0.0
     """Of the weights, once a step (ZeRO-1 and 2)."""
     reduce_scatter: float = 0.0
-    """Of the gradients, once a step; without ZeRO the whole all-reduce."""
+    """Of the gradients, once a step; without ZeRO the whole all-reduce. With it the sum of tied weights' gradients over their
+    copies."""
     optimizer: float = 0.0
     """The step of the optimizer."""
 
@@ -133,7 +134,7 @@ class Clock:
         launch, gradients = self.cluster.gpu.launch, 4.0 * tokens(self.training, self.parallel) * self.sizes.hidden
         forward = Parts(0.0, self.memory(2 * state), self.network.tensor(state) + launch)
         weight = Parts(0.0, self.memory(2 * state + gradients), launch)
-        return self.with_step(Seconds((forward, Parts(), weight)), parameters)
+        return self.with_step(Seconds((forward, Parts(), weight)), parameters, tied=True)
 
     def head(self, flops: Flops, kept: Kept, parameters: Parameters) -> Seconds:
         """The head with the loss: the softmax passes over the logits twice in F and once in I."""
@@ -143,7 +144,7 @@ class Clock:
         sums = 3 * self.network.tensor(4.0 * tokens(self.training, self.parallel))
         forward = Parts(product, moved + self.memory(2 * logits), sums + launch)
         backward = Parts(product, moved_back + self.memory(logits), self.network.tensor(self._state()) + launch)
-        return self.with_step(Seconds((forward, backward, Parts(product, 0.0, launch))), parameters)
+        return self.with_step(Seconds((forward, backward, Parts(product, 0.0, launch))), parameters, tied=True)
 
     def prediction(self, layer: Seconds, head: Seconds, projection: float, norms: float, parameters: Parameters) -> Seconds:
         """A module of multi-token prediction: a layer, a head, and the projection of ``projection`` FLOPs with its norms of
@@ -153,7 +154,14 @@ class Clock:
         parts = tuple(a + b + c for a, b, c in zip(layer.parts, head.parts, more, strict=True))
         return self.with_step(Seconds(parts, layer.selective, layer.full), parameters)  # type: ignore[arg-type]
 
-    def with_step(self, seconds: Seconds, parameters: Parameters) -> Seconds:
+    def _copies(self) -> float:
+        """The sum of the gradients of tied weights over the first and the last device of a pipeline, once a step."""
+        if not self.sizes.tied or self.parallel.pipeline == 1:
+            return 0.0
+        size = GRADIENT[self.training.dtype] * self.sizes.vocabulary * self.sizes.hidden / self.parallel.tensor
+        return self.network.all_reduce(size, 2, self.parallel.gpus, "tied weights")
+
+    def with_step(self, seconds: Seconds, parameters: Parameters, *, tied: bool = False) -> Seconds:
         """With what happens to the layer's parameters: once a step or, with ZeRO-2 and 3, for each microbatch beside
         computation."""
         zero = self.parallel.zero
@@ -169,6 +177,6 @@ class Clock:
             seconds.selective,
             seconds.full,
             gather if zero in (1, 2) else 0.0,
-            2 * scatter if zero == 0 else scatter if zero == 1 else 0.0,
+            (2 * scatter if zero == 0 else scatter if zero == 1 else 0.0) + (self._copies() if tied else 0.0),
             self.memory(optimizer_bytes(parameters, self.parallel)),
         )

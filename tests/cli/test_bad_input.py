@@ -25,6 +25,19 @@ FLAGS = {
     "limit nan": (["compare", "-d", "4", "-m", "8", "--memory-limit", "nan"], "got 'nan'"),
     "limit infinite": (["compare", "-d", "4", "-m", "8", "--memory-limit", "inf"], "got 'inf'"),
     "limit a word": (["compare", "-d", "4", "-m", "8", "--memory-limit", "4,much"], "got 'much'"),
+    "limit with its unit": (["compare", "-d", "4", "-m", "8", "--memory-limit", "80 GB"], "write 80 (units.memory is a label)"),
+    "amount with its unit": (
+        ["compare", "-d", "4", "-m", "8", "--set", 'memory.limit="80GB"'],
+        "memory.limit: expected a number >= 0, got '80GB'; write 80 (units.memory is a label)",
+    ),
+    "time with its unit": (
+        ["compare", "-d", "2", "-m", "8", "--set", 'costs.forward=[1, "8.5ms"]'],
+        "costs.forward[1]: expected a number >= 0, got '8.5ms'; write 8.5 (units.time is a label)",
+    ),
+    "amount of layers with its unit": (
+        ["compare", str(MODELS / "llama-3-70b.toml"), "--set", 'layers=[{name="a", forward=1, backward=2, weights=".5GiB"}]'],
+        "layers[0].weights: expected a number >= 0, got '.5GiB'; write .5 (units.memory is a label)",
+    ),
     "limit too short": (["compare", "-d", "4", "-m", "8", "--memory-limit", "4,4"], "--memory-limit: memory.limit: expected one"),
     "limit too small": (["compare", "-d", "4", "-m", "8", "--memory-limit", "0.5"], "memory.limit: device 0 needs at least 1"),
     "set without value": (["compare", str(GOOD), "--set", "costs.forward"], "--set costs.forward: expected KEY=VALUE"),

@@ -131,3 +131,29 @@ def test_check_needs_a_schedule_and_a_file(tmp_path: Path) -> None:
     assert "empty" in run("check", "-", stdin="", code=2).stderr
     assert "not a JSON file" in run("check", "-", stdin="{", code=2).stderr
     assert "cannot be read: No such file" in run("check", str(tmp_path / "none.csv"), code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rule", "model"),
+    [
+        (["-d", "4", "-m", "16"], "missing", "4 devices, 4 stages and 16 microbatches"),
+        (["-d", "2", "-m", "8"], "unknown", "2 devices, 2 stages and 8 microbatches"),
+        (["-d", "8", "-m", "8"], "missing", "8 devices, 8 stages and 8 microbatches"),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_whole_schedule_of_other_sizes_is_said_once(form: str, sizes: list[str], rule: str, model: str, tmp_path: Path) -> None:
+    file = tmp_path / f"order.{form}"
+    file.write_text(run("order", "1f1b", "-d", 4, "-m", 8, *["--json"] * (form == "json")).stdout)
+    (found,) = violations(str(file), *sizes)
+    assert (found["rule"], found["device"], found["time"]) == (rule, None, None)
+    assert found["message"] == f"the schedule has 4 devices, 4 stages and 8 microbatches; the model has {model}"
+    assert run("check", file, "-d", 4, "-m", 8).stdout == f"{file}: no violation\n"
+
+
+def test_a_part_of_a_schedule_is_no_schedule_of_other_sizes(tmp_path: Path) -> None:
+    """An operation that is missing, and one microbatch too many on a single stage, are named."""
+    order = run("order", "gpipe", "-d", 2, "-m", 3).stdout
+    assert "0F1" in {v["op"] for v in violations("-", "-m", "4", stdin=order.replace("0F1,", ""))}
+    extra = order.replace("0F2,", "0F2,0F3,")
+    assert {v["op"] for v in violations("-", "-d", "2", "-m", "3", stdin=extra)} == {"0F3"}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ppopt.transformer import cross_check
 from tests.support.command import read, refused, run
 from tests.support.places import MODELS
 from tests.support.transformers import costs
@@ -94,6 +95,8 @@ def test_a_fit(tmp_path: Path) -> None:
     shown = run(*given).stdout
     assert "all: mean error" in shown
     assert 'basis = "fitted to times.csv"' in shown
+    assert "launch = " in run(*given, "--fit", "efficiency,launch").stdout
+    assert "got 'speed'" in refused(*given, "--fit", "speed")
     result = run(*given, "--json", "-o", tmp_path / "model.toml")
     assert "[cluster]" in result.stderr
     json.loads(result.stdout)
@@ -102,6 +105,21 @@ def test_a_fit(tmp_path: Path) -> None:
     assert "efficiency = " in text
     table.write_text("label,forward\na,10\n")
     assert "1 measured times do not fix" in refused(*given)
+
+
+@pytest.mark.parametrize(("library", "code"), [(100, 0), (101, 1)])
+def test_a_count_that_differs_from_the_librarys_is_a_failure(library: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_check, "cross_check", lambda config: [cross_check.Count("parameters", library, 100)])
+    shown = run("estimate", LLAMA, "--cross-check", code=code).stdout
+    assert shown.splitlines()[-1].split() == ["parameters", str(library), "100", "-1" if code else "0"]
+
+
+def test_without_the_library_there_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "needs the extra hf: pip install 'ppopt-pipeline[hf]'" in refused("estimate", LLAMA, "--cross-check")
+    sizes = tmp_path / "sizes.toml"
+    sizes.write_text("[transformer]\nlayers = 2\n")
+    assert "transformer.config: missing; the comparison is about a config.json" in refused("estimate", sizes, "--cross-check")
 
 
 def test_wrong_input_is_one_line() -> None:

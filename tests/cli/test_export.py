@@ -70,8 +70,10 @@ def test_solve_for_torch_plans_with_stage_0_as_pytorch_runs_it() -> None:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     tree = json.loads(done.stdout)
-    assert tree["model"]["costs"]["backward_input"] == [0, 1]
-    assert tree["model"]["costs"]["backward_weight"] == [3, 2]
+    assert tree["model"]["pipeline"]["runtime"] == "torch"
+    took = {op: end - start for row in zip(*tree["schedule"].values(), strict=True) for op, start, end in zip(*row, strict=True)}
+    assert {time for op, time in took.items() if op.startswith("0I")} <= {0}
+    assert {time for op, time in took.items() if op.startswith(("0W", "0B"))} == {3}
     exported = CliRunner().invoke(main, ["export", "-", "--to", "torch-csv-comms"], input=done.stdout)
     assert exported.exit_code == 0, exported.output
     assert "--runtime torch" not in exported.stderr

@@ -7,7 +7,7 @@ import pytest
 
 from ppopt.files import ModelError
 from ppopt.files.model import model_of_text
-from tests.support.command import read, refused
+from tests.support.command import read, refused, run
 from tests.support.layered_files import text
 
 RECIPE = "Et*2|(t*2|)*34,t*3|(t*2|)*3,tL"
@@ -62,6 +62,21 @@ def test_lists_of_names() -> None:
     assert pipeline(partition=automodel)["partition"] == [4, 4]
     megatron = [["embedding", *["decoder"] * 4], ["decoder", "decoder", "loss"]]
     assert pipeline(partition=megatron)["partition"] == [5, 3]
+
+
+def test_how_good_a_layout_is() -> None:
+    """Beside it the best cut, which is that of the same model left open; without, where it is not asked for."""
+    words, model = ("solve", "-", "--workers", 1, "--partition"), text(4, microbatches=2)
+    result = read(*words, "Et|t*3L", stdin=model)["result"]
+    best = read(*words, "best", "--placement", "linear", stdin=model)["result"]
+    assert result["partition"] == [2, 4]
+    assert result["best_cut"]["partition"] == best["partition"]
+    assert result["best_cut"]["value"] == result["best_cut"]["lower_bound"] == best["value"] < result["value"]
+    shown = run(*words, "Et|t*3L", stdin=model).stdout
+    assert f"this cut: {result['value']}; best cut: {best['value']} (lower bound {best['value']}): " in shown
+    assert "% more than the best cut" in shown
+    assert "best_cut" not in read(*words, "Et|t*3L", "--no-best-cut", stdin=model)["result"]
+    assert '"best" looks for the best cut anyway' in refused(*words, "best", "--best-cut", stdin=model)
 
 
 def test_multi_token_prediction() -> None:

@@ -29,8 +29,6 @@ def test_compare_shows_both_ends() -> None:
     ("flags", "problem"),
     [
         (["--order", "zb-1p"], "zb-1p: its constraints depend on which stages recompute"),
-        (["--runtime", "torch"], 'pipeline.recompute: "choose" leaves open which stages recompute'),
-        (["--verify"], "needs to know which stages recompute"),
     ],
 )
 def test_flags_that_need_to_know(flags: list[str], problem: str) -> None:

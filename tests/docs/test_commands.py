@@ -182,7 +182,8 @@ def test_other_command_lines_are_those_of_the_tools() -> None:
 
 def test_options_in_sentences_exist() -> None:
     """Whatever looks like an option belongs to a command, to a script, or to one of those tools."""
-    known = {flag for name in COMMANDS for param in command_of(name).params for flag in param.opts}
+    params = [param for name in COMMANDS for param in command_of(name).params]
+    known = {flag for param in params for flag in (*param.opts, *param.secondary_opts)}
     scripts = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "scripts").glob("*.py"))
     known |= set(re.findall(r"\"(--[a-z][a-z-]*)\"", scripts)) | {"--help", "--version", "--strict", "--quiet"}
     for page in PAGES:

@@ -19,7 +19,7 @@ from tests.support.tiers import thorough
 
 BLOCKS = [block for block in blocks() if block.language]
 
-LONG = re.compile(r"^\$ ppopt (?:frontier|plan|plot|sweep) |--recompute choose|deepseek", re.MULTILINE)
+LONG = re.compile(r"^\$ ppopt (?:frontier|plan|plot|sweep) |--recompute choose|deepseek|llama-3-70b.toml -d 4", re.MULTILINE)
 """Studies, plans, pictures, searches over what recomputes or over cuts: such examples are run with the thorough tests."""
 
 

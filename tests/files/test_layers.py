@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ppopt.files import Model, ModelError, model_dict, model_of, model_of_text, setting
-from ppopt.files.result import result_dict
+from ppopt.files.result import json_text, result_dict, result_of_text
 from ppopt.pipeline import Memory, Pipeline
 from ppopt.search import solve
 from tests.support.layered import MODEL, TEXT, a_pipeline
@@ -140,3 +140,11 @@ def test_results_have_the_layers_and_their_partition() -> None:
     assert [group["name"] for group in tree["model"]["layers"]] == ["embedding", "decoder", "head"]
     again = model_of(tree["model"], "again").pipeline
     assert again.counts == tuple(tree["result"]["partition"])
+
+
+def test_rows_whose_layers_recompute_are_read_again() -> None:
+    """Each named schedule recomputes as little as fits, stage by stage: a table for each in its row."""
+    pipeline = read(TEXT).pipeline.changed(recompute="choose", microbatches=2, partition=(4, 3), memory=Memory(limit=26))
+    result = solve(pipeline, seconds=30, workers=1, best_cut=False)
+    rows = result_of_text(json_text(result_dict(result)), "file").named
+    assert any(isinstance(row.recompute, list) for row in rows)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ppopt.files.model import model_of_text, setting
-from ppopt.files.profile import Profile, ProfileError, combine, model_text, read_recorded
+from ppopt.files.profile import Profile, combine, model_text
+from ppopt.files.recorded import ProfileError, read_recorded
 from ppopt.op import Kind
 from tests.support.places import DATA
 

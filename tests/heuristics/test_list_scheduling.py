@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from ppopt.checker import violations
 from ppopt.constraints import (
@@ -188,8 +187,7 @@ def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
         assert all(np.array_equal(a, b) for a, b in zip(again.start, schedule.start, strict=True))
 
 
-@settings(max_examples=150)
-@given(rebuilding(160))
+@drawn(40, 150, rebuilding(160))
 def test_never_stuck_where_input_gradients_take_memory(pipeline: Pipeline):
     jobs = Jobs(pipeline, (*rules_of(pipeline), *always_split(pipeline)), links=True)
     for rule in PRIORITIES.values():

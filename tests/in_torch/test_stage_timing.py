@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import run_in_torch
 
-from ppopt.files.profile import combine, durations, model_text, read_recorded
+from ppopt.files.profile import combine, durations, model_text
+from ppopt.files.recorded import read_recorded
 from ppopt.files.torch_csv import lines_of
 from ppopt.files.torch_export import actions_of
 from ppopt.named import find

@@ -59,7 +59,11 @@ def test_what_a_definition_does_not_allow(name: str, chunks: int | None, params:
         ("bitpipe", 4, 6, r"bitpipe: microbatches must be a multiple of devices \(4\), got 6"),
         ("interleaved-zb", 4, 6, r"interleaved-zb: microbatches must be a multiple of devices \(4\), got 6"),
         ("hanayo", 4, 6, r"hanayo: microbatches must be a multiple of devices \(4\), got 6"),
-        ("interleaved-1f1b", 8, 19, r"interleaved-1f1b: devices = 8, microbatches = 19, chunks = 2: the order deadlocks: "),
+        (
+            *("interleaved-1f1b", 8, 19),
+            r"interleaved-1f1b: devices = 8, microbatches = 19, chunks = 2: "
+            r"microbatches must be a multiple of group_size \(8\), got 19; the order deadlocks: ",
+        ),
     ],
 )
 def test_sizes_that_a_definition_does_not_allow(name: str, devices: int, microbatches: int, message: str) -> None:

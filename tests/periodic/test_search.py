@@ -56,9 +56,9 @@ PIPELINES = {
 }
 
 
-def periodic_of(pipeline: Pipeline, seconds: float = 3) -> PeriodicSchedule:
+def periodic_of(pipeline: Pipeline, seconds: float = 1) -> PeriodicSchedule:
     found = tuned.periodic_schedule(
-        pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(seconds, workers=1, gap=0.03)
+        pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(seconds, workers=1, gap=0.03, deterministic=True)
     )
     assert found.periodic is not None
     assert found.schedule is not None
@@ -113,7 +113,11 @@ SMALL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pipeline", SMALL, ids=str)
+def size(value: object) -> str:
+    return f"{value.placement} D={value.devices} M={value.microbatches}" if isinstance(value, Pipeline) else str(value)
+
+
+@pytest.mark.parametrize("pipeline", SMALL, ids=size)
 def test_the_same_optimum_as_a_direct_search(pipeline: Pipeline) -> None:
     optimum = direct(pipeline)
     found = tuned.periodic_schedule(pipeline, lower_bound=optimum, limits=Limits.of(20, workers=1))
@@ -129,7 +133,7 @@ def test_the_same_optimum_as_a_direct_search(pipeline: Pipeline) -> None:
         (Pipeline(4, 1024, placement="wave", chunks=2, memory=Memory(activation=2, limit=4)), 11),
         (Pipeline(4, 1024, placement="loop", chunks=2, memory=Memory(activation=2, limit=6)), 5),
     ],
-    ids=str,
+    ids=size,
 )
 def test_known_optima_at_a_thousand_microbatches(pipeline: Pipeline, constant: int) -> None:
     """Work of a device + the least idle time, which the window certificates prove for these."""
@@ -253,7 +257,7 @@ def test_a_makespan_below_the_optimum_is_refuted() -> None:
     assert found.makespan == 21
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline(1, 1), Pipeline(3, 1), Pipeline(4, 2, memory=Memory(limit=1))], ids=str)
+@pytest.mark.parametrize("pipeline", [Pipeline(1, 1), Pipeline(3, 1), Pipeline(4, 2, memory=Memory(limit=1))], ids=size)
 def test_too_few_microbatches_to_repeat(pipeline: Pipeline) -> None:
     """Nothing is promised; what is found is a schedule."""
     found = tuned.periodic_schedule(pipeline, lower_bound=int(pipeline.work.max()), limits=Limits.of(2, workers=1))

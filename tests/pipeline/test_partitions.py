@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from ppopt.files import read_model
 from ppopt.pipeline import Layer, Layers, Memory, Pipeline, PipelineError
 from ppopt.pipeline.cutting import work_of_layers
+from ppopt.pipeline.layers import kind_of
 from ppopt.pipeline.partitions import balanced, check_stages, even, read_partition
 from tests.support.layered import MODEL, a_pipeline, cuts, each_layer, stages_of
 from tests.support.many import each
+from tests.support.places import ROOT
 
 
 def groups(*counts: int) -> Layers:
-    return Layers([Layer(f"g{i}", count, forward=1, backward=2) for i, count in enumerate(counts)])
+    return Layers([Layer("abcdefg"[i], count, forward=1, backward=2) for i, count in enumerate(counts)])
 
 
 @pytest.mark.parametrize(
@@ -37,10 +40,59 @@ def test_even(counts: tuple[int, ...], stages: int, expected: tuple[int, ...]) -
 def test_even_leaves_no_stage_without_a_layer() -> None:
     assert even(groups(1, 2, 1), 3) == (2, 1, 1)  # the last one has a layer that comes after
     with pytest.raises(
-        PipelineError, match="\"even\" leaves stage 2 without a layer: 4 stages, and 2 layers 'g1' to deal"
+        PipelineError, match="\"even\" leaves stage 2 without a layer: 4 stages, and 2 layers 'b' to deal"
     ) as raised:
         even(groups(1, 2, 1), 4)
     assert raised.value.key == "pipeline.partition"
+
+
+def hybrid(*names: str) -> Layers:
+    """A group for each name, one layer each, or as many as ``name*count`` says."""
+    pairs = [(name, int(count or 1)) for name, _, count in (text.partition("*") for text in names)]
+    return Layers([Layer(name, count, forward=1, backward=2) for name, count in pairs])
+
+
+@pytest.mark.parametrize(
+    ("names", "stages", "expected"),
+    [
+        # all but embedding and head, whatever the kind
+        (("e", "mamba 0", "mlp 1", "mamba 2", "mlp 3", "att 4", "mamba 5", "mlp 6", "mlp 7", "head"), 4, (3, 2, 2, 3)),
+        (("embedding", "layers.0", "layers.1", "layers.2", "layers.3", "layers.4", "norm", "head"), 2, (4, 4)),
+        # a kind that occurs once is dealt where it is between others, not at the ends
+        (("a 0", "b", "a 1", "c 2", "c 3", "a 4"), 3, (2, 2, 2)),
+        (("b", "a 0", "a 1", "a 2", "c"), 3, (2, 1, 2)),
+        # small groups: the layers are counted, not the groups; their numbers are left out too
+        (("embedding", "a 0-1*2", "b 2", "a 3", "b 4-5*2", "head"), 3, (3, 2, 3)),
+        # the largest group reaches for all stages: as ever
+        (("a 0", "b 1-3*3", "a 4"), 3, (2, 1, 2)),
+        # nothing occurs twice: a layer of the largest group for the stages that it reaches
+        (("a", "b", "c"), 1, (3,)),
+    ],
+)
+def test_even_of_many_small_groups_deals_whatever_occurs_more_than_once(
+    names: tuple[str, ...], stages: int, expected: tuple[int, ...]
+) -> None:
+    assert even(hybrid(*names), stages) == expected
+
+
+def test_even_of_a_hybrid_with_too_few_layers_says_what_it_deals() -> None:
+    with pytest.raises(PipelineError, match="stage 3 without a layer: 5 stages, and 3 layers 'a 0' to 'a 2' to deal"):
+        even(hybrid("e", "a 0", "b 1", "a 2", "h"), 5)
+    with pytest.raises(PipelineError, match="stage 1 without a layer: 3 stages, and 1 layers 'a' to deal"):
+        even(hybrid("a", "b", "c"), 3)
+
+
+def test_even_of_a_published_hybrid() -> None:
+    """56 layers of three kinds between embedding and head, seven to each of eight devices."""
+    layers = read_model(str(ROOT / "models" / "nemotron-nano-9b.toml")).pipeline.layers
+    assert layers is not None
+    assert even(layers, 8) == (8, 7, 7, 7, 7, 7, 7, 8)
+    assert even(layers, 16) == (5, 4, 4, 4, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 4)
+
+
+def test_names_without_their_numbers() -> None:
+    names = ("layers.3", "mamba 6-7", "model.layers.12", "layers.3.mlp", "block_0", "head", "h2")
+    assert [kind_of(name) for name in names] == ["layers", "mamba", "model.layers", "layers.mlp", "block", "head", "h"]
 
 
 def largest_work(pipeline: Pipeline, counts: tuple[int, ...]) -> Fraction:

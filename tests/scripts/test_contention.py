@@ -16,6 +16,7 @@ def contention(name: str) -> Any:
     return contention_script.contention(read_model(str(MODELS / name)).pipeline, 60.0)
 
 
+@thorough
 def test_a_plan_without_contention_is_a_tenth_worse() -> None:
     found = contention("two-sites-v.toml")
     assert found.planned.reason == found.best.reason == "optimal"

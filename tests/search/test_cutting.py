@@ -5,17 +5,21 @@ import math
 from fractions import Fraction
 
 import pytest
+from hypothesis import strategies as st
 
 from ppopt.bounds.certificates import durations_of
 from ppopt.clock import Clock
 from ppopt.files import result_dict
 from ppopt.interrupt import check
-from ppopt.pipeline import Layers, Memory, Pipeline
+from ppopt.named import NAMED, auto_partition
+from ppopt.pipeline import Layers, Links, Memory, Pipeline
 from ppopt.search import Settings, solve
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import OverCuts
-from ppopt.search.verifying import Unanswerable, verify
+from ppopt.search.summary import opinion_lines
+from ppopt.search.verifying import verify
+from tests.support.tiers import drawn
 
 HEAVY_HEAD = Layers(
     [
@@ -124,12 +128,16 @@ def test_ctrl_c_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
         assert result.ticks.lower_bound <= (result.ticks.value or 0)
 
 
-def test_a_second_opinion_is_for_one_cut() -> None:
+def test_a_second_opinion_is_on_the_cut_of_the_answer() -> None:
     result = solve(PIPELINE, seconds=30, workers=1)
-    with pytest.raises(Unanswerable, match="for one cut of the layers"):
-        verify(result)
-    closed = solve(result.pipeline, seconds=30, workers=1)
-    assert verify(closed, seconds=30).confirmed is not False
+    opinion = verify(result, seconds=30)
+    assert (opinion.only, opinion.bound) == (("partition",), result.ticks.lower_bound)
+    assert opinion.confirmed is not False
+    assert opinion_lines(result, opinion)[0].startswith("Second opinion on the partition of the answer alone: ")
+    wrong = dataclasses.replace(result, ticks=result.ticks._replace(lower_bound=(result.ticks.value or 0) + 1))
+    assert verify(wrong, seconds=30).confirmed is False
+    closed = verify(solve(result.pipeline, seconds=30, workers=1), seconds=30)
+    assert (closed.only, closed.confirmed) == ((), opinion.confirmed)
 
 
 def test_what_is_known_of_the_cuts_that_are_left() -> None:
@@ -160,3 +168,59 @@ def test_gap_and_settings_are_kept() -> None:
     assert result.reason in ("optimal", "feasible")
     assert result.gap is not None
     assert result.gap <= 0.5
+
+
+@st.composite
+def with_an_auto_partition(draw: st.DrawFn) -> tuple[Pipeline, str]:
+    """Random layers on the placement of a schedule that PyTorch's auto-partition simulates."""
+    schedule, placement, chunks = draw(
+        st.sampled_from([("1f1b", "linear", 1), ("interleaved-1f1b", "loop", 2), ("interleaved-zb", "loop", 2)])
+    )
+    devices = draw(st.integers(2, 4))
+    count = draw(st.integers(devices * chunks, 3 * devices * chunks))
+    time = st.sampled_from((1, 2, 3, 5, Fraction(1, 2)))
+    layers = Layers(
+        [
+            {"name": f"{i}", "forward": draw(time), "backward_input": draw(time), "backward_weight": draw(time), "activation": 1}
+            for i in range(count)
+        ]
+    )
+    limit = draw(st.sampled_from((None, count, 2 * count)))
+    microbatches = devices * draw(st.integers(1, 3))
+    links, memory = Links(draw(st.sampled_from((0, 1)))), Memory(limit=limit)
+    return Pipeline(devices, microbatches, placement, chunks, layers=layers, links=links, memory=memory), schedule
+
+
+@drawn(6, 150, with_an_auto_partition())
+def test_never_worse_than_the_auto_partition_of_pytorch(asked: tuple[Pipeline, str]) -> None:
+    """Already by what it begins with: then nothing is worth going on for."""
+    pipeline, name = asked
+    simulated = NAMED[name].schedule(pipeline.changed(partition=auto_partition(pipeline, name), memory=Memory()))
+    choice = PartitionChoice(pipeline, "makespan", Settings(seconds=600, workers=1))
+    result = choice.go_on(Clock(600), Fraction(0), None)
+    limit = pipeline.memory.limit
+    if limit is None or max(simulated.peak_memory) <= limit * simulated.pipeline.amounts.per_unit:
+        assert result.value is not None
+        assert result.value <= simulated.pipeline.time(simulated.makespan)
+
+
+def test_what_others_would_cut_is_shown() -> None:
+    names = [step.name for step in solve(PIPELINE.changed(placement="loop", chunks=2), seconds=30, workers=1).steps]
+    for name in (
+        "even cut",
+        "balanced cut",
+        "PyTorch's auto-partition for interleaved-1f1b",
+        "PyTorch's auto-partition for interleaved-z",
+    ):
+        assert sum(step.startswith(name) for step in names) == 1
+    step = solve(PIPELINE, seconds=30, workers=1).steps[3]
+    counts = auto_partition(PIPELINE)
+    time = NAMED["1f1b"].schedule(PIPELINE.changed(partition=counts)).makespan
+    assert step.name == f"PyTorch's auto-partition for 1f1b {','.join(map(str, counts))}"
+    assert step.outcome.startswith(f"1f1b takes {time}; bound ")
+
+
+def test_without_an_answer_where_what_recomputes_does_not_fit_the_balanced_cut() -> None:
+    recompute = [{"decoder": {"full": 8}}, {}, {}]
+    result = solve(PIPELINE.changed(recompute=recompute, memory=Memory(limit=6)), seconds=30, workers=1)
+    assert (result.reason, result.schedule) == ("infeasible", None)

@@ -53,6 +53,13 @@ def test_a_coarse_grid_gives_the_true_times() -> None:
     assert schedule.makespan == order.makespan
 
 
+def test_an_order_found_on_a_coarser_grid_is_kept() -> None:
+    """0B0 starts as soon as 1B0 ends. In ticks for steps it would be late, and 0F1, which waits for nothing, before it."""
+    rows = [["0F0", "0B0", "0F1", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]
+    found = flat(PIPELINE, rows, [[0, 4, 6, 10], [1, 2, 7, 8]])
+    assert timed(PIPELINE, rules_of(PIPELINE), *found, "makespan", grid=2).order.texts() == rows
+
+
 def test_parts_of_a_step_are_the_order_of_what_takes_no_time() -> None:
     pipeline = Pipeline(1, 2, costs=Costs(forward=0, backward=0))
     for rows in ([["0F0", "0F1", "0B1", "0B0"]], [["0F1", "0B1", "0F0", "0B0"]]):

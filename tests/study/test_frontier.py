@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.checker import violations
@@ -15,8 +14,9 @@ from ppopt.named import find
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve, solve_closed
 from ppopt.study import frontier as frontier_module
-from ppopt.study.frontier import Frontier, frontier, frontier_dict, least_scale, limited, rearranged
-from tests.support.tiers import thorough
+from ppopt.study.frontier import Frontier, frontier, frontier_dict
+from ppopt.study.limits import least_scale, limited, rearranged
+from tests.support.tiers import drawn, thorough
 
 GPT = {
     "costs": Costs(forward=185, backward_input=181, backward_weight=93),
@@ -186,8 +186,9 @@ def test_pairs_that_save_time_count_at_every_point() -> None:
     assert any(point.result.schedule.order.paired for point in line.points)  # type: ignore[union-attr]
 
 
-@settings(max_examples=7)
-@given(
+@drawn(
+    4,
+    12,
     st.integers(1, 3),
     st.integers(1, 4),
     st.tuples(*[st.integers(0, 3)] * 3),

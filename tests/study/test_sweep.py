@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from ppopt.cli.sweep import sweep as sweep_command
-from ppopt.named import find
+from ppopt.named import ScheduleWarning, find
 from ppopt.pipeline import Pipeline
 from ppopt.study.plan import Instance, Study, StudyError, Task, read_study, study_of
 from ppopt.study.store import Store
@@ -69,15 +69,54 @@ def test_failures_and_exclusions_are_recorded_and_stop_nothing(tmp_path: Path) -
     state = in_threads(study, tmp_path / "s.db")
     with Store(tmp_path / "s.db") as store:
         found = {(r.changes["pipeline.devices"], r.changes["memory.limit"], r.task["schedule"]): r for r in store.results()}
-    assert state.failed == 12
+    assert state.failed == 6
     assert found[-1, 100, "1f1b"].status == "failed"
     assert "pipeline.devices: expected a whole number >= 1, got -1" in found[-1, 100, "1f1b"].outcome["error"]
-    assert "needs at least 1" in found[2, 0.5, "1f1b"].outcome["error"]
+    assert found[2, 0.5, "1f1b"].status == "excluded"
+    assert "needs at least 1" in found[2, 0.5, "1f1b"].outcome["excluded"]
     assert found[16, 100, "zb-h1"].status == "excluded"
     assert "microbatches" in found[16, 100, "zb-h1"].outcome["excluded"]
     assert found[2, 100, "1f1b"].status == "done"
     assert in_threads(study, tmp_path / "s.db").run == 0
-    assert in_threads(study, tmp_path / "s.db", retry=True).run == 12
+    assert in_threads(study, tmp_path / "s.db", retry=True).run == 6
+
+
+def test_a_combination_that_is_no_pipeline_is_excluded_and_too_little_memory_is_infeasible(tmp_path: Path) -> None:
+    """One chunk on the linear placement; a limit below one activation, which the solver's row calls infeasible."""
+    tree = {
+        "name": "s",
+        "model": {"pipeline": {"devices": 2, "microbatches": 2}},
+        "vary": {"pipeline.placement": ["linear", "wave"], "pipeline.chunks": [2], "memory.limit": [0.5, "8GB", 8]},
+        "run": {"schedules": ["1f1b"]},
+        "solve": {"time_limit": 60},
+    }
+    state = in_threads(study_of(tree, "s.toml"), tmp_path / "s.db")
+    with Store(tmp_path / "s.db") as store:
+        found = {(r.changes["pipeline.placement"], r.changes["memory.limit"], r.task.get("schedule")): r for r in store.results()}
+    for schedule in ("1f1b", None):
+        assert found["linear", 8, schedule].status == "excluded"
+        assert "linear placement has one chunk" in found["linear", 8, schedule].outcome["excluded"]
+        assert "write 8 (units.memory is a label)" in found["wave", "8GB", schedule].outcome["error"]  # a mistake, as ever
+    assert found["wave", 0.5, "1f1b"].status == "excluded"
+    assert found["wave", 0.5, None].status == "done"
+    assert found["wave", 0.5, None].outcome["reason"] == "infeasible"
+    assert "needs at least 1" in found["wave", 0.5, None].outcome["proved_by"]
+    assert found["wave", 8, None].outcome["reason"] == "optimal"
+    assert state.failed == 2 + 2  # the mistake alone, on both placements
+
+
+def test_a_mark_that_cannot_exist_is_left_out_with_a_note(tmp_path: Path) -> None:
+    tree = {
+        "name": "s",
+        "model": {"pipeline": {"devices": 2, "chunks": 2, "schedule": "interleaved-1f1b", "schedule_params": {"group_size": 2}}},
+        "vary": {"pipeline.placement": ["loop", "wave"], "pipeline.microbatches": [2, 4]},
+        "run": {"schedules": ["zb-v"]},
+    }
+    with pytest.warns(ScheduleWarning, match="2 of 4 combinations run without the mark .*; the first: .*cannot exist"):
+        study = study_of(tree, "s.toml")
+    assert in_threads(study, tmp_path / "s.db").failed == 0
+    wrong = {**tree, "model": {"pipeline": {"devices": 2, "chunks": 2, "schedule": "1f1c"}}}
+    assert all("there is no schedule '1f1c'" in (instance.error or "") for instance in study_of(wrong, "s.toml").instances)
 
 
 def test_solver_instances(tmp_path: Path) -> None:

@@ -90,6 +90,11 @@ def levels(pipeline: Pipeline, counts: tuple[int, ...]) -> Iterator[Any]:
         yield choice if any(choice) else "none"
 
 
+def choices(pipeline: Pipeline) -> int:
+    """How many cuts there are, each counted for everything that may recompute in it."""
+    return sum(1 for counts in cuts(pipeline) for _ in levels(pipeline, counts))
+
+
 def by_enumeration(pipeline: Pipeline, objective: Any) -> Fraction | None:
     """The best over every cut and everything that may recompute, each solved to its optimum; ``None``: there is none."""
     values = []

@@ -12,7 +12,15 @@ from ppopt.search import horizon
 from ppopt.solvers.outcome import Outcome
 
 
-def solved(solver: Any, pipeline: Pipeline, objective: Objective, words: Sequence[Word], seconds: float = 60) -> Outcome:
+def solved(
+    solver: Any,
+    pipeline: Pipeline,
+    objective: Objective,
+    words: Sequence[Word],
+    seconds: float = 60,
+    *,
+    deterministic: bool = False,
+) -> Outcome:
     """What a solver says of the rules and ``words``, without any bound or start; its schedule checked."""
     until = horizon(pipeline)
     outcome: Outcome = solver.solve(
@@ -22,7 +30,7 @@ def solved(solver: Any, pipeline: Pipeline, objective: Objective, words: Sequenc
         lower=0,
         upper=until,
         horizon=until * (pipeline.devices if objective == "span" else 1),
-        limits=Limits.of(seconds=seconds, workers=1),
+        limits=Limits.of(seconds=seconds, workers=1, deterministic=deterministic),
     )
     if outcome.schedule is not None:
         assert violations(pipeline, outcome.schedule) == []

@@ -58,6 +58,17 @@ def test_the_public_profile_is_fitted_as_closely_as_three_settings_can() -> None
     assert found.errors("W")[0] < sum(abs(one.before / one.measured - 1) for one in found.compared if one.op == "W") / len(rows)
 
 
+def test_what_is_fitted_may_be_named() -> None:
+    gpu = replace(preset("a100-80"), efficiency=0.7, launch=3e-4)
+    rows = [made(gpt(hidden=h, ffn=4 * h, heads=16), Parallel(), gpu) for h in (1024, 4096)]
+    found = calibrate(rows, "a test", ["efficiency", "launch"])
+    assert found.fitted == ("efficiency", "launch")
+    assert found.gpu.efficiency == pytest.approx(0.7, rel=1e-4)
+    assert found.gpu.launch == pytest.approx(3e-4, rel=1e-3)
+    with pytest.raises(EstimateError, match=r"expected some of efficiency, .* to fit, got 'memory'"):
+        calibrate(rows, "a test", ["memory"])
+
+
 def test_a_fused_backward_with_recomputing() -> None:
     of = asked(llama(), Parallel(), recompute="full")
     found = of.estimate()

@@ -84,6 +84,16 @@ def test_data_parallelism_of_a_step(zero: int) -> None:
     assert found.forward == pytest.approx(gather if zero == 3 else 0, abs=1e-9)
 
 
+def test_copies_of_tied_weights_sum_their_gradients() -> None:
+    gpu = replace(BARE, network=1, intra=1)
+    tied, apart = (estimate(llama(tied=t), Training(16), Parallel(pipeline=2), Cluster(gpu)) for t in (True, False))
+    for kind in ("embedding", "head"):
+        assert times(tied, kind).reduce_scatter == pytest.approx(4 * 1000 * 128 / 1e9)
+        assert times(apart, kind).reduce_scatter == 0
+    assert times(tied).reduce_scatter == 0
+    assert times(estimate(llama(tied=True), Training(16), cluster=Cluster(gpu)), "head").reduce_scatter == 0
+
+
 def test_the_optimizer_reads_and_writes_thirty_bytes() -> None:
     gpu = replace(BARE, bandwidth=1)
     whole, share = (

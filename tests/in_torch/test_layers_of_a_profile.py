@@ -1,0 +1,126 @@
+"""The layers of a real run: blocks that a training script names, as PyTorch's profiler sees them."""
+
+import time
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+import run_in_torch
+
+from ppopt.files.model import model_of_text
+from ppopt.files.profile import Profile, combine, durations, model_text
+from ppopt.files.profiled_layers import named_layers
+from ppopt.files.recorded import read_recorded
+from ppopt.files.torch_csv import lines_of
+from ppopt.files.torch_export import actions_of
+from ppopt.named import find
+from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
+STAGES = (("tok_embeddings", "layers.0", "layers.1"), ("layers.2", "output"))
+SLEEP = {"layers.0": 0.02, "layers.1": 0.02, "layers.2": 0.02, "output": 0.05}
+"""Seconds that the forward of a block sleeps at least."""
+BACKWARD = 0.03
+"""Seconds that the backward of ``output`` sleeps; hooks give it its name."""
+STEPS, MICROBATCHES = 3, 2
+
+
+def stage_of(stage: int) -> Any:
+    """Blocks with names as a training script gives them; those of the last stage name their backwards as well."""
+    import torch
+    from torch.profiler import record_function
+
+    class Backward(torch.autograd.Function):
+        """Nothing in the forward; its backward opens or closes the range of a block."""
+
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, name: str, ranges: dict[str, Any], begins: bool) -> torch.Tensor:
+            ctx.name, ctx.ranges, ctx.begins = name, ranges, begins
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+            if ctx.begins:
+                ctx.ranges[ctx.name] = record_function(ctx.name)
+                ctx.ranges[ctx.name].__enter__()
+                time.sleep(BACKWARD * (ctx.name == "output"))
+            else:
+                ctx.ranges.pop(ctx.name).__exit__(None, None, None)
+            return gradient.clone(), None, None, None
+
+    class Stage(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = torch.nn.ModuleList([run_in_torch.transformer_block(10 * stage + i) for i in range(len(STAGES[stage]))])
+            self.ranges: dict[str, Any] = {}
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for name, block in zip(STAGES[stage], self.blocks, strict=True):
+                if stage == 1:
+                    x = Backward.apply(x, name, self.ranges, False)
+                with record_function(name):
+                    time.sleep(SLEEP.get(name, 0.0))
+                    x = block(x)
+                if stage == 1:
+                    x = Backward.apply(x, name, self.ranges, True)
+            return x
+
+    return Stage()
+
+
+def traced(rank: int, results: Connection, job: run_in_torch.Job, folder: str) -> None:
+    """Some steps of one rank under the profiler."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    modules = {stage: stage_of(stage) for stage, home in enumerate(job.route) if home == rank}
+    schedule = run_in_torch.load(job, rank, modules, torch.nn.functional.mse_loss)
+    inputs, target = run_in_torch.batch_of(job.microbatches)
+    first, last = job.route[0] == rank, job.route[-1] == rank
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for _ in range(STEPS):
+            schedule.step(*([inputs] if first else []), target=target if last else None, losses=[] if last else None)
+    profiler.export_chrome_trace(f"{folder}/trace-{rank}.json")
+    results.send("done")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    folder = tmp_path_factory.mktemp("traces")
+    path = folder / "schedule.csv"
+    path.write_text("".join(lines_of(actions_of(find("1f1b").schedule(Pipeline(2, MICROBATCHES))))))
+    with run_in_torch.ranks_running(2, traced, run_in_torch.job_of(str(path)), str(folder)) as pipes:
+        assert [pipe.recv() for pipe in pipes if pipe.poll(run_in_torch.TIMEOUT)] == ["done", "done"]
+    return combine([read_recorded(str(trace)) for trace in sorted(folder.glob("trace-*.json"))])
+
+
+def test_blocks_are_those_of_the_script_in_data_flow_order(measured: Profile) -> None:
+    assert measured.blocks == dict(enumerate(STAGES))
+    assert {len(rows) for rows in measured.parts.values()} == {(STEPS - 1) * MICROBATCHES}
+
+
+def test_every_layer_takes_at_least_as_long_as_it_sleeps(measured: Profile) -> None:
+    """In the forward, by name in the backward of the last stage, and all layers together as long as their stage."""
+    layers = named_layers(measured, "each")
+    found = {group.name: group.times for group in layers.groups}
+    assert list(found) == [name for names in STAGES for name in names]
+    for stage, names in enumerate(STAGES):
+        for row in measured.parts[stage, Kind.F]:
+            assert all(seconds >= SLEEP.get(name, 0.0) for name, seconds in zip(names, row[1:-1], strict=True))
+        for key, values in durations(measured)[0].items():
+            assert sum(found[name][key] for name in names) == pytest.approx(values[stage])
+    assert found["output"]["backward"] >= BACKWARD
+    assert found["layers.2"]["backward"] < found["output"]["backward"]
+    assert any("; B by its own ranges" in note for note in layers.notes)
+
+
+def test_the_file_is_solved_over_all_cuts(measured: Profile) -> None:
+    from ppopt.search import solve
+
+    text = model_text(measured, "blocks", (), named_layers(measured, "names"))
+    model = model_of_text(text.replace("partition = [3, 2]", 'partition = "best"'), "text")
+    result = solve(model, seconds=60, workers=1)
+    assert result.reason == "optimal"
+    assert sum(result.pipeline.counts) == 5
