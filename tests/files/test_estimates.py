@@ -47,7 +47,7 @@ def test_what_is_written_is_what_was_estimated() -> None:
     seconds = sum(group.count * group.seconds.optimizer for group in found.layers if group.seconds is not None)
     assert pipeline.layers is not None
     assert float(sum(group.count * group.optimizer for group in pipeline.layers.groups)) == pytest.approx(
-        1000 * seconds, rel=1e-2
+        1000 * seconds, rel=5e-2
     )
     assert all(group.reduce_scatter > group.all_gather > 0 for group in pipeline.layers.groups)
 

@@ -13,6 +13,7 @@ from ppopt.named.recomputing import best_of
 from ppopt.named.registry import each
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, routes_of
 from ppopt.schedule import Schedule
+from ppopt.search import tuning
 from ppopt.study.planning.floors import Floors
 from ppopt.study.planning.space import Case
 
@@ -90,7 +91,7 @@ def look(case: Case, placement: str, chunks: int, clock: Clock) -> Found | None:
     for definition in definitions(placement, chunks) if pipeline is not None else ():
         if clock.over:
             break
-        found = scheduled(definition, pipeline)
+        found = scheduled(definition, pipeline, clock)
         if found is not None and (best is None or found.value < best.value):
             best = found
     return best
@@ -111,7 +112,7 @@ def nearby(case: Case, found: Found, clock: Clock) -> Found:
             if bound >= value or clock.over:
                 break
             pipeline = _at(case, found.schedule.pipeline.placement, found.schedule.pipeline.chunks, counts)
-            other = None if pipeline is None else scheduled(definition, pipeline)
+            other = scheduled(definition, pipeline, clock)
             if other is not None and other.value < found.value:
                 better = other
                 break
@@ -137,10 +138,11 @@ def definitions(placement: str, chunks: int) -> list[Definition]:
     return [one for one, v in each((chunks,)) if one.placement == placement and one.routes is None and v in (None, chunks)]
 
 
-def scheduled(definition: Definition, pipeline: Pipeline | None) -> Found | None:
+def scheduled(definition: Definition, pipeline: Pipeline | None, clock: Clock) -> Found | None:
     """A named schedule on a cut, with as little recomputing as fits where that is open; ``None``: it does not fit or apply."""
     if pipeline is None:
         return None
+    clock.charge(tuning.SCHEDULED * pipeline.index.computations)
     try:
         if pipeline.recompute == CHOOSE:
             schedule = best_of(definition, pipeline, pipeline.chunks, {}, "makespan")

@@ -16,6 +16,7 @@ from ppopt.clock import Clock
 from ppopt.files.estimates import read_source
 from ppopt.interrupt import noting
 from ppopt.pipeline import PipelineError
+from ppopt.search import tuning
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.study.planning.looks import Found, look, nearby
@@ -155,20 +156,20 @@ class _Run:
                     self.leaves.append(_Leaf(case, placement, chunks, case.floors.least, len(self.leaves)))
         try:
             with noting():
-                self._look_at_all()
+                self._look_at_all(self.clock.slice(LOOKS * self.settings.seconds))
                 self._improve()
                 self._deepen()
+                self._look_at_all(self.clock)
         except KeyboardInterrupt:
             self.clock.interrupt()
 
-    def _look_at_all(self) -> None:
+    def _look_at_all(self, clock: Clock) -> None:
         """First looks at what may be better than the best: where the linear bound is small first, which knows most.
 
         A combination whose linear bound is much above its bound for all placements is short of memory.
         """
-        clock = self.clock.slice(LOOKS * self.settings.seconds)
         for linear in True, False:
-            left = {leaf.number: leaf for leaf in self.leaves if (leaf.placement == "linear") == linear}
+            left = {leaf.number: leaf for leaf in self.leaves if not leaf.looked and (leaf.placement == "linear") == linear}
             likely: dict[int, float] = {}
             while left and not clock.over and not self.closed:
                 least = min(left.values(), key=lambda leaf: (likely.get(leaf.number, leaf.bound), leaf.number))
@@ -225,13 +226,20 @@ class _Run:
 
     def _deepen(self) -> None:
         """Search on the placement with the least bound, again and again."""
-        while (opened := self._open()) and not self.clock.over and not self.closed:
-            leaf = opened[0]
+        while not self.clock.over and not self.closed:
+            leaf = next((leaf for leaf in self._open() if self._affordable(leaf)), None)
+            if leaf is None:
+                break
             if leaf.placement == "linear" and leaf.bound < leaf.case.floors.linear:
                 leaf.bound = leaf.case.floors.linear
                 leaf.settled = leaf.bound == math.inf
             else:
                 self._solve(leaf)
+
+    def _affordable(self, leaf: _Leaf) -> bool:
+        """Whether there is time for the first look at one of its cuts, which takes longer the more operations there are."""
+        operations = 3 * leaf.case.combination.parallel.pipeline * leaf.chunks * leaf.case.microbatches
+        return leaf.search is not None or operations / tuning.LEAF <= max(self.clock.left, 1.0)
 
     def _solve(self, leaf: _Leaf) -> None:
         begun = time.monotonic()
