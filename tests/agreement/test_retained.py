@@ -141,7 +141,7 @@ def agree(pipeline: Pipeline, expected: int, count: Counter[str]) -> None:
 def test_two_microbatches_in_any_order(share: int) -> None:
     count: Counter[str] = Counter()
 
-    @settings(max_examples=8 * share)
+    @settings(max_examples=6 * share)
     @given(two_devices(2))
     def on(pipeline: Pipeline) -> None:
         agree(pipeline, best(pipeline, in_order=False), count)

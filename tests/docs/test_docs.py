@@ -24,8 +24,9 @@ LONG = re.compile(r"^\$ ppopt (?:frontier|plan|plot|sweep) |--recompute choose|d
 
 
 def tier(block: Block) -> list[pytest.MarkDecorator]:
-    """What keeps an example from the quick tests: it is a session of more than two commands, or has a long one."""
-    long = block.language == "console" and (block.text.count("$ ppopt") > 2 or LONG.search(block.text))
+    """What keeps an example from the quick tests: more than two commands, a long one, or the Python interface."""
+    console = block.language == "console"
+    long = block.text.count("$ ppopt") > 2 or LONG.search(block.text) if console else block.page.stem == "api"
     return [thorough] if long else []
 
 

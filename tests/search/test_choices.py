@@ -11,6 +11,7 @@ from ppopt.files import read_model, result_dict
 from ppopt.pipeline import PipelineError
 from ppopt.search import Scope
 from tests.support.open_choices import path_of, subsets
+from tests.support.tiers import thorough
 
 
 def test_a_scope_says_what_was_open() -> None:
@@ -79,6 +80,7 @@ def test_the_named_order_settles_the_placement_that_is_open() -> None:
     assert result.order == pp.Binding("interleaved-1f1b")
 
 
+@thorough
 def test_an_order_with_recompute_open_is_the_best_of_all_choices() -> None:
     costs, memory = pp.Costs(recompute=(1, 2, 1)), pp.Memory(recompute_saved=0.5, limit=2)  # type: ignore[arg-type]
     pipeline = pp.Pipeline(3, 4, costs=costs, memory=memory, recompute="choose")
