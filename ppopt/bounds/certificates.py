@@ -63,14 +63,17 @@ class Certificate:
 
 
 def durations_of(pipeline: Pipeline) -> dict[Part, int]:
-    """Of a pipeline of one route, in ticks, as certificates count them: every backward run the cheaper way."""
+    """In ticks, as certificates count them: every backward run the cheaper way; a stage takes the same on all routes."""
     graph = relaxed_graph(pipeline, links=False)
     found = {(kind, stage): 0 for kind in (Kind.F, Kind.I, Kind.W) for stage in range(pipeline.stages)}
     return found | {_part(graph, o): graph.duration[o] for o in range(len(graph.families))}
 
 
 def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
-    """The best certificates of a pipeline of one route, one of a device, ``most`` of them: the first is its one-machine bound."""
+    """The best certificates of a pipeline, one of a device, ``most`` of them: the first is its one-machine bound.
+
+    Where there are several routes, each stage takes the same on all of them.
+    """
     graph = relaxed_graph(pipeline, links=False)
     reasons = Reasons(graph)
     found: list[tuple[int, Certificate]] = []
@@ -96,7 +99,7 @@ def work_certificates(pipeline: Pipeline) -> list[Certificate]:
 
 
 def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
-    """The certificates that need no example: work of a device behind the way to it and before the way from it.
+    """The certificates of one route that need no example: work of a device behind the way to it and before the way from it.
 
     For every device and each of its stages: all forwards from that stage on and all backwards; the same and the weight gradients;
     the backwards of that stage and the earlier ones; the same and their weight gradients.
@@ -120,10 +123,12 @@ def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
 
 
 class Reasons:
-    """Heads and tails of a graph of one route, each with the chain of reasons that makes it so long."""
+    """Heads and tails of a graph, each with the chain of reasons that makes it so long.
+
+    Every step of a chain stays on its route. Stages are told apart by their numbers alone: they take the same on each route.
+    """
 
     def __init__(self, graph: FamilyGraph) -> None:
-        assert graph.routes == 1, "one route"
         self.graph, self._back = graph, graph.reversed()
         self.heads: Heads = heads(graph, memory=False)
         self.tails: Heads = tails(graph, memory=False)
@@ -138,8 +143,10 @@ class Reasons:
 
     def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
         """What all instances of some families take, or so many of each."""
-        counts = counts or [self.graph.count[o] for o in families]
-        return Way.of({_part(self.graph, o): n for o, n in zip(families, counts, strict=True)})
+        times: Counter[Part] = Counter()
+        for o, n in zip(families, counts or [self.graph.count[o] for o in families], strict=True):
+            times[_part(self.graph, o)] += n
+        return Way.of(times)
 
     def of_set(self, families: Sequence[int], head: int, tail: int) -> Certificate:
         """The certificate of the instances whose heads and tails reach two thresholds."""

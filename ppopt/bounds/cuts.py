@@ -10,6 +10,7 @@ from typing import TypeAlias
 from ortools.sat.python import cp_model
 
 from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.filling import Filling, Phase
 from ppopt.clock import Limits
 from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Known, race
 from ppopt.op import Kind
@@ -22,13 +23,14 @@ End: TypeAlias = cp_model.LinearExpr
 class LeastCut:
     """No cut that is left has a bound below ``bound`` ticks; ``counts`` is one whose bound is ``value``, if one was found.
 
-    ``none``: no cut is left.
+    ``none``: no cut is left. ``settled``: it is shown that there is none of less than ``value``.
     """
 
     bound: int
     value: int | None = None
     counts: tuple[int, ...] | None = None
     none: bool = False
+    settled: bool = False
 
 
 class CutModel:
@@ -85,7 +87,52 @@ class CutModel:
 
     def hold(self, amounts: Sequence[tuple[list[End], Sequence[int]]], most: int) -> None:
         """Keep what some stages have together at ``most``: of each amount its :meth:`ends`, and the stages that count."""
-        self.model.add(sum(ends[s + 1] - ends[s] for ends, stages in amounts for s in stages) <= most)
+        self.model.add(sum(_within(ends, stages) for ends, stages in amounts) <= most)
+
+    def fill(self, filling: Filling, held: list[End], kept: list[End], own: list[End], limit: int) -> None:
+        """No cut is better than what a limit of memory says of a device (:mod:`ppopt.bounds.filling`).
+
+        ``held``, ``kept``, ``own``: the :meth:`ends` of what a microbatch holds, of what is left of that between ``I`` and ``W``,
+        and of what is always held; ``limit``: of what all these have together.
+        """
+        always = _within(own, filling.stages)
+        begin = [self._idle(phase, held, limit - always, filling.microbatches) for phase in filling.first]
+        end = [self._idle(phase, kept, limit - always, filling.microbatches) for phase in filling.last]
+        work = self._time(filling.work)
+        for idle in begin:
+            self.model.add(self.bound >= work + idle + self._time(filling.tail))
+        for idle in end:
+            self.model.add(self.bound >= self._time(filling.head) + work + idle)
+        for j in range(len(filling.stages)):
+            some = filling.stages[: j + 1]
+            all_ = always + filling.microbatches * _within(held, some)
+            full = self.model.new_bool_var("")
+            self.model.add(all_ <= limit).only_enforce_if(~full)
+            for i, one in enumerate(begin):
+                for k, other in enumerate(end):
+                    if min(i, k) == j:
+                        self.model.add(self.bound >= work + one + other).only_enforce_if(full)
+
+    def _idle(self, phase: Phase, held: list[End], room: End, most: int) -> End:
+        """The idle time of a phase, for numbers of microbatches that fit."""
+        counts: list[cp_model.IntVar] = []
+        claimed, gained = [], []
+        for stage, gain in zip(phase.stages, phase.gains, strict=True):
+            count = self.model.new_int_var(int(len(counts) < phase.some), most, "")
+            if counts and phase.falling:
+                self.model.add(count <= counts[-1])
+            counts.append(count)
+            claimed.append(self._times(count, most, held[stage + 1] - held[stage]))
+            gained.append(self._times(count, most, self._time(gain)))
+        self.model.add(cp_model.LinearExpr.sum(claimed) <= room)
+        return self._time(phase.way) - cp_model.LinearExpr.sum(gained)
+
+    def _times(self, count: cp_model.IntVar, most: int, value: End) -> cp_model.IntVar:
+        """A number times a value."""
+        of, product = self.model.new_int_var(0, self._most // most, ""), self.model.new_int_var(0, self._most, "")
+        self.model.add(of == value)
+        self.model.add_multiplication_equality(product, [count, of])
+        return product
 
     def have(self, ends: list[End], stage: int, least: int) -> None:
         """A stage has at least that much of something; ``ends``: its :meth:`ends`."""
@@ -129,7 +176,7 @@ class CutModel:
             KeyboardInterrupt: a signal came before the search.
         """
         if lower > upper:
-            return LeastCut(upper + 1, none=True)
+            return LeastCut(upper + 1, none=True, settled=True)
         domain = self.model.proto.variables[self.bound.index].domain
         domain[0], domain[1] = lower, upper  # of this question; a constraint would bind later ones
         self.model.clear_hints()  # type: ignore[no-untyped-call]
@@ -139,9 +186,15 @@ class CutModel:
                     self.model.add_hint(literal, layer < end)
         answer = race(self.model, limits, (CUTS, CUTS_RELAXED))
         if answer.known is Known.NONE:
-            return LeastCut(upper + 1, none=True)
+            return LeastCut(upper + 1, none=True, settled=True)
         bound = max(lower, answer.bound)
         if not answer.found:
             return LeastCut(bound)
         ends = [0, *(sum(map(answer.boolean_value, row)) for row in self.below), self.layers]
-        return LeastCut(bound, answer.objective, tuple(b - a for a, b in pairwise(ends)))
+        counts = tuple(b - a for a, b in pairwise(ends))
+        return LeastCut(bound, answer.objective, counts, settled=answer.known is Known.BEST)
+
+
+def _within(ends: Sequence[End], stages: Sequence[int]) -> End:
+    """What some stages have together."""
+    return cp_model.LinearExpr.sum([ends[s + 1] - ends[s] for s in stages])

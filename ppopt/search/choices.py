@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Protocol, TypeAlias
 
 from ppopt.clock import Clock
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import BEST, Pipeline
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies
 from ppopt.search.closed import ClosedSearch, quick_bound
@@ -80,15 +80,16 @@ def solve_branches(
     """The result of each branch, as far as it matters which of them has the best of all; those not begun are left out.
 
     Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of what is left, the most
-    promising first, and what is still open goes on from where it was. In deterministic mode each has an equal share of the limit,
-    once. ``clock``: one that has the time of the settings left, in place of a new one.
+    promising first, and what is still open goes on from where it was. In deterministic mode each has an equal share of the
+    limit, once. Where the partition is open, too, those of few stages come first: they are settled in seconds, and what they
+    reach is out of reach for many cuts of the others. ``clock``: one that has the time of the settings left, not a new one.
     """
     clock = clock or settings.limits().clock
     if len(branches) == 1:
         return (branches[0].go_on(clock, enough, progress),)
     turns = _Turns(branches, [branch.floor(objective) for branch in branches], settings.deterministic, enough)
-    while opened := sorted(turns.opened(), key=turns.known):
-        if all(branch.result is not None for branch in branches) and clock.left < strategies.PLACEMENT * settings.seconds:
+    while opened := turns.in_order():
+        if turns.all_begun and clock.left < strategies.PLACEMENT * settings.seconds:
             break
         for turn, i in enumerate(opened):
             if turns.is_open(i):
@@ -112,6 +113,17 @@ class _Turns:
         """The bound of a placement."""
         result = self.branches[i].result
         return self.floor[i] if result is None else bound_of(result)
+
+    @property
+    def all_begun(self) -> bool:
+        """Whether each placement had a turn."""
+        return all(branch.result is not None for branch in self.branches)
+
+    def in_order(self) -> list[int]:
+        """The placements that are open, in the order of their turns."""
+        pipelines = [branch.pipeline for branch in self.branches]
+        few_first = not self.all_begun and all(pipeline.partition == BEST for pipeline in pipelines)
+        return sorted(self.opened(), key=lambda i: (pipelines[i].stages if few_first else 0, self.known(i)))
 
     def reached(self) -> Time:
         """The best value of all, or what is enough."""

@@ -18,7 +18,6 @@ from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
 
-from ppopt.bounds.certificates import certificates, durations_of
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.interrupt import noting
@@ -31,14 +30,14 @@ from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, auto_cut, dealt, fastest, moved, plain, shown, simulating
+from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
+from ppopt.search.near_cuts import Key, followed, improved, retimed
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
-from ppopt.timing import CyclicOrder, time_order
 
 Time: TypeAlias = Fraction | float
 Report: TypeAlias = Callable[[Fraction | None, Fraction], None]
@@ -87,6 +86,7 @@ class PartitionChoice:
 
     def __post_init__(self) -> None:
         self._clock = Clock(0)
+        self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
 
     # --- the branch ---
@@ -179,11 +179,8 @@ class PartitionChoice:
             clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
             self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
         named = [counts for counts in (even, balanced) if counts is not None]
-        if len(self.pipeline.routes) > 1:
-            near = named
-        else:
-            self._ask(math.inf)
-            near = list(dict.fromkeys(map(self._nearby, named)))
+        self._ask(min(self.value, self.enough))
+        near = list(dict.fromkeys(map(self._nearby, named)))
         for counts in near:
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
@@ -242,8 +239,10 @@ class PartitionChoice:
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
         hint = None if self.best is None else self.best.pipeline.counts
-        clock = self._clock.slice(max(strategies.OVER_CUTS * self.settings.seconds, 1.0))
+        clock = self._clock.slice(self._asking)
         found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
+        if not self.over.settled and below < math.inf:
+            self._asking *= 2  # the next question has to begin anew
         self._report()
         return found
 
@@ -266,24 +265,27 @@ class PartitionChoice:
             search = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
         else:
             search = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
-            search.begin(self._retimed(pipeline))
+            search.begin(None if self.best is None else retimed(self.best, pipeline))
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
         leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, self._first_look)
         self.over.leave_out(counts)
         return leaf
 
-    def _retimed(self, pipeline: Pipeline) -> Schedule | None:
-        """The order of the best schedule on another cut."""
-        if self.best is None:
-            return None
-        try:
-            return time_order(pipeline, self.best.order)
-        except CyclicOrder:
-            return None
+    def _follow(self) -> None:
+        """Run the best order on other cuts, where nothing binds."""
+        assert self.best is not None
+        if self.words or self.objective != "makespan":
+            return
+        begun, settled = time.monotonic(), [counts for counts, leaf in self.leaves.items() if leaf.settled]
+        found = followed(self.best, self._at, settled, self._clock.slice(strategies.MOVES * self.settings.seconds))
+        if found is not self.best:
+            self._found(found, ())
+            said = f"best {plain(self.value)} on {shown(found.pipeline.counts)}"
+            self.steps.append(Taken("the order on other cuts", time.monotonic() - begun, said))
 
     def _solve(self, leaf: _Leaf, name: str) -> None:
         begun = time.monotonic()
-        most = min(self.value, self.enough)
+        most, before = min(self.value, self.enough), self.value
         result = leaf.search.go_on(self._clock.slice(leaf.seconds), most, None)
         leaf.seconds *= 2
         leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, result.ticks.per_unit))
@@ -295,13 +297,15 @@ class PartitionChoice:
         value = "nothing found" if result.ticks.value is None else f"best {time_(result.ticks.value)}"
         outcome = f"{value}, bound {time_(result.ticks.lower_bound)}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
+        if self.value < before:
+            self._follow()
         self._report()
 
     # --- cuts with small bounds ---
 
     def _nearby(self, counts: Counts) -> Counts:
         """A cut with a small bound that single ends lead to."""
-        return self._improved(counts, lambda bounds: (bounds[0], sum(bounds, Fraction(0))))
+        return self._improved(counts, lambda known: (known[0], sum(known, Fraction(0))))
 
     def _polished(self, counts: Counts) -> Counts:
         """A cut that is likely to have a good order, its bound not much above that of ``counts``: its devices have slack.
@@ -311,43 +315,21 @@ class PartitionChoice:
         if self.best is None or self._first_look <= 1:
             return counts
         most = Fraction(self.over.bound) + Fraction(tuning.POLISH) * Fraction(self.value - self.over.bound)
-        return self._improved(counts, lambda bounds: (max(bounds[0], most), sum(bounds, Fraction(0))))
+        return self._improved(counts, lambda known: (max(known[0], most), sum(known, Fraction(0))))
 
     @property
     def _first_look(self) -> float:
         """Seconds."""
-        return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
+        least = 1.0 if self.pipeline.memory.limit is None else max(1.0, strategies.LIMITED_LOOK * self.settings.seconds)
+        return max(least, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
 
-    def _improved(self, counts: Counts, key: Callable[[list[Fraction]], tuple[Fraction, Fraction]]) -> Counts:
-        """From cut to cut by moving one end, as long as that is better."""
+    def _improved(self, counts: Counts, key: Key) -> Counts:
         clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
-        bounds = self._bounds(counts)
-        if bounds is None:
-            return counts
-        best, improved = key(bounds), True
-        while improved and not clock.over:
-            improved = False
-            for other in moved(counts):
-                if clock.over:
-                    break
-                if other in self.leaves:
-                    continue
-                bounds = self._bounds(other)
-                if bounds is not None and key(bounds) < best:
-                    counts, best, improved = other, key(bounds), True
-                    break
-        return counts
+        return improved(counts, key, self._fastest_at, self.leaves, clock)
 
-    def _bounds(self, counts: Counts) -> list[Fraction] | None:
-        """The one-machine bounds of all devices, the largest first."""
+    def _fastest_at(self, counts: Counts) -> Pipeline | None:
         pipeline = self._at(counts)
-        if pipeline is None or len(pipeline.routes) > 1:
-            return None
-        self._clock.charge(tuning.SCHEDULED * pipeline.index.computations)
-        pipeline = fastest(pipeline)
-        duration = durations_of(pipeline)
-        each = certificates(pipeline, pipeline.devices + 1)
-        return [Fraction(each_.value(duration), pipeline.ticks.per_unit) for each_ in each]
+        return None if pipeline is None else fastest(pipeline)
 
     # --- the answer ---
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
 from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of, plain_certificates, work_certificates
+from ppopt.bounds.filling import fillings
 from ppopt.clock import Limits
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
@@ -54,9 +56,13 @@ class OverCuts:
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
         """Whether no cut is left at all."""
+        self.settled = True
+        """Whether the last question for a cut was answered in time."""
         self.seconds = 0.0
         self._known: set[Certificate] = set()
-        self._within_memory()
+        self._fillings: list[Callable[[], None]] = []
+        """What limits of memory say of each device, as far as the model does not know it yet."""
+        self._within_memory(some)
         self._with_levels()
         for certificate in self._plain(some):
             self._learn(certificate, some.ticks.per_unit)
@@ -90,27 +96,24 @@ class OverCuts:
             return list(plain_certificates(some))
         return work_certificates(some)
 
-    def _within_memory(self) -> None:
-        """Every device has room for its weights and the activations of one microbatch."""
+    def _within_memory(self, some: Pipeline) -> None:
+        """Every device has room for its weights and the activations of one microbatch, and what that says of makespans."""
         pipeline, layers, limit = self.pipeline, self.pipeline.layers, self.pipeline.memory.limit
         if limit is None or len(pipeline.routes) > 1:
             return
         assert layers is not None
-        weights, activation = layers.each("weights"), layers.each("activation")
-        saved = [saved_by(layers, g, pipeline.recompute) for g in range(len(layers.groups))]
-        each = [
-            (held or Fraction(0)) + (own or Fraction(0)) - less
-            for held, own, less in zip(activation, weights, saved, strict=True)
-        ]
-        own = [each[g] for g in layers.group_of]
+        held, kept, own = ([amount[g] for g in layers.group_of] for amount in least_amounts(layers, pipeline.recompute))
         limits, static = (
             value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
         )
-        scale = math.lcm(*(value.denominator for value in (*own, *limits, *static)))
-        ends = self.model.ends([int(value * scale) for value in own])
-        for device in range(pipeline.devices):
-            stages = [s for s, d in enumerate(pipeline.routes[0]) if d == device]
-            self.model.hold([(ends, stages)], int((limits[device] - static[device]) * scale))
+        scale = math.lcm(*(value.denominator for value in (*held, *kept, *own, *limits, *static)))
+        ends = [self.model.ends([int(value * scale) for value in of]) for of in (held, kept, own)]
+        room = [int((most - always) * scale) for most, always in zip(limits, static, strict=True)]
+        for filling in fillings(some):
+            self.model.hold([(ends[0], filling.stages), (ends[2], filling.stages)], room[filling.device])
+            if self.objective == "makespan":
+                fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device])
+                self._fillings.append(fill)
 
     def _with_levels(self) -> None:
         """Every stage has the layers that are said to recompute in it."""
@@ -127,14 +130,14 @@ class OverCuts:
 
     def bound_of(self, pipeline: Pipeline) -> Fraction:
         """The one-machine bound of a cut, in the user's unit; what holds for all cuts where there is none."""
-        if self.objective != "makespan" or len(pipeline.routes) > 1:
+        if self.objective != "makespan":
             return Fraction(self.bound if self.bound < math.inf else 0)
         value = certificates(pipeline, 1)[0].value(durations_of(pipeline))
         return Fraction(value, pipeline.ticks.per_unit)
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
-        if self.objective != "makespan" or len(pipeline.routes) > 1:
+        if self.objective != "makespan":
             return False
         pipeline = _without_step(pipeline)  # constants of one cut would not hold for others
         found = certificates(pipeline, MOST)
@@ -163,15 +166,21 @@ class OverCuts:
     def least(self, limits: Limits, below: Fraction | float, hint: Counts | None) -> Counts | None:
         """A cut of little bound, below that much; ``None``: none is left, or none was found in time. Raises :attr:`bound`."""
         begun = time.monotonic()
+        if below < math.inf:  # measured: without an end to the times, these make the model slow
+            for fill in self._fillings:
+                fill()
+            self._fillings = []
         upper = math.ceil(below * self.per_unit) - 1 if below < math.inf else 2**49
         lower = math.ceil(self.bound * self.per_unit) if self.bound < math.inf else upper + 1
         found = self.model.least(limits, lower, upper, hint)
         self.seconds += time.monotonic() - begun
+        self.settled = found.settled
         self.none_left = found.none and below == math.inf
         self.bound = math.inf if self.none_left else max(self.bound, Fraction(found.bound, self.per_unit))
         return found.counts
 
 
+<<<<<<< HEAD
 def _without_step(pipeline: Pipeline) -> Pipeline:
     """The pipeline without what its layers take once per step, which takes no longer."""
     assert pipeline.layers is not None
@@ -179,6 +188,17 @@ def _without_step(pipeline: Pipeline) -> Pipeline:
     if layers is pipeline.layers:
         return pipeline
     return pipeline.changed(layers=layers, route_of_microbatch=pipeline.route_of_microbatch)
+=======
+def least_amounts(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
+    """Per group, what a layer holds of a microbatch, what is left of that between ``I`` and ``W``, and its weights.
+
+    If it recomputes as is said, or as is best for it where that is open.
+    """
+    activation, retained, weights = (layers.each(name) for name in ("activation", "retained", "weights"))
+    held = [(value or Fraction(0)) - saved_by(layers, g, recompute) for g, value in enumerate(activation)]
+    kept = [own if value is None else min(own, value) for own, value in zip(held, retained, strict=True)]
+    return held, kept, [value or Fraction(0) for value in weights]
+>>>>>>> main
 
 
 def saved_by(layers: Layers, group: int, recompute: Any) -> Fraction:

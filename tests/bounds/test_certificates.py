@@ -1,6 +1,6 @@
 """Certificates: the one-machine bound of one pipeline, said so that it holds for others with the same placement."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -13,12 +13,13 @@ from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Pipeline
 
 PLACES = (("linear", 2, 1), ("linear", 4, 1), ("wave", 2, 2), ("wave", 3, 2), ("loop", 2, 2), ("loop", 2, 3), ("wave", 2, 3))
+TWO_ROUTES = (("bidirectional", 2, 1), ("bidirectional", 3, 1), ("bidirectional", 4, 1))
 
 
-def alike(seed: int, number: int) -> list[Pipeline]:
+def alike(seed: int, number: int, places: Sequence[tuple[str, int, int]] = PLACES) -> list[Pipeline]:
     """Pipelines of one placement and the same links, with random costs of their stages; one tick is one unit in all of them."""
     rng = Random(seed)
-    placement, devices, chunks = rng.choice(PLACES)
+    placement, devices, chunks = rng.choice(places)
     microbatches, links, split = rng.randint(2, 6), Links(rng.choice((0, 0, 1, 4))), rng.random() < 0.6
     optimizer = rng.choice((None, 2, tuple(rng.randint(0, 5) for _ in range(devices))))
 
@@ -54,7 +55,7 @@ def too_much(certificate: Certificate, others: Iterable[tuple[dict[Part, int], i
 @given(st.integers(0, 10**9))
 @settings(max_examples=30)
 def test_a_certificate_is_the_bound_at_its_own_cut_and_holds_at_others(seed: int) -> None:
-    one, *others = alike(seed, 5)
+    one, *others = alike(seed, 5, (*PLACES, *TWO_ROUTES))
     found = certificates(one, one.devices + 1)
     assert len(found) == one.devices + 1
     values = [certificate.value(durations_of(one)) for certificate in found]

@@ -3,17 +3,18 @@
 import dataclasses
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 from ppopt.bounds.certificates import durations_of
-from ppopt.clock import Clock
+from ppopt.clock import Clock, Limits
 from ppopt.files import result_dict
 from ppopt.interrupt import check
 from ppopt.named import NAMED, auto_partition
 from ppopt.pipeline import Layers, Links, Memory, Pipeline
-from ppopt.search import Settings, solve
+from ppopt.search import Result, Settings, solve
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import OverCuts
@@ -142,8 +143,6 @@ def test_a_second_opinion_is_on_the_cut_of_the_answer() -> None:
 
 def test_what_is_known_of_the_cuts_that_are_left() -> None:
     """Never above the best of them, and a cut that is left out does not come again."""
-    from ppopt.clock import Limits
-
     over = OverCuts(PIPELINE, "makespan", Fraction(0))
     seen = []
     while (counts := over.least(Limits.of(10, workers=1), math.inf, None)) is not None:
@@ -224,3 +223,48 @@ def test_without_an_answer_where_what_recomputes_does_not_fit_the_balanced_cut()
     recompute = [{"decoder": {"full": 8}}, {}, {}]
     result = solve(PIPELINE.changed(recompute=recompute, memory=Memory(limit=6)), seconds=30, workers=1)
     assert (result.reason, result.schedule) == ("infeasible", None)
+
+
+def test_placements_of_few_stages_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their bounds are; those that stay open then come in the order of their bounds."""
+    turns: list[int] = []
+    go_on = PartitionChoice.go_on
+
+    def noted(self: PartitionChoice, *args: Any) -> Result:
+        turns.append(self.pipeline.stages)
+        return go_on(self, *args)
+
+    monkeypatch.setattr(PartitionChoice, "go_on", noted)
+    result = solve(PIPELINE.changed(devices=2, microbatches=2, placement="any", chunks=[4, 2]), seconds=30, workers=1)
+    assert result.reason == "optimal"
+    assert turns[:5] == [2, 4, 4, 8, 8]
+
+
+def test_a_question_about_all_cuts_that_is_not_answered_is_asked_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float] = []
+
+    def unanswered(self: OverCuts, limits: Limits, below: float, hint: object) -> None:
+        seconds.append(limits.clock.seconds)
+        self.settled = False
+
+    monkeypatch.setattr(OverCuts, "least", unanswered)
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+    choice._clock = Clock(60)
+    for below in (math.inf, Fraction(10), Fraction(10), Fraction(10)):
+        choice._ask(below)
+    assert seconds == [3, 3, 6, 12]
+
+
+def test_two_routes_have_certificates() -> None:
+    """From them the model of cuts learns more than the work of the devices; never more than the best of all cuts."""
+    pipeline = PIPELINE.changed(devices=4, microbatches=4, placement="bidirectional")
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    known = []
+    for _ in range(9):
+        counts = over.least(Limits.of(10, workers=1), math.inf, None)
+        assert counts is not None
+        known.append(over.bound)
+        if not over.learn_from(pipeline.changed(partition=counts, route_of_microbatch=pipeline.route_of_microbatch)):
+            break
+    best = solve(pipeline, seconds=30, workers=1)
+    assert known[0] < known[-1] <= (best.value or 0)

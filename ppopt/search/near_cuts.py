@@ -1,0 +1,89 @@
+"""From cut to cut of the layers by moving single ends: to smaller bounds, or where a known order takes less time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from fractions import Fraction
+from typing import TypeAlias
+
+from ppopt import bounds
+from ppopt.bounds.certificates import certificates, durations_of
+from ppopt.clock import Clock
+from ppopt.pipeline import CHOOSE, Pipeline
+from ppopt.schedule import Schedule
+from ppopt.search import tuning
+from ppopt.search.cuts import moved
+from ppopt.search.over_cuts import Counts
+from ppopt.timing import CyclicOrder, time_order
+
+At: TypeAlias = Callable[[Counts], Pipeline | None]
+"""The pipeline of a cut; ``None``: there is no room for a microbatch."""
+Key: TypeAlias = Callable[[list[Fraction]], tuple[Fraction, Fraction]]
+"""How good the bounds of the devices of a cut are: less is better."""
+
+
+def improved(counts: Counts, key: Key, at: At, left_out: Collection[Counts], clock: Clock) -> Counts:
+    """From ``counts`` to better and better cuts, none of ``left_out``, until no end can be moved to a better one."""
+    known = _bounds(counts, at, clock)
+    if known is None:
+        return counts
+    best, better = key(known), True
+    while better and not clock.over:
+        better = False
+        for other in moved(counts):
+            if clock.over:
+                break
+            known = None if other in left_out else _bounds(other, at, clock)
+            if known is not None and key(known) < best:
+                counts, best, better = other, key(known), True
+                break
+    return counts
+
+
+def _bounds(counts: Counts, at: At, clock: Clock) -> list[Fraction] | None:
+    """The one-machine bounds of all devices, the largest first, which is no less than what the memory limit says."""
+    pipeline = at(counts)
+    if pipeline is None:
+        return None
+    clock.charge(tuning.SCHEDULED * pipeline.index.computations)
+    duration = durations_of(pipeline)
+    each = certificates(pipeline, pipeline.devices + 1)
+    found = [Fraction(certificate.value(duration), pipeline.ticks.per_unit) for certificate in each]
+    within = bounds.memory(pipeline)
+    return found if within is None else [max(found[0], Fraction(within.value, pipeline.ticks.per_unit)), *found[1:]]
+
+
+def followed(schedule: Schedule, at: At, left_out: Collection[Counts], clock: Clock) -> Schedule:
+    """The order of a schedule on better and better cuts, none of ``left_out``, until no end can be moved to a better one.
+
+    A schedule on another cut within memory, or ``schedule`` itself.
+    """
+    best, better = schedule, True
+    while better and not clock.over:
+        better = False
+        for counts in moved(best.pipeline.counts):
+            if clock.over:
+                break
+            pipeline = None if counts in left_out else at(counts)
+            timed = None if pipeline is None else retimed(best, pipeline)
+            if timed is not None:
+                clock.charge(tuning.SCHEDULED * timed.pipeline.index.computations)
+                if timed.within_memory and _makespan(timed) < _makespan(best):
+                    best, better = timed, True
+                    break
+    return best
+
+
+def retimed(schedule: Schedule, pipeline: Pipeline) -> Schedule | None:
+    """The order of a schedule on another cut; ``None``: it is not known there what recomputes, or transfers wait in a circle."""
+    if pipeline.recompute == CHOOSE:
+        return None
+    try:
+        return time_order(pipeline, schedule.order)
+    except CyclicOrder:
+        return None
+
+
+def _makespan(schedule: Schedule) -> Fraction:
+    """In the user's unit: ticks may differ from cut to cut."""
+    return Fraction(schedule.makespan, schedule.pipeline.ticks.per_unit)
