@@ -180,7 +180,6 @@ class OverCuts:
         return found.counts
 
 
-<<<<<<< HEAD
 def _without_step(pipeline: Pipeline) -> Pipeline:
     """The pipeline without what its layers take once per step, which takes no longer."""
     assert pipeline.layers is not None
@@ -188,7 +187,8 @@ def _without_step(pipeline: Pipeline) -> Pipeline:
     if layers is pipeline.layers:
         return pipeline
     return pipeline.changed(layers=layers, route_of_microbatch=pipeline.route_of_microbatch)
-=======
+
+
 def least_amounts(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
     """Per group, what a layer holds of a microbatch, what is left of that between ``I`` and ``W``, and its weights.
 
@@ -198,7 +198,6 @@ def least_amounts(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[
     held = [(value or Fraction(0)) - saved_by(layers, g, recompute) for g, value in enumerate(activation)]
     kept = [own if value is None else min(own, value) for own, value in zip(held, retained, strict=True)]
     return held, kept, [value or Fraction(0) for value in weights]
->>>>>>> main
 
 
 def saved_by(layers: Layers, group: int, recompute: Any) -> Fraction:
