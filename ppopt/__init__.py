@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ppopt.pictures.plot import plot
     from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline, Units
     from ppopt.search import Binding, Settings, solve, verify
+    from ppopt.study.planning import plan
     from ppopt.transformer import Cluster, Parallel, Training, Transformer, estimate
 
 __version__ = "0.1.0"
@@ -30,6 +31,7 @@ _ROOMS = {
     "ppopt.files.checked": ("check",),
     "ppopt.files.result": ("save",),
     "ppopt.pictures.plot": ("plot",),
+    "ppopt.study.planning": ("plan",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -52,6 +54,7 @@ __all__ = [
     "compare",
     "estimate",
     "named",
+    "plan",
     "plot",
     "read_model",
     "register",

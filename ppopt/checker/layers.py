@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ppopt.pipeline import Costs, Layer, Pipeline, PipelineError
+from ppopt.pipeline import Costs, DataParallel, Layer, Pipeline, PipelineError
 
 ZERO = Fraction(0)
 
@@ -25,11 +25,18 @@ class _Stage:
     whole: Fraction = ZERO
     """The activation, whether it is recomputed or not."""
     weights: Fraction = ZERO
+    gather: Fraction = ZERO
+    scatter: Fraction = ZERO
+    optimizer: Fraction = ZERO
 
     def add(self, layer: Layer, level: str | None, trained_before: bool) -> None:
         """One more layer, which recomputes at a level."""
         self.forward += layer.forward
         self.weights += layer.weights
+        if not layer.frozen:
+            self.gather += layer.all_gather
+            self.scatter += layer.reduce_scatter
+            self.optimizer += layer.optimizer
         if layer.frozen and not trained_before:
             return
         how = next((each for each in layer.recompute if each.name == level), None)
@@ -69,7 +76,7 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         backward=[stage.full for stage in stages],
         backward_input=[stage.input for stage in stages] if split else None,
         backward_weight=[stage.weight for stage in stages] if split else None,
-        optimizer=pipeline.costs.optimizer,
+        optimizer=_optimizer(pipeline, stages),
     )
     memory = replace(
         pipeline.memory,
@@ -79,8 +86,16 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         limit=None,
         static=ZERO,
     )
+    exchanged = pipeline.data_parallel
+    if any(stage.gather or stage.scatter for stage in stages):
+        gather, scatter = ([getattr(stage, name) for stage in stages] for name in ("gather", "scatter"))
+        exchanged = DataParallel(gather, scatter, exchanged.overlap, per="stage")
     plain = pipeline.flat().changed(
-        costs=costs, memory=memory, recompute="none", route_of_microbatch=pipeline.route_of_microbatch
+        costs=costs,
+        memory=memory,
+        data_parallel=exchanged,
+        recompute="none",
+        route_of_microbatch=pipeline.route_of_microbatch,
     )
     static = []
     for device in range(pipeline.devices):
@@ -92,6 +107,14 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         static.append(beside + sum((stages[s].weights for s in every), ZERO) / copies)
     memory = replace(plain.memory, static=tuple(static), limit=pipeline.memory.limit)
     return plain.changed(memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
+
+
+def _optimizer(pipeline: Pipeline, stages: list[_Stage]) -> Any:
+    """The optimizer step of each device, where the layers say it; else what is given."""
+    if not any(stage.optimizer for stage in stages):
+        return pipeline.costs.optimizer
+    held = [{s for route in pipeline.routes for s, d in enumerate(route) if d == device} for device in range(pipeline.devices)]
+    return [sum((stages[s].optimizer for s in every), ZERO) for every in held]
 
 
 def _levels(pipeline: Pipeline, stage: int, groups: list[int]) -> Iterator[str | None]:

@@ -24,6 +24,7 @@ COMMANDS = {
     "order": "One named schedule's order, as CSV in PyTorch's notation.",
     "check": "Every rule that a schedule violates.",
     "frontier": "Makespan against memory limit, point by point with bounds.",
+    "plan": "The best sizes, cut and schedule for a model on a cluster.",
     "sweep": "Many pipelines, resumable.",
     "results": "What sweeps have found, as table, CSV or JSON.",
     "plot": "Gantt charts of schedules: png, svg or pdf by suffix.",

@@ -14,19 +14,31 @@ import click
 @click.argument("store", type=click.Path(exists=True, dir_okay=False))
 @click.option("--study", metavar="NAME", help="Only this study.")
 @click.option("--status", type=click.Choice(["done", "excluded", "failed"]), multiple=True, help="Only these results.")
+@click.option("--where", multiple=True, metavar="CONDITION", help="Only rows such as makespan<=30; may be given again.")
+@click.option("--sort", multiple=True, metavar="COLUMN", help="Sort by a column; -COLUMN: the largest first.")
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Only the first N.")
 @click.option("--json", "form", flag_value="json", help="All that is stored, as JSON.")
 @click.option("--csv", "form", flag_value="csv", help="A line per result, with a column per varied key and figure.")
-def results(store: str, study: str | None, status: tuple[str, ...], form: str | None) -> None:
-    """Print the results in STORE, the file of `ppopt sweep`.
+def results(
+    store: str,
+    study: str | None,
+    status: tuple[str, ...],
+    where: tuple[str, ...],
+    sort: tuple[str, ...],
+    top: int | None,
+    form: str | None,
+) -> None:
+    """Print the results in STORE, the file of `ppopt sweep` or of `ppopt plan --store`.
 
     \b
     Examples:
       ppopt results study.db
       ppopt results study.db --status failed
+      ppopt results study.db --where schedule=1f1b --sort makespan --top 5
       ppopt results study.db --study weak-scaling --csv > weak.csv
     """
     from ppopt.study.store import Store, StoreError
-    from ppopt.study.table import columns_of, rows_of
+    from ppopt.study.table import chosen, columns_of, rows_of
 
     try:
         with Store(store, create=False) as opened:
@@ -36,12 +48,18 @@ def results(store: str, study: str | None, status: tuple[str, ...], form: str | 
         raise click.UsageError(str(error)) from error
     if study is not None and study not in known:
         raise click.UsageError(f"{store} has no study {study!r}; it has {', '.join(known) or 'none'}")
+    all_rows = rows_of(found)
+    try:
+        rows = chosen(all_rows, where, sort, top)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     if form == "json":
         from dataclasses import asdict
 
-        click.echo(json.dumps({"studies": known, "results": [asdict(result) for result in found]}, indent=1, ensure_ascii=False))
+        of_row = {id(row): result for row, result in zip(all_rows, found, strict=True)}
+        kept = [asdict(of_row[id(row)]) for row in rows]
+        click.echo(json.dumps({"studies": known, "results": kept}, indent=1, ensure_ascii=False))
         return
-    rows = rows_of(found)
     columns = columns_of(rows)
     if form == "csv":
         text = io.StringIO()
@@ -57,6 +75,7 @@ def results(store: str, study: str | None, status: tuple[str, ...], form: str | 
 
 
 _HIDDEN = {"study", "position", "key", "finished", "work", "overhead", "limit", "seed", "objective", "placement", "device_span"}
+_HIDDEN |= {"order", "settled", "recompute"}
 """Columns that a terminal has no room for."""
 
 

@@ -20,10 +20,12 @@ best_cut_option = click.option(
 )
 
 
-def search_options(seconds: float, each: str = "", solvers: Sequence[str] = SOLVERS) -> Callable[[Command], Command]:
+def search_options(
+    seconds: float, each: str = "", solvers: Sequence[str] = SOLVERS, objective: bool = True
+) -> Callable[[Command], Command]:
     """The options of a search; the command gets ``objective`` and ``settings``.
 
-    ``seconds`` is the default of the time limit, ``each`` says of what it is.
+    ``seconds`` is the default of the time limit, ``each`` says of what it is. Without ``objective`` it is always the makespan.
     """
 
     def decorate(command: Command) -> Command:
@@ -51,7 +53,7 @@ def search_options(seconds: float, each: str = "", solvers: Sequence[str] = SOLV
             click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Seed of the search.", **show),
             click.option("--deterministic", is_flag=True, help="One worker and deterministic time: the same answer every time."),
         )
-        for option in reversed(options):
+        for option in reversed(options if objective else options[1:]):
             wrapped = option(wrapped)
         return wrapped  # type: ignore[return-value]
 

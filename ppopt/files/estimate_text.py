@@ -14,7 +14,7 @@ from ppopt.files.estimates import Source
 from ppopt.files.model import FORMAT, model_of_text
 from ppopt.pipeline import Layer, Links, plain
 from ppopt.transformer import Asked, Estimate, EstimateError, LayerEstimate, tables_of
-from ppopt.transformer.pipelines import GIGABYTE, MILLISECONDS, layers_of, links_of, memory_places, rounded, time_places
+from ppopt.transformer.pipelines import GIGABYTE, MILLISECONDS, layers_of, links_of, memory_of
 from ppopt.transformer.states import STATE
 
 _FORMULA = (
@@ -50,10 +50,9 @@ def _lines(source: Source, asked: Asked, estimate: Estimate) -> Iterator[str]:
     yield f"name = {_toml(source.name)}"
     yield from _kept_tables(source, asked, estimate)
     yield from _pipeline(estimate, links)
-    memory = memory_places(estimate)
     for group, layer in zip(estimate.layers, layers.groups, strict=True):
         yield from _layer(estimate, group, layer)
-    yield from _memory(estimate, memory)
+    yield from _memory(estimate)
 
 
 # --- the tables that the layers follow from ----------------------------------------------------------------------
@@ -93,24 +92,6 @@ def _pipeline(estimate: Estimate, links: Links) -> Iterator[str]:
     yield f"microbatches = {estimate.microbatches}  # formula: global_batch / (data x microbatch) = {what}"
     yield 'partition = "best"'
     yield f"recompute = {_toml(training.recompute)}"
-    places = time_places(estimate)
-    share = {"optimizer": 0.0, "all_gather": 0.0, "reduce_scatter": 0.0}
-    for group in estimate.layers:
-        for name in share:
-            share[name] += group.count * getattr(group.seconds, name) / devices
-    optimizer = rounded(MILLISECONDS * share.pop("optimizer"), places)
-    yield "\n[costs]"
-    text = "formula: 30 bytes of a parameter / bandwidth; an equal part of all layers for each device"
-    yield f"optimizer = {_toml(optimizer)}  # {text}"
-    if any(share.values()):
-        yield "\n[data_parallel]"
-        for name, seconds in share.items():
-            what = "weights" if name == "all_gather" else "gradients"
-            collective = "all-reduce" if parallel.zero == 0 else name.replace("_", "-")
-            text = (
-                f"formula: {collective} of {what} over {parallel.data} x {parallel.context} GPUs; an equal part for each device"
-            )
-            yield f"{name} = {_toml(rounded(MILLISECONDS * seconds, places))}  # {text}"
     if devices > 1:
         assert estimate.cluster is not None
         gpu = estimate.cluster.gpu
@@ -147,10 +128,24 @@ def _layer(estimate: Estimate, group: LayerEstimate, layer: Layer) -> Iterator[s
     yield f"activation = {_toml(layer.activation)}  # formula: what the backward reads: {held}"
     yield f"retained = {_toml(layer.retained)}  # formula: inputs of the matrices and gradients of what came out of them"
     yield f"weights = {_toml(layer.weights)}  # formula: {_weights(estimate, group)}"
+    yield from _once(estimate, layer)
     if layer.recompute:
         levels = [{"name": level.name, "time": level.time, "saved": level.saved} for level in layer.recompute]
         text = "formula: selective runs scores and values of attention again, full the layer from its input"
         yield f"recompute = {_toml(levels)}  # {text if training.attention == 'unfused' else text + ' (flash keeps no scores)'}"
+
+
+def _once(estimate: Estimate, layer: Layer) -> Iterator[str]:
+    parallel = estimate.parallel
+    over = f"over {parallel.data} x {parallel.context} GPUs, once a step"
+    scatter = "all-reduce" if parallel.zero == 0 else "reduce-scatter"
+    for key, text in (
+        ("all_gather", f"all-gather of the weights {over}"),
+        ("reduce_scatter", f"{scatter} of the gradients {over}"),
+        ("optimizer", "30 bytes of a parameter / bandwidth, once a step"),
+    ):
+        if getattr(layer, key):
+            yield f"{key} = {_toml(getattr(layer, key))}  # formula: {text}"
 
 
 def _weights(estimate: Estimate, group: LayerEstimate) -> str:
@@ -163,15 +158,14 @@ def _weights(estimate: Estimate, group: LayerEstimate) -> str:
     return text
 
 
-def _memory(estimate: Estimate, places: int) -> Iterator[str]:
+def _memory(estimate: Estimate) -> Iterator[str]:
     assert estimate.cluster is not None
     reserve, limit = estimate.cluster.reserve, estimate.cluster.gpu.memory
-    static = (estimate.static() if limit is not None else estimate.working(recompute=_whole_layers(estimate))) / GIGABYTE
     working = estimate.working(recompute=_whole_layers(estimate)) / GIGABYTE
     yield "\n[memory]"
     text = f"formula: reserve {reserve:g} x {_shown(limit)}" if limit is not None else "formula: no memory to reserve of"
     text += f" + {working:.4g} that a layer needs while it is computed again or gathered" if working else ""
-    yield f"static = {_toml(rounded(static, places))}  # {text}"
+    yield f"static = {_toml(memory_of(estimate).static)}  # {text}"
     if limit is not None:
         yield f"limit = {_toml(Fraction(str(limit)))}  # cluster.memory"
     yield '\n[units]\ntime = "ms"\nmemory = "GB"'

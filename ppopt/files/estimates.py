@@ -13,9 +13,9 @@ from ppopt.files.text import FileError, read_text, source_of
 from ppopt.transformer import Asked, EstimateError, asked_of
 from ppopt.transformer.tables import KEYS
 
-TABLES = (*KEYS, "search")
-"""The tables of a file for estimates and plans; ``[search]`` says what a plan may choose among, and an estimate leaves it
-alone."""
+TABLES = (*KEYS, "search", "recipe")
+"""The tables of a file for estimates and plans; ``[search]`` says what a plan may choose among, ``[recipe]`` what it is set
+beside. An estimate leaves both alone."""
 
 
 @dataclass(frozen=True)

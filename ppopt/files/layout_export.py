@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ppopt import layouts
+from ppopt.files.launch import has_experts, launch_note, launch_of, megatron_flags, torchtitan_tables
 from ppopt.files.runtime_order import compared, interleaved, own_order
 from ppopt.layouts import Layout, ModuleNames, NotExpressible, Recomputing
 from ppopt.pipeline import Pipeline, in_words
@@ -84,8 +85,12 @@ def _ends(pipeline: Pipeline) -> Iterator[str]:
 
 def _megatron(schedule: Schedule, layout: Layout, recomputing: Recomputing, names: ModuleNames | None) -> Written:
     words = list(layouts.command_line(layouts.megatron_options(layout)))
+    launch = launch_of(schedule.pipeline)
     microbatches, devices = schedule.pipeline.microbatches, len(layout.devices)
     notes = [f"Megatron: --global-batch-size is {microbatches} x --micro-batch-size x the data-parallel degree"]
+    if launch is not None:
+        words += megatron_flags(launch, has_experts(schedule.pipeline))
+        notes = [launch_note(launch, "Megatron")]
     if layout.virtual > 1:
         if microbatches < devices:
             problem = f"interleaving needs as many microbatches as devices ({devices}) at least, got {microbatches}"
@@ -126,11 +131,14 @@ def _torchtitan(schedule: Schedule, layout: Layout, recomputing: Recomputing, na
     if not own.same:
         note += "; for the file's: --to torch-csv, and pipeline_parallel_schedule_csv = FILE beside these options"
     rows = ",\n".join(f"    {json.dumps(row)}" for row in options["module_fqns_per_model_part"])
-    text = (
+    launch = launch_of(schedule.pipeline)
+    tables = {} if launch is None else torchtitan_tables(launch, has_experts(schedule.pipeline))
+    text = _torchtitan_table("training", tables) + (
         "[parallelism]\n"
         f"pipeline_parallel_degree = {options['pipeline_parallel_degree']}\n"
         f'pipeline_parallel_schedule = "{name}"\n'
         f"num_pp_microbatches = {microbatches}\n"
+        f"{_torchtitan_keys(tables.get('parallelism', {}))}"
         f"module_fqns_per_model_part = [\n{rows},\n]\n"
         f'\n[activation_checkpoint]\nmode = "{mode}"\n'
     )
@@ -139,8 +147,17 @@ def _torchtitan(schedule: Schedule, layout: Layout, recomputing: Recomputing, na
         f"{microbatches} x pipeline_parallel_microbatch_size; newer ones take the checkpointing's mode as a subcommand",
         *(["TorchTitan: selective is its own policy, which may keep other things than the model's"] * (mode == "selective")),
         *_torch_needs(name, microbatches, layout),
+        *([] if launch is None else [launch_note(launch, "TorchTitan")]),
     )
     return Written(text, (*notes, note))
+
+
+def _torchtitan_keys(table: dict[str, Any]) -> str:
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+
+
+def _torchtitan_table(name: str, tables: dict[str, dict[str, Any]]) -> str:
+    return f"[{name}]\n{_torchtitan_keys(tables[name])}\n" if name in tables else ""
 
 
 def _torch_needs(name: str, microbatches: int, layout: Layout) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from ppopt.files.model import FORMAT, PARTS, Tree
 from ppopt.named.model import Model
 from ppopt.pipeline import ANY, PLACEMENTS, Costs, DataParallel, Links, Memory, Units, plain
+from ppopt.pipeline.cutting import given_parts
 from ppopt.pipeline.layers import as_tables
 
 
@@ -41,12 +42,15 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
             table["schedule_params"] = dict(model.params)
     if model.order is not None:
         table["order"] = model.order.texts()
-    parts: Tree = {name: _part(getattr(pipeline, name)) for name in PARTS}
+    given: Tree = {name: getattr(pipeline, name) for name in PARTS}
+    if pipeline.layers is not None:
+        given |= given_parts(pipeline)  # without what follows from the layers
+    parts: Tree = {name: _part(part) for name, part in given.items()}
     if pipeline.layers is not None:
         parts["costs"] = _kept(parts["costs"], "optimizer")
         parts["memory"] = _kept(parts["memory"], "static", "limit")
         parts["layers"] = as_tables(pipeline.layers)
-    if pipeline.data_parallel == DataParallel():
+    if given["data_parallel"] == DataParallel():
         del parts["data_parallel"]
     return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts, **pipeline.origin}
 

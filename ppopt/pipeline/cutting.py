@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ppopt.pipeline.layers import Layers, Level
 from ppopt.pipeline.partitions import BEST, Counts, balanced, even
-from ppopt.pipeline.parts import Costs, Memory, PipelineError
+from ppopt.pipeline.parts import Costs, DataParallel, Memory, PipelineError, Value
 from ppopt.pipeline.recompute import CHOOSE
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         backward_weight=stages("backward_weight") if layers.split else None,
         backward=full,
         recompute=again if recomputes else None,
-        optimizer=pipeline.costs.optimizer,
+        optimizer=optimizer_of(pipeline, table),
     )
     memory = dataclasses.replace(
         pipeline.memory,
@@ -221,6 +221,55 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         recompute_saved=saved if recomputes else None,
     )
     return costs, memory
+
+
+def optimizer_of(pipeline: Pipeline, table: Sequence[Sequence[int]]) -> Value | None:
+    """The optimizer step of each device: that of its layers where they have one; ``table`` as of :func:`groups_of`."""
+    layers = pipeline.layers
+    if layers is None or not layers.has("optimizer"):
+        return pipeline.costs.optimizer
+    each = summed(table, layers.each("optimizer"))
+    found = [Fraction(0)] * pipeline.devices
+    for device, stage in {(device, stage) for route in pipeline.routes for stage, device in enumerate(route)}:
+        found[device] += each[stage]
+    return tuple(found)
+
+
+def exchange_of(pipeline: Pipeline) -> DataParallel:
+    """The data-parallel traffic: that of the layers of each stage where they have any."""
+    layers = pipeline.layers
+    if layers is None or not layers.has("all_gather", "reduce_scatter"):
+        return pipeline.data_parallel
+    table = groups_of(layers, pipeline.counts)
+    gather, scatter = (summed(table, layers.each(name)) for name in ("all_gather", "reduce_scatter"))
+    return dataclasses.replace(pipeline.data_parallel, all_gather=gather, reduce_scatter=scatter, per="stage")
+
+
+def given_parts(pipeline: Pipeline) -> dict[str, Any]:
+    """Costs and data-parallel traffic of a pipeline of layers as they were given: without what follows from the cut."""
+    layers = pipeline.layers
+    assert layers is not None
+    found: dict[str, Any] = {"costs": Costs(optimizer=None if layers.has("optimizer") else pipeline.costs.optimizer)}
+    if layers.has("all_gather", "reduce_scatter"):
+        found["data_parallel"] = DataParallel(overlap=pipeline.data_parallel.overlap)
+    return found
+
+
+def check_step(pipeline: Pipeline, layers: Layers) -> None:
+    """Raise where layers and devices both say what is done once per step.
+
+    Raises:
+        PipelineError: they do.
+    """
+    if layers.has("optimizer") and pipeline.costs.optimizer is not None:
+        raise PipelineError("costs.optimizer", "follows from the layers, which give optimizer too")
+    if layers.has("all_gather", "reduce_scatter"):
+        given = pipeline.data_parallel
+        for name in ("all_gather", "reduce_scatter"):
+            if getattr(given, name):
+                raise PipelineError(
+                    f"data_parallel.{name}", "follows from the layers, which give all_gather or reduce_scatter too"
+                )
 
 
 def weights_of(pipeline: Pipeline) -> list[Fraction]:

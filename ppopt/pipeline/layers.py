@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -16,6 +16,8 @@ MAX_LAYERS = 4096
 """Most layers of a model."""
 TIMES = ("forward", "backward_input", "backward_weight", "backward")
 AMOUNTS = ("activation", "retained", "weights")
+STEP = ("all_gather", "reduce_scatter", "optimizer")
+"""Times of a layer once per step, not once per microbatch."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,10 @@ class Layer:
 
     ``forward``, ``backward_input``, ``backward_weight`` and ``backward`` (fused) are times as in :class:`~ppopt.pipeline.Costs`,
     ``activation`` and ``retained`` amounts as in :class:`~ppopt.pipeline.Memory`. ``weights`` is what a device that holds the
-    layer always holds for it: weights, gradients, optimizer state. ``recompute`` lists the ways in which the layer can be
-    recomputed. A ``frozen`` layer has no weight gradient, and no input gradient either where no layer before it is trained.
+    layer always holds for it: weights, gradients, optimizer state. ``all_gather``, ``reduce_scatter`` (as in
+    :class:`~ppopt.pipeline.DataParallel`) and ``optimizer`` are times once per step, which add up over the layers of a device.
+    ``recompute`` lists the ways in which the layer can be recomputed. A ``frozen`` layer has no weight gradient and no step; and
+    no input gradient either where no layer before it is trained.
 
     Raises:
         PipelineError: a number is out of range, or some are missing.
@@ -65,6 +69,9 @@ class Layer:
     weights: Fraction = Fraction(0)
     recompute: tuple[Level, ...] = ()
     frozen: bool = False
+    all_gather: Fraction = Fraction(0)
+    reduce_scatter: Fraction = Fraction(0)
+    optimizer: Fraction = Fraction(0)
 
     if TYPE_CHECKING:
 
@@ -81,6 +88,9 @@ class Layer:
             weights: Number = 0,
             recompute: Sequence[Level | Mapping[str, Any]] = (),
             frozen: bool = False,
+            all_gather: Number = 0,
+            reduce_scatter: Number = 0,
+            optimizer: Number = 0,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -91,7 +101,7 @@ class Layer:
             raise PipelineError("layers.frozen", f"expected true or false, got {self.frozen!r}")
         if self.forward is None:
             raise PipelineError("layers.forward", "missing; expected the time of one layer's forward")
-        for name in (*TIMES, *AMOUNTS):
+        for name in (*TIMES, *AMOUNTS, *STEP):
             value = getattr(self, name)
             if value is not None:
                 self._set(name, exact(f"layers.{name}", value))
@@ -188,7 +198,7 @@ class Layers:
         value: Fraction | None = getattr(group, name)
         if not group.frozen or name in ("forward", "weights"):
             return value
-        if name in ("retained", "backward_weight") or not trained_before:
+        if name in ("retained", "backward_weight", *STEP) or not trained_before:
             return Fraction(0)  # nothing is kept for a backward that it does not have
         return group.backward_input if name == "backward" else value
 
@@ -201,6 +211,18 @@ class Layers:
         if not self.has_backward(group):
             return None
         return self.groups[group].level(name) if name != "all" else (self.groups[group].recompute or (None,))[-1]
+
+    def has(self, *names: str) -> bool:
+        """Whether some layer gives one of these times or amounts, other than 0."""
+        return any(getattr(group, name) for group in self.groups for name in names)
+
+    def without_step(self) -> Layers:
+        """The same layers without what they take once per step."""
+        if not self.has(*STEP):
+            return self
+        return Layers(
+            [replace(group, all_gather=Fraction(0), reduce_scatter=Fraction(0), optimizer=Fraction(0)) for group in self.groups]
+        )
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -236,7 +258,7 @@ def as_tables(layers: Layers) -> list[dict[str, Any]]:
 
     def table(part: Layer | Level) -> dict[str, Any]:
         found = {field.name: getattr(part, field.name) for field in fields(part)}
-        left_out = {"count": 1, "activation": 0, "weights": 0, "recompute": (), "frozen": False}
+        left_out = {"count": 1, "activation": 0, "weights": 0, "recompute": (), "frozen": False, **dict.fromkeys(STEP, 0)}
         kept = {name: value for name, value in found.items() if value is not None and left_out.get(name, ...) != value}
         return {
             name: [table(level) for level in value]

@@ -17,7 +17,7 @@ from ppopt.pipeline.amounts import Amounts, amounts_of, check_limit
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_recompute
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
-from ppopt.pipeline.cutting import counts_of, flat, levels_of, parts_of, read_levels
+from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, levels_of, parts_of, read_levels
 from ppopt.pipeline.layers import Layers
 from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
@@ -174,11 +174,12 @@ class Pipeline:
             raise PipelineError("pipeline.partition", problem)
         if not isinstance(self.partition, tuple):
             check_stages(layers, self.stages)
+        check_step(self, layers)
         counts = None if self.partition == BEST else self.counts
         self._set(recompute=read_levels(self.recompute, layers, counts, self.stages))
         if counts is not None:
             costs, memory = parts_of(self)
-            self._set(costs=costs, memory=memory)
+            self._set(costs=costs, memory=memory, data_parallel=exchange_of(self))
 
     # --- what is left open, and other choices ---
 
@@ -230,11 +231,11 @@ class Pipeline:
 
         With other costs it is no longer a pipeline of layers: they become costs per stage.
         """
-        if self.layers is not None and "layers" not in changes:
-            if "costs" in changes:
+        if self.layers is not None:
+            if "costs" not in changes:
+                changes = {**given_parts(self), **changes}
+            elif "layers" not in changes:
                 changes = {**flat(self, changes.pop("memory", None)), **changes}
-            else:
-                changes["costs"] = Costs(optimizer=self.costs.optimizer)
         derived = {"microbatches", "routes", "placement", "chunks", "devices"}
         if changes.keys() & derived and "route_of_microbatch" not in changes:
             changes["route_of_microbatch"] = ()

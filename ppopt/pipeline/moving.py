@@ -66,13 +66,14 @@ def _cut_elsewhere(pipeline: Pipeline, place: dict[str, Any], there: _Destinatio
     Raises:
         PipelineError: which layers recompute is said stage by stage.
     """
+    assert pipeline.layers is not None
     if there.routes == pipeline.routes and not isinstance(there.chunks, tuple):
         return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, "partition": pipeline.partition, **place})
     if isinstance(pipeline.recompute, tuple):
         raise PipelineError("pipeline.recompute", "which layers recompute is said stage by stage, for another cut")
     partition = pipeline.partition if pipeline.partition in ("even", BEST) else "balanced"
     changes: dict[str, Any] = {"partition": partition}
-    if pipeline.data_parallel.per == "stage":
+    if pipeline.data_parallel.per == "stage" and not pipeline.layers.has("all_gather", "reduce_scatter"):
         changes["data_parallel"] = _Move(pipeline, there).traffic()
     return pipeline.changed(**{**place, "chunks": there.chunks, **changes})
 

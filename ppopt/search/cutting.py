@@ -25,6 +25,7 @@ from ppopt.named import Restriction, Row, Table, placed_freely, placed_here
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.cutting import work_of_layers
+from ppopt.pipeline.layers import STEP
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.choices import Branch, ClosedBranch
@@ -91,10 +92,13 @@ class PartitionChoice:
     # --- the branch ---
 
     def floor(self, objective: Objective) -> Fraction:
-        """A quick lower bound: the devices share the work of all layers."""
+        """A quick lower bound: the devices share the work of all layers, and what these take once per step."""
         layers, pipeline = self.pipeline.layers, self.pipeline
         assert layers is not None
-        return sum(work_of_layers(layers, pipeline.recompute)) * Fraction(pipeline.microbatches, pipeline.devices)
+        work = sum(work_of_layers(layers, pipeline.recompute)) * pipeline.microbatches
+        once = [value or Fraction(0) for name in STEP for value in map(layers.each(name).__getitem__, layers.group_of)]
+        overlapped = pipeline.data_parallel.overlap
+        return (work + (Fraction(0) if overlapped else sum(once, Fraction(0)))) / pipeline.devices
 
     def begin(self, start: Schedule | None, bound: Fraction) -> None:
         """Take over a schedule of some cut, and a bound that holds for all."""

@@ -34,6 +34,7 @@ class OverCuts:
     def __init__(self, pipeline: Pipeline, objective: Objective, bound: Fraction) -> None:
         with uninterrupted():  # the solver is imported when it is used
             from ppopt.bounds.cuts import CutModel
+        pipeline = _without_step(pipeline)
         self.pipeline, self.objective = pipeline, objective
         layers = pipeline.layers
         assert layers is not None
@@ -138,6 +139,7 @@ class OverCuts:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
         if self.objective != "makespan":
             return False
+        pipeline = _without_step(pipeline)  # constants of one cut would not hold for others
         found = certificates(pipeline, MOST)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound
         new = [self._learn(certificate, pipeline.ticks.per_unit) for certificate in found]
@@ -176,6 +178,15 @@ class OverCuts:
         self.none_left = found.none and below == math.inf
         self.bound = math.inf if self.none_left else max(self.bound, Fraction(found.bound, self.per_unit))
         return found.counts
+
+
+def _without_step(pipeline: Pipeline) -> Pipeline:
+    """The pipeline without what its layers take once per step, which takes no longer."""
+    assert pipeline.layers is not None
+    layers = pipeline.layers.without_step()
+    if layers is pipeline.layers:
+        return pipeline
+    return pipeline.changed(layers=layers, route_of_microbatch=pipeline.route_of_microbatch)
 
 
 def least_amounts(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:

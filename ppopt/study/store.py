@@ -139,6 +139,20 @@ class Store:
         """Whether there is a result of any kind."""
         return self._connection.execute("SELECT 1 FROM results WHERE key = ?", (key,)).fetchone() is not None
 
+    def outcome(self, key: str) -> Tree | None:
+        """What was found under a key; ``None``: nothing yet."""
+        row = self._connection.execute("SELECT outcome FROM results WHERE key = ? AND status = 'done'", (key,)).fetchone()
+        return None if row is None else dict(json.loads(row[0]))
+
+    def note(self, study: str, key: str, changes: Mapping[str, Any]) -> None:
+        """One more result of a study whose instances are not known beforehand."""
+        with self._transaction():
+            if self._connection.execute("SELECT 1 FROM points WHERE study = ? AND key = ?", (study, key)).fetchone() is None:
+                last = self._connection.execute("SELECT coalesce(max(position), -1) FROM points WHERE study = ?", (study,))
+                self._connection.execute(
+                    "INSERT INTO points VALUES (?, ?, ?, ?)", (study, last.fetchone()[0] + 1, key, _json(changes))
+                )
+
     def add(
         self, key: str, task: Mapping[str, Any], versions: Mapping[str, str], status: str, outcome: Tree, seconds: float
     ) -> None:

@@ -93,7 +93,8 @@ def exposed_traffic(schedule: Schedule) -> int:
     pipeline = schedule.pipeline
     if not pipeline.ticks.margins:
         return 0
-    without = pipeline.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
+    alone = pipeline.flat()  # layers would bring theirs again
+    without = alone.changed(data_parallel=DataParallel(), route_of_microbatch=pipeline.route_of_microbatch)
     order = schedule.order
     other = in_turn(without, order, begun(schedule)) if pipeline.lines else time_order(without, order)
     return schedule.makespan - int(Fraction(other.makespan, without.ticks.per_unit) * pipeline.ticks.per_unit)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import Any
 
-from ppopt.pipeline import Layer, Layers, Level, Links
+from ppopt.pipeline import Layer, Layers, Level, Links, Memory, Pipeline, Units
 from ppopt.transformer.checked import EstimateError
 from ppopt.transformer.estimating import DECODER, PREDICTION, Estimate, LayerEstimate
+from ppopt.transformer.tables import Asked, tables_of
 from ppopt.transformer.times import Seconds
 
 MILLISECONDS = 1000
@@ -85,7 +87,52 @@ def _layer(group: LayerEstimate, time: int, memory: int) -> Layer:
         retained=gb(kept.between),
         weights=gb(group.state),
         recompute=levels,
+        all_gather=ms(seconds.all_gather),
+        reduce_scatter=ms(seconds.reduce_scatter),
+        optimizer=ms(seconds.optimizer),
     )
+
+
+def memory_of(estimate: Estimate, digits: int = DIGITS) -> Memory:
+    """The memory of a device in GB: its limit, and what is held beside the layers.
+
+    That is the reserve, and what a layer needs while it is computed again or gathered.
+
+    Raises:
+        EstimateError: there is no cluster.
+    """
+    if estimate.cluster is None:
+        raise EstimateError("cluster.gpu", "missing; memory needs a machine")
+    limit = estimate.cluster.gpu.memory
+    whole = estimate.training.recompute in ("full", "choose")
+    beside = estimate.static() if limit is not None else estimate.working(recompute=whole)
+    static = rounded(beside / GIGABYTE, memory_places(estimate, digits))
+    return Memory(static=static, limit=None if limit is None else Fraction(str(limit)))
+
+
+def pipeline_of(estimate: Estimate, **fields: Any) -> Pipeline:
+    """The pipeline of an estimate, in ms and GB; ``fields``: what it has beside, such as a name, or in place of it.
+
+    Its placement and chunks are linear and 1 unless given; the partition is open.
+
+    Raises:
+        EstimateError: there are no times, or nothing says how many sequences a step has.
+    """
+    if estimate.microbatches is None:
+        raise EstimateError("training.global_batch", "missing; expected the sequences of a step")
+    given: dict[str, Any] = {
+        "devices": estimate.parallel.pipeline,
+        "microbatches": estimate.microbatches,
+        "layers": layers_of(estimate),
+        "links": links_of(estimate),
+        "memory": memory_of(estimate),
+        "units": Units("ms", "GB"),
+        "recompute": estimate.training.recompute,
+        "origin": tables_of(
+            Asked(estimate.sizes, estimate.training, estimate.parallel, estimate.cluster, estimate.training.dtype)
+        ),
+    }
+    return Pipeline(**{**given, **fields})
 
 
 def links_of(estimate: Estimate, digits: int = DIGITS, *, occupied: bool = False) -> Links:

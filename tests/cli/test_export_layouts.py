@@ -280,3 +280,64 @@ def test_the_cut_and_what_recomputes_are_told() -> None:
         "layers of the stages: 0: embedding, 2 decoder; 1: 4 decoder, head",
         "layers that recompute: 1: 1 decoder selective, 3 decoder full",
     ]
+
+
+# --- what a launch needs -----------------------------------------------------------------------------------------
+
+ORIGIN = {
+    "transformer": {"layers": 6, "hidden": 512, "heads": 8, "ffn": 1408, "vocabulary": 4000, "sequence": 2048},
+    "training": {"global_batch": 64, "microbatch": 2, "recompute": "none"},
+    "parallel": {"tensor": 2, "context": 2, "pipeline": 2, "data": 4, "zero": 1},
+    "cluster": {"gpu": "h100-sxm", "gpus": 32},
+}
+
+
+def launched(**changes: Any) -> str:
+    """A result whose model keeps what its layers were estimated from."""
+    tree = json.loads(ordered("1f1b", "--partition", "even", microbatches=8))
+    origin = {name: {**table, **changes.get(name, {})} for name, table in ORIGIN.items()}
+    return json.dumps({**tree, "model": {**tree["model"], **origin}})
+
+
+def test_every_flag_of_a_launch_of_megatron() -> None:
+    flags = megatron(launched())
+    expected = {
+        "--pipeline-model-parallel-size": "2",
+        "--tensor-model-parallel-size": "2",
+        "--sequence-parallel": "",
+        "--context-parallel-size": "2",
+        "--micro-batch-size": "2",
+        "--global-batch-size": "64",
+        "--seq-length": "2048",
+        "--use-distributed-optimizer": "",
+    }
+    assert expected.items() <= flags.items()
+    assert "start 32 processes; data-parallel size 4" in export("megatron", launched())[1]
+    assert "--use-distributed-optimizer" not in megatron(launched(parallel={"zero": 0}))
+    assert "ZeRO-3" in refused("export", "-", "--to", "megatron", stdin=launched(parallel={"zero": 3}))
+
+
+def test_every_key_of_a_launch_of_torchtitan() -> None:
+    text, notes = export("torchtitan", launched())
+    tree = tomllib.loads(text)
+    assert tree["training"] == {"local_batch_size": 16, "global_batch_size": 64, "seq_len": 2048}
+    expected = {
+        "tensor_parallel_degree": 2,
+        "context_parallel_degree": 2,
+        "pipeline_parallel_degree": 2,
+        "data_parallel_shard_degree": 4,
+        "data_parallel_replicate_degree": 1,
+        "pipeline_parallel_microbatch_size": 2,
+        "num_pp_microbatches": 8,
+    }
+    assert expected.items() <= tree["parallelism"].items()
+    assert "start 32 processes" in notes
+    replicated = tomllib.loads(export("torchtitan", launched(parallel={"zero": 0}))[0])
+    assert replicated["parallelism"]["data_parallel_replicate_degree"] == 4
+
+
+def test_experts_have_sizes_of_their_own() -> None:
+    experts = {"transformer": {"experts": 8, "experts_per_token": 2, "expert_ffn": 512}}
+    flags = megatron(launched(**experts, parallel={"expert": 4, "expert_tensor": 1}))
+    assert flags["--expert-model-parallel-size"] == "4"
+    assert flags["--expert-tensor-parallel-size"] == "1"

@@ -11,14 +11,16 @@ import pytest
 from ppopt.files import model_of_text
 from ppopt.files.estimates import read_source
 from ppopt.study.plan import read_study
+from ppopt.study.planning import question_of
+from ppopt.study.planning.space import cases_of
 from tests.docs.pages import FENCE, Block, blocks
 from tests.support.places import ROOT
 from tests.support.tiers import thorough
 
 BLOCKS = [block for block in blocks() if block.language]
 
-LONG = re.compile(r"^\$ ppopt (?:frontier|plot|sweep) |--recompute choose|deepseek|llama-3-70b.toml -d 4", re.MULTILINE)
-"""Studies, pictures, searches over what recomputes or over cuts: such examples are run with the thorough tests."""
+LONG = re.compile(r"^\$ ppopt (?:frontier|plan|plot|sweep) |--recompute choose|deepseek|llama-3-70b.toml -d 4", re.MULTILINE)
+"""Studies, plans, pictures, searches over what recomputes or over cuts: such examples are run with the thorough tests."""
 
 
 def tier(block: Block) -> list[pytest.MarkDecorator]:
@@ -50,6 +52,9 @@ def test_example(language: str, text: str, folder: Path) -> None:
         assert all(instance.error is None for instance in read_study(str(study)).instances)
     elif language == "toml" and "[transformer]" in text:
         (folder / "example.toml").write_text(text)
+        if "[search]" in text:
+            assert cases_of(question_of(read_source(str(folder / "example.toml")).tables))
+            return
         read_source(str(folder / "example.toml")).asked().estimate()
     elif language == "toml":
         model_of_text(text, "example")
@@ -69,5 +74,5 @@ def test_example(language: str, text: str, folder: Path) -> None:
 
 
 def test_pages_have_examples() -> None:
-    pages = {"README", "estimates", "model-file", "result-json", "command-line", "api", "torch", "schedules", "studies"}
+    pages = {"README", "estimates", "model-file", "result-json", "command-line", "api", "torch", "schedules", "studies", "plans"}
     assert {block.page.stem for block in BLOCKS} == pages

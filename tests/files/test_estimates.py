@@ -45,8 +45,11 @@ def test_what_is_written_is_what_was_estimated() -> None:
     assert float(pipeline.memory.static) == pytest.approx(6.4)  # type: ignore[arg-type]
     assert len(pipeline.layers or ()) == 82
     seconds = sum(group.count * group.seconds.optimizer for group in found.layers if group.seconds is not None)
-    assert float(pipeline.costs.optimizer or 0) == pytest.approx(1000 * seconds / 8, rel=1e-2)  # type: ignore[arg-type]
-    assert pipeline.data_parallel.reduce_scatter > pipeline.data_parallel.all_gather > 0  # type: ignore[operator]
+    assert pipeline.layers is not None
+    assert float(sum(group.count * group.optimizer for group in pipeline.layers.groups)) == pytest.approx(
+        1000 * seconds, rel=5e-2
+    )
+    assert all(group.reduce_scatter > group.all_gather > 0 for group in pipeline.layers.groups)
 
 
 def test_the_tables_stay_in_the_model() -> None:

@@ -41,7 +41,9 @@ def layers(draw: st.DrawFn, most: int, split: bool) -> Layers:
             group["frozen"] = draw(st.sampled_from((False, False, False, True)))
             retained = draw(st.sampled_from((None, None, activation, 2 * activation)))  # what I rebuilds may be more than is held
             group |= {} if retained is None else {"retained": retained}
-        else:
+        if draw(st.integers(0, 3)) == 0:  # what it takes once per step
+            group |= {name: draw(st.sampled_from((0, 1, 3))) for name in ("all_gather", "reduce_scatter", "optimizer")}
+        if not split:
             group["backward"] = draw(st.sampled_from((0, 1, 3)))
         groups.append(group)
     return Layers(groups)

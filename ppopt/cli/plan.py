@@ -1,0 +1,117 @@
+"""``ppopt plan``: sizes, microbatch, placement, cut, recompute and order for a model on a cluster."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ppopt.cli.progress import FIRST, GROWTH
+from ppopt.cli.searching import search_options
+from ppopt.interrupt import uninterrupted
+from ppopt.search.settings import Settings
+
+if TYPE_CHECKING:
+    from ppopt.study.planning import Plans
+
+CODES = {"infeasible": 3, "no-solution": 4}
+
+
+@click.command(short_help="The best sizes, cut and schedule for a model on a cluster.")
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Set a key of the file, such as search.tensor=[2,4].")
+@search_options(50.0, solvers=("auto", "cp-sat"), objective=False)
+@click.option("--store", metavar="DB", help="Keep every step in this file; a plan that was stopped goes on where it was.")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Combinations to show.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The best: a result (.json), or a model file (.toml)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all combinations that were solved as JSON.")
+def plan(
+    file: str,
+    changes: tuple[str, ...],
+    settings: Settings,
+    store: str | None,
+    top: int,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """How a transformer is best trained on a cluster: FILE has [transformer], [training], [cluster] and maybe [search].
+
+    Tensor, data, pipeline, context and expert size, microbatch and ZeRO stage are chosen among all that divide, or those listed;
+    and with them the placement, the cut of the layers, what recomputes, and the order. The bound holds for all of them. Ctrl-C
+    ends the search and keeps the best so far.
+
+    \b
+    Examples:
+      ppopt plan models/plans/llama-3-70b.toml
+      ppopt plan training.toml --set search.pipeline=[4,8] --json
+      ppopt plan training.toml --store plan.db -o best.json
+      ppopt export best.json --to megatron
+    """
+    with uninterrupted():
+        from ppopt.cli.planned import report, written
+        from ppopt.files import json_text, setting, write_text
+        from ppopt.files.estimates import read_source
+        from ppopt.study.planning import plan as find_best
+        from ppopt.study.planning import question_of
+        from ppopt.study.store import StoreError
+        from ppopt.transformer import EstimateError
+
+    if output is not None and os.path.splitext(output)[1] not in (".json", ".toml"):
+        raise click.BadParameter(f"expected a name that ends in .json or .toml, got {output}", param_hint="-o")
+    source = read_source(file, [setting(text, example="search.tensor=[2,4]") for text in changes])
+    try:
+        question = question_of(source.tables, source.name)
+        with _Shown() as show:
+            plans = find_best(question, settings, store=store, progress=show)
+    except EstimateError as error:
+        raise source.error(error) from None
+    except StoreError as error:
+        raise click.UsageError(str(error)) from error
+    if output is not None and plans:
+        write_text(output, written(plans[0], output))
+    click.echo(json_text(plans.as_dict()) if as_json else report(plans, top), nl=not as_json)
+    click.get_current_context().exit(_code(plans))
+
+
+def _code(plans: Plans) -> int:
+    from ppopt.cli import INTERRUPTED
+
+    if plans.reason == "no-solution" and plans.limit == "interrupted":
+        return INTERRUPTED
+    return CODES.get(plans.reason, 0)
+
+
+class _Shown:
+    """The best step time and the bound on standard error, a line now and then."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._state: tuple[float | None, float] | None = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> _Shown:
+        threading.Thread(target=self._lines, daemon=True).start()
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        self._ended.set()
+
+    def __call__(self, value: float | None, bound: float) -> None:
+        """Note them, in seconds."""
+        self._state = value, bound
+
+    def _lines(self) -> None:
+        wait = FIRST
+        while not self._ended.wait(wait):
+            parts = [f"{time.monotonic() - self._begun:6.1f} s"]
+            if self._state is not None:
+                value, bound = self._state
+                parts += [] if value is None else [f"best step {value:.4g} s"]
+                parts.append(f"bound {bound:.4g} s")
+            click.echo("   ".join(parts), err=True)
+            wait = (GROWTH - 1) * (time.monotonic() - self._begun)

@@ -1,0 +1,83 @@
+"""Bounds in closed form: never above what is possible, on any placement and cut; and equal to it where nothing is in the way."""
+
+import math
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ppopt.pipeline import Layer, Layers, Pipeline
+from ppopt.study.planning.floors import Floors, linear_cut
+from tests.support.every_cut import by_enumeration, layered
+from tests.support.tiers import drawn
+
+
+def floors_of(pipeline: Pipeline) -> Floors:
+    assert pipeline.layers is not None
+    limit, static = pipeline.memory.limit, pipeline.memory.static
+    room = None if limit is None else float(limit - static)  # type: ignore[operator, arg-type]
+    recompute = pipeline.recompute
+    assert isinstance(recompute, str)
+    return Floors(pipeline.layers, recompute, pipeline.devices, pipeline.microbatches, room, float(pipeline.links.latency))  # type: ignore[arg-type]
+
+
+def compare(pipeline: Pipeline) -> None:
+    if pipeline.placement == "bidirectional":  # plans do not take it
+        return
+    optimum = by_enumeration(pipeline, "makespan")
+    floors = floors_of(pipeline)
+    if optimum is None:
+        return
+    assert floors.fits
+    assert floors.least <= float(optimum)
+    if pipeline.placement == "linear":
+        assert floors.linear <= float(optimum)
+        assert floors.cut(float(optimum)) is not None
+
+
+@drawn(8, 150, layered(5, 6, ("none", "none", "choose")))
+def test_no_cut_and_no_choice_takes_less(pipeline: Pipeline) -> None:
+    compare(pipeline)
+
+
+def test_what_alike_layers_cannot_be_dealt_evenly() -> None:
+    """Ten layers on four devices: one has three of them, so 3 x 4 x 5 = 60, where an equal share were 50. On the linear
+    placement it also waits for those before it, or they for it."""
+    layers = Layers([Layer("decoder", 10, forward=2, backward=2)])
+    floors = Floors(layers, "none", 4, 5, None, 0.0)
+    assert floors.least == pytest.approx(60, rel=1e-3)
+    assert floors.linear > 60
+
+
+def test_memory_that_makes_layers_recompute() -> None:
+    """One device with room for half of what it would hold: a microbatch holds 8 for its whole way of 16. With room for 4 two
+    layers recompute, which takes 20 more, if the other half of the time holds nothing."""
+    layers = Layers(
+        [Layer("decoder", 4, forward=2, backward=2, activation=2, recompute=[{"name": "full", "time": 1, "saved": 2}])]
+    )
+    free, tight = (Floors(layers, "choose", 1, 10, room, 0.0).least for room in (8.0, 4.0))
+    assert free == pytest.approx(160, rel=1e-3)
+    assert 160 < tight <= 180
+
+
+def test_a_plan_without_room_says_which_device_is_fullest() -> None:
+    layers = Layers([Layer("a", forward=1, backward=1, weights=7), Layer("b", 3, forward=1, backward=1, weights=2)])
+    floors = Floors(layers, "none", 2, 1, 6.0, 0.0)
+    assert not floors.fits
+    assert floors.fullest() == (7.0, 0)
+    assert floors.least == math.inf
+
+
+@given(st.lists(st.integers(0, 9), min_size=3, max_size=8), st.integers(1, 3))
+def test_the_most_even_cut_is_the_most_even(sizes: list[int], parts: int) -> None:
+    counts = linear_cut(np.array(sizes, dtype=float), parts)
+    assert sum(counts) == len(sizes)
+    assert min(counts) > 0
+
+    def largest(ends: tuple[int, ...]) -> int:
+        return max(sum(sizes[a:b]) for a, b in pairwise(ends))
+
+    ends = tuple(int(end) for end in np.cumsum([0, *counts]))
+    assert largest(ends) == min(largest((0, *each, len(sizes))) for each in combinations(range(1, len(sizes)), parts - 1))
