@@ -112,8 +112,9 @@ def read_levels(value: Any, layers: Layers, counts: Counts | None, stages: int) 
     if isinstance(value, str):
         if value not in words:
             raise PipelineError(key, f"expected one of {', '.join(words)}, or one table per stage, got {value!r}")
-        if value == "all" and not layers.levels:
-            raise PipelineError(key, "no group of layers lists a way to recompute")
+        if value in ("all", CHOOSE) and not layers.levels:
+            problem = f"{value!r} needs layers that list a way to recompute (layers[…].recompute), and none does"
+            raise PipelineError(key, f'{problem}; expected "none", or such layers')
         return value
     if not isinstance(value, list | tuple):
         raise PipelineError(key, f"expected one of {', '.join(words)}, or one table per stage, got {value!r}")
