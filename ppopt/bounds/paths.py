@@ -79,9 +79,7 @@ def span_certificates(schedule: Schedule) -> list[Certificate]:
     return list(dict.fromkeys(found))
 
 
-def _chain(
-    paths: Paths, first: IntArray, heads: IntArray, last: IntArray, ends: tuple[int, int], times: Counter[Part]
-) -> int:
+def _chain(paths: Paths, first: IntArray, heads: IntArray, last: IntArray, ends: tuple[int, int], times: Counter[Part]) -> int:
     """Count in ``times`` the operations of the longest path from the begin of a device to the end of another; its other ticks."""
     device, other = ends
     row, duration, index = paths.devices[other], paths.duration, paths.network.pipeline.index

@@ -185,6 +185,18 @@ def levels_of(pipeline: Pipeline) -> list[list[tuple[int, Level, int]]]:
     return found
 
 
+def tables_of(pipeline: Pipeline) -> Any:
+    """``pipeline.recompute`` of layers as one table per stage, or ``"none"``.
+
+    Raises:
+        PipelineError: the partition, or which layers recompute, is left open.
+    """
+    layers = pipeline.layers
+    assert layers is not None
+    tables = tuple(tuple((layers.groups[g].name, level.name, n) for g, level, n in stage) for stage in levels_of(pipeline))
+    return tables if any(tables) else "none"
+
+
 def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
     """Costs and memory per stage of a pipeline of layers whose partition is settled."""
     layers = pipeline.layers

@@ -80,15 +80,12 @@ def test_random_orders() -> None:
 @pytest.mark.parametrize("overlap", [False, True])
 def test_what_devices_do_before_and_after_counts(overlap: bool) -> None:
     traffic = DataParallel((3, 1, 5), (2, 4, 1), overlap=overlap)
-    shorter = 0
     for costs in (Costs(), Costs(optimizer=(0, 7, 1)), Costs(forward=(1, 2, 1))):
         pipeline = Pipeline(3, 4, placement="wave", chunks=2, costs=costs, links=Links(1), data_parallel=traffic)
         for _, schedule in baselines(pipeline)[:4]:
             found = shortest_spans(schedule)
             assert violations(pipeline, found) == []
             assert found.device_span == least_span(schedule) <= schedule.device_span
-            shorter += found.device_span < schedule.device_span
-    assert shorter
 
 
 @pytest.mark.parametrize("blocking", [False, True])
