@@ -76,8 +76,8 @@ class Paths:
 
 
 def around(paths: Paths) -> tuple[IntArray, IntArray]:
-    """``[node, device]``: how long after the device's begin the node starts at least; and how long after the node's end the device
-    ends at least. Of the device's own nodes: with its all-gather, its reduce-scatter and the optimizer, else 0. Of others
+    """``[node, device]``: how long after the device's begin the node starts at least; how long after its end the device ends at
+    least. Of the device's own nodes: with its all-gather, its reduce-scatter and the optimizer, else 0. Of others
     :data:`NEVER`.
     """
     network, pipeline = paths.network, paths.network.pipeline
@@ -95,11 +95,11 @@ def around(paths: Paths) -> tuple[IntArray, IntArray]:
 def shortest_spans(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
     """The same order with the least device span (largest over the devices), in whole ticks, that any times give it.
 
-    Let ``A[d, e]`` be the longest path from the begin of device d to the end of device e, with what they do before and after their
-    operations (:func:`around`). Begins ``b`` and a span S fit each other just where ``b[d] + A[d, e] <= b[e] + S`` for all d and
-    e. There are such begins if and only if no cycle over devices has more weight than S times its length: S is the largest mean
-    weight of a cycle (Karp 1978, doi 10.1016/0012-365X(78)90011-0). Transfers keep their order. Takes about D times as long as
-    timing an order.
+    Let ``A[d, e]`` be the longest path from the begin of device d to the end of device e, with what they do before and after
+    their operations (:func:`around`). Begins ``b`` and a span S fit each other just where ``b[d] + A[d, e] <= b[e] + S`` for all
+    d and e. There are such begins if and only if no cycle over devices has more weight than S times its length: S is the largest
+    mean weight of a cycle (Karp 1978, doi 10.1016/0012-365X(78)90011-0). Transfers keep their order. Takes about D times as long
+    as timing an order.
 
     ``demands``: further waits, which the schedule keeps.
     """
