@@ -47,19 +47,21 @@ class Way:
 
 @dataclass(frozen=True)
 class Certificate:
-    """``makespan >= least of heads + work + least of tails``, whatever the durations of the stages are.
+    """``spans * makespan >= least of heads + work + least of tails``, whatever the durations of the stages are.
 
     Valid for one placement, number of microbatches and links (transfers as mere delays), with and without a limit of memory.
+    ``spans`` is 1 but where it is about the device spans of several devices together.
     """
 
     heads: tuple[Way, ...]
     work: Way
     tails: tuple[Way, ...]
+    spans: int = 1
 
     def value(self, duration: Mapping[Part, int]) -> int:
         """The bound in ticks, where the stages have these durations."""
         first, last = (min(way.value(duration) for way in ways) for ways in (self.heads, self.tails))
-        return first + self.work.value(duration) + last
+        return -(-(first + self.work.value(duration) + last) // self.spans)
 
 
 def durations_of(pipeline: Pipeline) -> dict[Part, int]:

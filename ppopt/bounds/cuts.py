@@ -140,9 +140,8 @@ class CutModel:
 
     def learn(self, certificate: Certificate) -> None:
         """No cut is better than the certificate says."""
-        self.model.add(
-            self.bound >= self._least(certificate.heads) + self._time(certificate.work) + self._least(certificate.tails)
-        )
+        bound = self.bound if certificate.spans == 1 else self.bound * certificate.spans
+        self.model.add(bound >= self._least(certificate.heads) + self._time(certificate.work) + self._least(certificate.tails))
         self.learned += 1
 
     def _time(self, way: Way) -> End:

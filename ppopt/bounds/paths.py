@@ -3,15 +3,24 @@
 An operation of a fixed order starts when the one before it on its device has ended, or when its input has arrived. So a chain of
 operations in which each waits for the one before takes its time on every pipeline of the same placement, number of microbatches
 and links, whatever the durations are; on that pipeline on which it is the longest, it is the makespan itself.
+
+So it is with device spans. A chain from the begin of a device to the end of another one is no longer than from the begin of the
+first to the end of the second. Chains that lead round several devices, from each to the next, are together no longer than the
+spans of these devices, whenever they begin.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
+
+import numpy as np
 
 from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.op import Kind, Op
+from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule, of_stages
+from ppopt.timing.paths import Paths, around, from_begin_to_end, heaviest_cycle
 
 
 def longest_path(schedule: Schedule) -> Certificate:
@@ -46,3 +55,47 @@ def longest_path(schedule: Schedule) -> Certificate:
                 continue
         assert began == ticks.lead[0, op.stage], f"nothing says why {op} starts at {began}"
         return Certificate((Way(),), Way.of(times, constant + began), (Way(),))
+
+
+def span_certificates(schedule: Schedule) -> list[Certificate]:
+    """What holds for the device span of this order on every pipeline that differs in what stages take alone.
+
+    One of each device alone; the first is that of the devices whose spans are the longest together, which here is equal to the
+    least span of the order (:func:`~ppopt.timing.paths.shortest_spans`). Of a schedule as for :func:`longest_path`, in which all
+    devices have something to do.
+    """
+    paths = Paths(schedule)
+    first, last = around(paths)
+    heads = paths.heads(first)
+    weight = from_begin_to_end(paths, heads, last)
+    cycles = [heaviest_cycle(weight), *([device] for device in range(len(weight)))]
+    found = []
+    for cycle in cycles:
+        times: Counter[Part] = Counter()
+        constant = 0
+        for device, other in pairwise([*cycle, cycle[0]]):
+            constant += _chain(paths, first, heads, last, (device, other), times)
+        found.append(Certificate((Way(),), Way.of(times, constant), (Way(),), len(cycle)))
+    return list(dict.fromkeys(found))
+
+
+def _chain(paths: Paths, first: IntArray, heads: IntArray, last: IntArray, ends: tuple[int, int], times: Counter[Part]) -> int:
+    """Count in ``times`` the operations of the longest path from the begin of a device to the end of another; its other ticks."""
+    device, other = ends
+    row, duration, index = paths.devices[other], paths.duration, paths.network.pipeline.index
+    node = row[int(np.argmax([heads[n, device] + duration[n] + last[n, other] for n in row]))]
+    constant = int(last[node, other])
+    while True:
+        op = index.op(paths.network.number[node])
+        assert isinstance(op, Op)
+        assert op.kind in (Kind.F, Kind.B), "fused backwards"
+        times[Kind.F if op.kind == Kind.F else Kind.I, op.stage] += 1
+        start = int(heads[node, device])
+        if start == first[node, device]:
+            return constant + start
+        for before, lag in paths.before[node]:
+            if heads[before, device] + duration[before] + lag == start:
+                node, constant = before, constant + lag
+                break
+        else:
+            raise AssertionError(f"nothing says why {op} starts at {start}")

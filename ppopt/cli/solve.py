@@ -142,4 +142,7 @@ def _check_runtime(given: Given, model: Model, runtime: str | None, params: dict
     except PipelineError as error:
         raise given.blamed(error) from None
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        message = str(error)
+        raise click.UsageError(
+            f"--{message.replace('best_cut', 'best-cut', 1)}" if message.startswith("best_cut") else message
+        ) from None

@@ -22,6 +22,8 @@ from ppopt.text import place
 NAMES = {TORCHTITAN: "TorchTitan", MEGATRON: "Megatron", INTERLEAVED: "Megatron"}
 LEVELS = ("full", "selective")
 """Ways to recompute that have a name there."""
+SHOWN = 8
+"""How many sizes of groups a message names at most."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,16 @@ def check_groups(pipeline: Pipeline, size: int | None) -> None:
     """
     devices, microbatches = pipeline.devices, pipeline.microbatches
     n = devices if size is None else size
-    if devices <= n <= microbatches and (microbatches % n == 0 or microbatches % n >= devices):
+    good = [n for n in range(devices, microbatches + 1) if microbatches % n == 0 or microbatches % n >= devices]
+    if n in good:
         return
+    some = ", ".join(map(str, good[:SHOWN])) + ", …" * (len(good) > SHOWN)
     shown = f"{n}, the number of devices" if size is None else str(n)
     raise PipelineError(
         "pipeline.microbatches" if size is None else "pipeline.schedule_params.group_size",
         f"interleaved 1F1B of Megatron takes groups of N microbatches with {devices} (devices) <= N <= {microbatches} "
-        f"(microbatches), and {microbatches} mod N = 0 or >= {devices}; got N = {shown}"
-        + ("; --param group_size=N gives another" if size is None else ""),
+        f"(microbatches), and {microbatches} mod N = 0 or >= {devices}: {some or 'none is possible'}; got N = {shown}"
+        + ("; --param group_size=N gives another" if size is None and good else ""),
     )
 
 

@@ -112,8 +112,9 @@ def read_levels(value: Any, layers: Layers, counts: Counts | None, stages: int) 
     if isinstance(value, str):
         if value not in words:
             raise PipelineError(key, f"expected one of {', '.join(words)}, or one table per stage, got {value!r}")
-        if value == "all" and not layers.levels:
-            raise PipelineError(key, "no group of layers lists a way to recompute")
+        if value in ("all", CHOOSE) and not layers.levels:
+            problem = f"{value!r} needs layers that list a way to recompute (layers[…].recompute), and none does"
+            raise PipelineError(key, f'{problem}; expected "none", or such layers')
         return value
     if not isinstance(value, list | tuple):
         raise PipelineError(key, f"expected one of {', '.join(words)}, or one table per stage, got {value!r}")
@@ -182,6 +183,18 @@ def levels_of(pipeline: Pipeline) -> list[list[tuple[int, Level, int]]]:
         each = [(number[group], layers.level_of(number[group], level), n) for group, level, n in stage]
         found.append([(group, level, n) for group, level, n in each if level is not None])
     return found
+
+
+def tables_of(pipeline: Pipeline) -> Any:
+    """``pipeline.recompute`` of layers as one table per stage, or ``"none"``.
+
+    Raises:
+        PipelineError: the partition, or which layers recompute, is left open.
+    """
+    layers = pipeline.layers
+    assert layers is not None
+    tables = tuple(tuple((layers.groups[g].name, level.name, n) for g, level, n in stage) for stage in levels_of(pipeline))
+    return tables if any(tables) else "none"
 
 
 def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:

@@ -2,8 +2,8 @@
 
 Two problems take turns. That over the cuts (:class:`~ppopt.bounds.order_cuts.OrderCuts`) gives the cut with the least bound; the
 order on that cut, with as little recomputing as fits the memory, has a longest path, which bounds every other cut as well
-(:mod:`ppopt.bounds.paths`), and that one exactly. What a device holds depends on the order alone, so that it is part of the
-problem over the cuts.
+(:mod:`ppopt.bounds.paths`), and that one exactly. For the device span it has paths that lead round some devices. What a device
+holds depends on the order alone, so that it is part of the problem over the cuts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from ppopt.bounds.certificates import Certificate, Way, plain_certificates, work_certificates
-from ppopt.bounds.paths import longest_path
+from ppopt.bounds.paths import longest_path, span_certificates
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.heuristics import order_of
@@ -35,6 +35,7 @@ from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.timing import time_order
+from ppopt.timing.paths import shortest_spans
 
 Time = Fraction | float
 
@@ -44,7 +45,7 @@ class FixedOrder:
     """The best cut, and the best way to recompute, for the order that ``words`` pin down on a placement of one route.
 
     ``policy`` says what recomputes on each cut. The search can go on where it stopped (:meth:`go_on`). Where transfers hold links
-    their order is open, and so is when devices begin for the device span: then each cut is solved.
+    their order is open: then each cut is solved.
     """
 
     pipeline: Pipeline
@@ -77,8 +78,8 @@ class FixedOrder:
         order = order_of(sample, self.words)
         assert order is not None, "the order of a runtime is settled"
         self.order: Order = order
-        self._settled = not sample.lines and self.objective == "makespan"
-        """Whether a cut has one schedule."""
+        self._settled = not sample.lines
+        """Whether a cut has one schedule, or one that is best whenever its devices begin."""
         self.bound = self.floor(self.objective)
         self._cuts: _Cuts | None = None
 
@@ -165,8 +166,11 @@ class FixedOrder:
         elif self._settled:
             if self._cuts is not None:
                 self._cuts.learn(schedule)
-            self._found(schedule)
-            outcome = f"best {schedule.pipeline.time(schedule.makespan)}"
+                if self.objective == "span":  # in whole ticks it may be more than the paths say
+                    self._cuts.model.leave_out(counts)
+            best = schedule if self.objective == "makespan" else shortest_spans(schedule)
+            self._found(best)
+            outcome = f"best {best.pipeline.time(best.objective(self.objective))}"
         else:
             outcome = self._solve(schedule)
         self.steps.append(Taken(f"cut {','.join(map(str, counts))}", time.monotonic() - begun, outcome))
@@ -218,10 +222,9 @@ class FixedOrder:
             self.open_bounds[pipeline.counts] = bound
         if self._cuts is not None:
             self._cuts.model.leave_out(pipeline.counts)
-            if self.objective == "makespan":
-                links = pipeline.links.uncontended()
-                alone = pipeline.changed(links=links, route_of_microbatch=pipeline.route_of_microbatch)
-                self._cuts.learn(time_order(alone, self.order))
+            links = pipeline.links.uncontended()
+            alone = pipeline.changed(links=links, route_of_microbatch=pipeline.route_of_microbatch)
+            self._cuts.learn(time_order(alone, self.order))
         return "nothing found" if result.ticks.value is None else f"best {pipeline.time(result.ticks.value)}"
 
     def _found(self, schedule: Schedule) -> None:
@@ -275,7 +278,7 @@ class _Cuts:
     def __init__(self, search: FixedOrder) -> None:
         with uninterrupted():  # the solver is imported when it is used
             from ppopt.bounds.order_cuts import OrderCuts
-        self.pipeline, self.order, policy = search.pipeline, search.order, search.policy
+        self.pipeline, self.order, self.objective, policy = search.pipeline, search.order, search.objective, search.policy
         layers = self.pipeline.layers
         assert layers is not None
         again = [(Fraction(0), Fraction(0))] * len(layers)
@@ -288,7 +291,10 @@ class _Cuts:
         unit = self._unit_costs(search._free)
         ticks = unit.ticks
         fixed = [Fraction(int(x), ticks.per_unit) for x in (*ticks.lead.flat, *ticks.tail.flat, *ticks.lag.flat)]
-        self.per_unit = math.lcm(*(x.denominator for x in (*(x for row in times for x in row), *(t for t, _ in again), *fixed)))
+        halves = [x for name in ("backward_input", "backward_weight") for x in layers.each(name) if x is not None]
+        numbers = (*(x for row in times for x in row), *(t for t, _ in again), *halves, *fixed)
+        self.per_unit = math.lcm(*(x.denominator for x in numbers))
+        """Ticks that are no coarser than those of any cut: what is rounded up to them is below what is rounded up there."""
         forward, backward, longer = (
             [int(value * self.per_unit) for value in of] for of in (*zip(*times, strict=True), [t for t, _ in again])
         )
@@ -299,6 +305,7 @@ class _Cuts:
         if own:
             self.model.keep_together(own, (self.pipeline.chunks - 1) * self.pipeline.devices)
         self._hold(policy, longer, [s for _, s in again])
+        self._known: set[Certificate] = set()
         known = plain_certificates(unit) if search.objective == "makespan" else work_certificates(unit)
         for certificate in known:
             self._learn(certificate, unit.ticks.per_unit)
@@ -332,8 +339,10 @@ class _Cuts:
                 self.model.hold_at_once(ends[0], ends[1], counts, int((limits[device] - static[device]) * scale))
 
     def learn(self, schedule: Schedule) -> None:
-        """Learn the longest path of the order on a cut."""
-        self._learn(longest_path(schedule), schedule.pipeline.ticks.per_unit)
+        """Learn the longest path of the order on a cut, or those that make its device span as long as it is."""
+        found = [longest_path(schedule)] if self.objective == "makespan" else span_certificates(schedule)
+        for certificate in found:
+            self._learn(certificate, schedule.pipeline.ticks.per_unit)
 
     def _learn(self, certificate: Certificate, per_unit: int) -> None:
         def scaled(way: Way) -> Way:
@@ -342,7 +351,10 @@ class _Cuts:
             return replace(way, constant=int(constant))
 
         parts = [tuple(map(scaled, side)) for side in (certificate.heads, (certificate.work,), certificate.tails)]
-        self.model.learn(Certificate(parts[0], parts[1][0], parts[2]))
+        own = Certificate(parts[0], parts[1][0], parts[2], certificate.spans)
+        if own not in self._known:
+            self._known.add(own)
+            self.model.learn(own)
 
     def least(self, limits: Limits, bound: Time, below: Time, hint: Any) -> tuple[Counts | None, Time]:
         """A cut of little bound, below that much, if one was found; and what no cut that is left is below."""

@@ -23,6 +23,7 @@ from ppopt.named import Row, rows_of
 from ppopt.named.model import Model
 from ppopt.pipeline import BEST, CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.choices import problem
+from ppopt.pipeline.cutting import tables_of
 from ppopt.pipeline.recompute_choices import RecomputeChoices
 from ppopt.schedule import Schedule
 from ppopt.search import Result, Settings, Ticks, solve_closed
@@ -344,7 +345,8 @@ def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
 def choices(asked: Pipeline, found: Pipeline) -> dict[str, Any]:
     """The layers of each stage, and what recomputes where that was open."""
     cut = {} if found.layers is None else {"partition": list(found.counts)}
-    return {**cut, **({"recompute": recompute_of(found.recompute)} if asked.recompute == CHOOSE else {})}
+    chosen = found.recompute if found.layers is None else tables_of(found)
+    return {**cut, **({"recompute": recompute_of(chosen)} if asked.recompute == CHOOSE else {})}
 
 
 def _settled(pipeline: Pipeline) -> Pipeline:

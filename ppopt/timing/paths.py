@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ppopt.pipeline import IntArray
-from ppopt.schedule import Schedule
+from ppopt.schedule import Schedule, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands
 from ppopt.timing.links import begun, network_in_turn, topological
 
@@ -75,35 +75,96 @@ class Paths:
         return marked
 
 
+def around(paths: Paths) -> tuple[IntArray, IntArray]:
+    """``[node, device]``: how long after the device's begin the node starts at least; how long after its end the device ends at
+    least. Of the device's own nodes: with its all-gather, its reduce-scatter and the optimizer, else 0. Of others
+    :data:`NEVER`.
+    """
+    network, pipeline = paths.network, paths.network.pipeline
+    numbers = np.array(network.number, dtype=np.int64)
+    found = []
+    for table in (pipeline.ticks.lead, pipeline.ticks.tail):
+        beside = np.full((len(numbers), pipeline.devices), NEVER, dtype=np.int64)
+        times = of_stages(pipeline, numbers, table)
+        for device, row in enumerate(paths.devices):
+            beside[row, device] = times[row]
+        found.append(beside)
+    return found[0], found[1]
+
+
 def shortest_spans(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
     """The same order with the least device span (largest over the devices), in whole ticks, that any times give it.
 
-    Let ``A[d, e]`` be the longest path from the start of device d's first operation to the end of e's last one. Beginnings ``b``
-    and a span S fit each other just where ``b[d] + A[d, e] <= b[e] + S`` for all d and e. There are such beginnings if and only
-    if no cycle over devices has more weight than S times its length: S is the largest mean weight of a cycle (Karp 1978, doi
-    10.1016/0012-365X(78)90011-0). Transfers keep their order. Takes about D times as long as timing an order.
+    Let ``A[d, e]`` be the longest path from the begin of device d to the end of device e, with what they do before and after
+    their operations (:func:`around`). Begins ``b`` and a span S fit each other just where ``b[d] + A[d, e] <= b[e] + S`` for all
+    d and e. There are such begins if and only if no cycle over devices has more weight than S times its length: S is the largest
+    mean weight of a cycle (Karp 1978, doi 10.1016/0012-365X(78)90011-0). Transfers keep their order. Takes about D times as long
+    as timing an order.
 
-    ``demands``: further waits, which the schedule keeps. The schedule itself where devices have traffic of their own, which
-    counts for their spans.
+    ``demands``: further waits, which the schedule keeps.
     """
-    pipeline = schedule.pipeline
-    if pipeline.ticks.margins:
-        return schedule
     paths = Paths(schedule, demands)
+    first, last = around(paths)
     busy = [device for device, row in enumerate(paths.devices) if row]
-    last = [paths.devices[device][-1] for device in busy]
-    duration = np.array(paths.duration, dtype=np.int64)
-    weight = paths.heads(paths.firsts())[last][:, busy].T + duration[last]
+    weight = from_begin_to_end(paths, paths.heads(first), last)[np.ix_(busy, busy)]
     span = largest_mean(weight)
     if span >= schedule.device_span:
         return schedule
     begin = np.zeros(len(busy), dtype=np.int64)
     for _ in busy:
         begin = np.maximum(begin, (begin[:, None] + weight).max(axis=0) - span)
-    earliest = np.zeros((len(duration), 1), dtype=np.int64)
+    earliest = np.zeros((len(paths.duration), 1), dtype=np.int64)
     for device, time in zip(busy, begin.tolist(), strict=True):
-        earliest[paths.devices[device][0]] = time
+        row = paths.devices[device]
+        earliest[row, 0] = time + first[row, device]
     return paths.network.schedule(paths.heads(earliest)[:, 0].tolist())
+
+
+def from_begin_to_end(paths: Paths, heads: IntArray, last: IntArray) -> IntArray:
+    """``[device, other]``: the longest path from the begin of a device to the end of another one.
+
+    ``heads`` of all nodes from the begins, ``last`` to the ends (:func:`around`); a device without operations has no path.
+    """
+    ends = heads + np.array(paths.duration, dtype=np.int64)[:, None]
+    columns = [
+        (ends[row] + last[row, device, None]).max(axis=0) if row else np.full(len(paths.devices), NEVER)
+        for device, row in enumerate(paths.devices)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def heaviest_cycle(weight: IntArray) -> list[int]:
+    """A cycle of the largest mean weight in the complete graph with these weights: its nodes, each followed by the next.
+
+    From a cycle to one of a larger mean, until there is none.
+    """
+    cycle = [int(weight.diagonal().argmax())]
+    while True:
+        total = sum(int(weight[a, b]) for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+        better = _positive_cycle(weight * len(cycle) - total)
+        if better is None:
+            return cycle
+        cycle = better
+
+
+def _positive_cycle(weight: IntArray) -> list[int] | None:
+    """A cycle of more than no weight; ``None``: there is none (Bellman and Ford's method)."""
+    count = len(weight)
+    heaviest, before = np.zeros(count, dtype=np.int64), np.full(count, -1)
+    for _ in range(count):
+        walks = heaviest[:, None] + weight
+        longer = walks.max(axis=0) > heaviest
+        if not longer.any():
+            return None
+        before[longer] = walks.argmax(axis=0)[longer]
+        heaviest = np.maximum(heaviest, walks.max(axis=0))
+    node = int(np.flatnonzero(longer)[0])
+    for _ in range(count):
+        node = int(before[node])
+    cycle = [node]
+    while int(before[cycle[-1]]) != node:
+        cycle.append(int(before[cycle[-1]]))
+    return cycle[::-1]
 
 
 def largest_mean(weight: IntArray) -> int:

@@ -141,10 +141,12 @@ def test_errors_of_recompute_name_the_key() -> None:
     each(cases, check)
 
 
-def test_all_needs_a_level() -> None:
+@pytest.mark.parametrize("word", ["all", "choose"])
+def test_recomputing_needs_a_level(word: str) -> None:
     layers = Layers([Layer("x", 4, forward=1, backward=2)])
-    with pytest.raises(PipelineError, match="no group of layers lists a way to recompute"):
-        Pipeline(2, 4, layers=layers, partition="even", recompute="all")
+    with pytest.raises(PipelineError, match=f"'{word}' needs layers that list a way to recompute.*expected \"none\"") as raised:
+        Pipeline(2, 4, layers=layers, partition="even", recompute=word)
+    assert raised.value.key == "pipeline.recompute"
 
 
 def test_weights_are_held_by_who_holds_the_layer() -> None:

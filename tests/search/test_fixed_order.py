@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ppopt.clock import Clock
 from ppopt.layouts.runnable import policies_of
 from ppopt.named import find
-from ppopt.pipeline import Layers, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, Layers, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Objective
 from ppopt.search import Settings, solve_closed
 from ppopt.search.fixed_order import FixedOrder
@@ -64,6 +64,7 @@ def asked(draw: st.DrawFn) -> tuple[Pipeline, str]:
         "loop" if chunks > 1 else "linear",
         chunks,
         layers=own,
+        costs=Costs(optimizer=draw(st.sampled_from((None, None, 1, tuple(range(devices)))))),
         links=Links(draw(st.sampled_from((0, 1))), draw(st.sampled_from((0, 0, 1)))),
         memory=Memory(static=draw(st.sampled_from((0, 1))), limit=limit),
         recompute=draw(st.sampled_from(("choose", "choose", "none"))) if own.levels else "none",
@@ -145,3 +146,8 @@ def agrees(case: tuple[Pipeline, str], objective: Objective) -> None:
 @drawn(5, 400, asked())
 def test_the_answer_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
     agrees(case, "makespan")
+
+
+@drawn(5, 400, asked())
+def test_the_least_device_span_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
+    agrees(case, "span")

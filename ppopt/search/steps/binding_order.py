@@ -41,8 +41,7 @@ class BindingOrder(Step):
             incumbent.refute(ARGUMENT, schedule.objective(problem.objective))
             return "the only order exceeds the memory limit"
         incumbent.offer(schedule, "order")
-        if not (problem.span and problem.pipeline.ticks.margins):  # a device that starts later may have the smaller span
-            incumbent.settle(ARGUMENT)
+        incumbent.settle(ARGUMENT)
         return incumbent.text()
 
     def _only(self, run: Run) -> Schedule | None:
