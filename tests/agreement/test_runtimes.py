@@ -28,7 +28,7 @@ LAYERS = Layers(
 """Under the limits below some layers have to recompute."""
 
 
-@drawn(5, 150, layered(6, 12, ("none", "full", "choose")).filter(lambda pipeline: len(pipeline.routes) == 1))
+@drawn(5, 30, layered(6, 12, ("none", "full", "choose")).filter(lambda pipeline: len(pipeline.routes) == 1))
 def test_the_best_cut_as_pytorch_runs_it(pipeline: Pipeline) -> None:
     if pipeline.recompute == "choose" and len(pipeline.layers or ()) > 4:
         pipeline = pipeline.changed(recompute="full")  # or there are too many choices to try out

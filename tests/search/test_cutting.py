@@ -190,7 +190,7 @@ def with_an_auto_partition(draw: st.DrawFn) -> tuple[Pipeline, str]:
     return Pipeline(devices, microbatches, placement, chunks, layers=layers, links=links, memory=memory), schedule
 
 
-@drawn(6, 150, with_an_auto_partition())
+@drawn(6, 40, with_an_auto_partition())
 def test_never_worse_than_the_auto_partition_of_pytorch(asked: tuple[Pipeline, str]) -> None:
     """Already by what it begins with: then nothing is worth going on for."""
     pipeline, name = asked

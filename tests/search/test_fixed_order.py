@@ -143,11 +143,11 @@ def agrees(case: tuple[Pipeline, str], objective: Objective) -> None:
     assert min(values, default=None) == expected
 
 
-@drawn(5, 400, asked())
+@drawn(5, 60, asked())
 def test_the_answer_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
     agrees(case, "makespan")
 
 
-@drawn(5, 400, asked())
+@drawn(5, 60, asked())
 def test_the_least_device_span_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
     agrees(case, "span")

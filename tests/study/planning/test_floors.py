@@ -37,7 +37,7 @@ def compare(pipeline: Pipeline) -> None:
         assert floors.cut(float(optimum)) is not None
 
 
-@drawn(8, 150, layered(5, 6, ("none", "none", "choose")))
+@drawn(8, 60, layered(5, 6, ("none", "none", "choose")))
 def test_no_cut_and_no_choice_takes_less(pipeline: Pipeline) -> None:
     compare(pipeline)
 
