@@ -49,14 +49,14 @@ def holds(pipeline: Pipeline, objective: Objective, count: Counter[str]) -> None
 def test_the_best_of_all_cuts(share: int) -> None:
     count: Counter[str] = Counter()
 
-    @settings(max_examples=10 * share)
+    @settings(max_examples=7 * share)
     @given(layered(9, 40), st.sampled_from(("makespan", "makespan", "makespan", "span")))
     def on(pipeline: Pipeline, objective: Objective) -> None:
         holds(pipeline, objective if pipeline.placement != "bidirectional" else "makespan", count)
 
     on()
     print(dict(count))  # shown with -s
-    assert count["solved"] >= 5 * share
+    assert count["solved"] >= 3 * share
     assert count["linear"] >= share
 
 

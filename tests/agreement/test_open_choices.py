@@ -141,7 +141,7 @@ def closed(pipeline: pp.Pipeline) -> int:
 
 
 @pytest.mark.parametrize(
-    ("examples", "most"), [(1, 6), pytest.param(6, 10, marks=thorough), pytest.param(58, 100, marks=pytest.mark.slow)]
+    ("examples", "most"), [(1, 3), pytest.param(6, 10, marks=thorough), pytest.param(58, 100, marks=pytest.mark.slow)]
 )
 def test_the_same_optimum_everywhere(examples: int, most: int, tmp_path: Path) -> None:
     @settings(max_examples=examples)

@@ -151,6 +151,7 @@ def test_two_microbatches_in_any_order(share: int) -> None:
     assert count["both"] >= share - 1, count
 
 
+@pytest.mark.thorough
 @SHARE
 def test_three_microbatches_in_order(share: int) -> None:
     count: Counter[str] = Counter()

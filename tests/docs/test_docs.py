@@ -24,9 +24,8 @@ LONG = re.compile(r"^\$ ppopt (?:frontier|plan|plot|sweep) |--recompute choose|d
 
 
 def tier(block: Block) -> list[pytest.MarkDecorator]:
-    """What keeps an example from the quick tests: more than two commands, a long one, or the Python interface."""
-    console = block.language == "console"
-    long = block.text.count("$ ppopt") > 2 or LONG.search(block.text) if console else block.page.stem == "api"
+    """What keeps an example from the quick tests: more than two commands, a long one, or another page than the first two."""
+    long = block.text.count("$ ppopt") > 2 or LONG.search(block.text) or block.page.stem not in ("README", "command-line")
     return [thorough] if long else []
 
 

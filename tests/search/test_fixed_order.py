@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.clock import Clock
@@ -16,7 +17,7 @@ from ppopt.search.fixed_order import FixedOrder
 from ppopt.search.result import Result
 from ppopt.search.running import ORDERS
 from tests.support.every_cut import cuts
-from tests.support.tiers import drawn
+from tests.support.tiers import drawn, thorough
 
 
 @st.composite
@@ -143,7 +144,9 @@ def agrees(case: tuple[Pipeline, str], objective: Objective) -> None:
     assert min(values, default=None) == expected
 
 
-@drawn(5, 60, asked())
+@thorough
+@settings(max_examples=60)
+@given(asked())
 def test_the_answer_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
     agrees(case, "makespan")
 
