@@ -80,7 +80,8 @@ def export(file: str, given: Given, target: str, names: ModuleNames | None, outp
 
 
 def _trace(schedule: Schedule) -> Iterable[str]:
-    from ppopt.files.chrome_trace import microseconds, trace_lines
+    from ppopt.files.chrome_trace import trace_lines
+    from ppopt.pipeline import microseconds
 
     if microseconds(schedule.pipeline.units.time) is None:
         click.echo("The model has no unit of time: 1 is shown as 1 us (--set units.time=ms says otherwise).", err=True)

@@ -244,7 +244,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
     for name in ("routes", "route_of_microbatch"):
         if not isinstance(fields.get(name, []), list):
             raise PipelineError(f"pipeline.{name}", f"expected a list, got {fields[name]!r}")
-    labels = {"name": tree.get("name", ""), **{f"units.{key}": label for key, label in tables["units"].items()}}
+    labels = {"name": tree.get("name", ""), **{f"units.{key}": tables["units"].get(key, "") for key in ("time", "memory")}}
     for key, label in labels.items():
         if not isinstance(label, str):
             raise PipelineError(key, f"expected a text, got {label!r}")
