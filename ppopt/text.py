@@ -149,18 +149,19 @@ def rendered(table: Table, width: int | None = None, *, styled: bool = False) ->
     shown = list(range(len(table.columns)))
     while True:
         for gap, folded in ((3, False), (3, True), (2, True)):
-            widths = _widths(table, shown, width, gap, folded)
+            widths = _widths(table, shown, width, gap, folded, NARROWEST)
             if width is None or sum(widths) + gap * (len(widths) - 1) <= width:
                 return _drawn(table, shown, widths, gap, width, styled)
         ranks = [(table.columns[c].rank, c) for c in shown]
         rank, place = max(ranks)
         if not rank:
+            widths = _widths(table, shown, width, gap, folded, 0)
             return _drawn(table, shown, widths, gap, width, styled)
         shown.remove(place)
 
 
-def _widths(table: Table, shown: Sequence[int], width: int | None, gap: int, folded: bool) -> list[int]:
-    """How wide each of the columns is; texts that may be wrapped share what the others leave."""
+def _widths(table: Table, shown: Sequence[int], width: int | None, gap: int, folded: bool, narrowest: int) -> list[int]:
+    """How wide each of the columns is; texts that may be wrapped, ``narrowest`` or their longest word, share what is left."""
     widths, flexible = [], []
     for place, c in enumerate(shown):
         column = table.columns[c]
@@ -169,7 +170,7 @@ def _widths(table: Table, shown: Sequence[int], width: int | None, gap: int, fol
         widths.append(max([name, *map(_cells, texts)]))
         if column.wrapped and width is not None:
             longest = max((_cells(word) for text in texts for word in text.split()), default=0)
-            flexible.append((place, max(name, longest, min(NARROWEST, widths[-1]))))
+            flexible.append((place, max(name, longest, min(narrowest, widths[-1]))))
     if width is not None:
         over = sum(widths) + gap * (len(widths) - 1) - width
         for place, least in reversed(flexible):

@@ -109,6 +109,13 @@ def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: 
         for i, each in enumerate(places, 1):
             with at(f"[{i}/{len(places)}] {brief(each)}") if len(places) > 1 else nullcontext():
                 lines.append(explore(each, settings, objective=objective, progress=show, **options))
+            if any(point.result.limit == "interrupted" for point in lines[-1].points):
+                break
+    left = [brief(each) for each in places[len(lines) :]]
+    limits = [_limit(p) for p in lines[-1].points if p.result.limit == "interrupted" and not p.result.seconds]
+    left += [f"limits {', '.join(limits)}"] if limits else []
+    if left:
+        click.echo(f"Interrupted before these were begun: {', '.join(left)}.", err=True)
     return lines
 
 

@@ -84,6 +84,7 @@ def _outcome(result: Result) -> Tree:
         "seed": result.seed,
         "versions": dict(result.versions),
         **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
+        **({"untried": list(result.untried)} if result.untried else {}),
         **_partition(result.pipeline),
         **({} if result.runtime is None else {"runtime": result.runtime.tree}),
     }

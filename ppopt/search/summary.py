@@ -270,6 +270,11 @@ def steps_table(result: Result) -> Table:
     return table
 
 
+def stopped(result: Result) -> str:
+    """Why a search ended that has not begun everything."""
+    return "Interrupted" if result.interrupted else "Stopped at the time limit"
+
+
 def answer_row(result: Result) -> Row | None:
     """The answer as a row beside the named schedules; ``None``: there is none."""
     schedule = result.schedule
@@ -281,6 +286,8 @@ def answer_row(result: Result) -> Row | None:
 
 def best_line(result: Result) -> str:
     """The fastest named schedule of another placement, where it is faster than the answer; else empty."""
+    if result.order is not None or result.runtime is not None:  # what binds is wanted
+        return ""
     line = result.named.best_elsewhere(result.objective, result.value)
     return f"{line}; the answer below is for {_solved(result)}" if line else ""
 
