@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
@@ -13,6 +13,7 @@ import numpy as np
 from ppopt.op import Kind, Op, OpIndex, Pair, parse
 from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.pipeline import halves as halves
+from ppopt.pipeline.rewriting import working_once
 
 Objective: TypeAlias = Literal["makespan", "span"]
 """What is minimised: the makespan, or the largest device span."""
@@ -205,11 +206,7 @@ class Schedule:
         pipeline = self.pipeline
         if pipeline.recompute == "none":
             return Fraction(0)
-        kept = pipeline.changed(
-            recompute="none",
-            memory=replace(pipeline.memory, limit=None),
-            route_of_microbatch=pipeline.route_of_microbatch,
-        )
+        kept = working_once(pipeline)
         once = sum(int(durations(kept, row).sum()) for row in self.order.rows)
         return Fraction(sum(self.work), pipeline.ticks.per_unit) - Fraction(once, kept.ticks.per_unit)
 
