@@ -132,11 +132,16 @@ def new_table(
 ) -> Table:
     """A table without rows: columns of text, of figures, and of text again, which may be wrapped.
 
-    ``ranks`` by the name of a column without its unit: which are left out first where there is no room (:class:`Column`).
+    ``ranks`` by the name of a column, with or without its unit: which are left out first where there is no room
+    (:class:`Column`).
     """
     known = ranks or {}
     groups = ((left, False, False), (right, True, False), (last, False, True))
-    columns = (Column(n, right, known.get(n.split(" [")[0], 0), wrapped) for names, right, wrapped in groups for n in names)
+    columns = (
+        Column(name, right, known.get(name, known.get(name.split(" [")[0], 0)), wrapped)
+        for names, right, wrapped in groups
+        for name in names
+    )
     return Table(title, tuple(columns))
 
 

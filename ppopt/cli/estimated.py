@@ -86,7 +86,8 @@ def _rows(estimate: Estimate) -> Iterator[_Row]:
 def _sizes(estimate: Estimate, rows: Sequence[_Row]) -> str:
     timed = estimate.cluster is not None
     heads = ["count", "parameters", *(f"{op} [TFLOP]" for op in OPS), "kept [GB]", "selective", "full", "retained", "state"]
-    ranks = {"parameters": 4, "selective": 6, "full": 6, "retained": 5, "state": 3, "kept": 2, **dict.fromkeys(OPS, 1 + timed)}
+    ranks = {"parameters": 4, "selective": 6, "full": 6, "retained": 5, "state": 3, "kept": 2}
+    ranks |= {f"{op} [TFLOP]": 7 if timed else 1 for op in OPS}
     table = new_table(None, ["layer"], heads + [f"{op} [ms]" for op in OPS if timed], ranks=ranks)
     for row in rows:
         one, flops, kept = row.one, row.one.flops, row.one.kept

@@ -10,7 +10,7 @@ import click
 
 from ppopt.pictures.text import grid
 from ppopt.schedule import Schedule
-from ppopt.text import Table, rendered
+from ppopt.text import Table, rendered, wrapped
 
 PICTURE = 160
 """Columns of a schedule's picture where the output is no terminal and ``COLUMNS`` is not set."""
@@ -34,6 +34,12 @@ def styled() -> bool:
 def shown(table: Table) -> str:
     """A table as the output takes it."""
     return rendered(table, width(), styled=styled())
+
+
+def say(text: str) -> None:
+    """Print a text for people: its sentences in lines that fit the terminal, or ``COLUMNS``; its tables as they are."""
+    columns = width()
+    click.echo("\n".join(line if "  " in line.strip() else wrapped(line, columns) for line in text.split("\n")))
 
 
 def picture(schedule: Schedule) -> tuple[str, bool]:

@@ -108,7 +108,7 @@ class Table(Sequence[Row]):
         heads = [column.head(units, rows) for column in columns]
         ranks = {column.name: 0 if column.name == _OBJECTIVES[objective] else column.rank for column in columns}
         table = new_table(title, ["schedule", "placement", "chunks"], heads, ranks={**ranks, "placement": 2, "chunks": 5})
-        for row in sorted(rows, key=partial(_rank, objective=objective)):
+        for row in sorted(rows, key=lambda row: (*_rank(row, objective)[:3], row is not answer, row.name)):
             assert row.schedule is not None
             style: Style = "bold" if row is answer else "" if row.schedule.within_memory else "dim"
             cells = [column.cell(row.schedule) for column in columns]
@@ -130,7 +130,7 @@ class Table(Sequence[Row]):
             return ""
         chunks = f", {best.chunks} chunks" if best.chunks > 1 else ""
         time_ = f"{figure(time)} {self.pipeline.units.time}".rstrip()
-        return f"best: {best.placement}{chunks}, {time_} ({best.label})"
+        return f"best: {best.placement}{_mark(best.assumes_equal_work, ' †')}{chunks}, {time_} ({best.label})"
 
     def _name(self, row: Row) -> str:
         return f"{row.label}{_mark(self.marks(row), ' *')}{_mark(bool(_counted(row)), ' ‡')}"
