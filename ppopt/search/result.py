@@ -113,7 +113,7 @@ class Result(Figures):
     points: tuple[Result, ...] = ()
     best_cut: Result | None = None
     untried: tuple[str, ...] = ()
-    """What was to be searched too and was not begun, in words: the search was interrupted, or its time was over."""
+    """What might have something better and was not begun, in words: the search was interrupted, or its time was over."""
     runtime: RunBy | None = None
     """The runtime that the answer is for; then the scope is what it can run of what was open."""
 
