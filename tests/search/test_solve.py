@@ -16,6 +16,7 @@ from ppopt.search.closed import ClosedSearch, quick_bound
 from ppopt.search.steps.decisions import between
 from ppopt.text import brief
 from tests.support.search import proved
+from tests.support.tiers import thorough
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -197,10 +198,11 @@ def test_targets_between_bound_and_best():
     assert between(7, 10, [8], 2) == [9]
 
 
+@thorough
 def test_an_interrupted_search_says_what_it_has_not_begun(monkeypatch):
     monkeypatch.setattr(ClosedSearch, "go_on", interrupting(ClosedSearch.go_on))
     pipeline = Pipeline(4, 8, "any", (2, 4), costs=Costs(forward=1, backward_input=2), memory=Memory(limit=2))
-    result = solve(pipeline, seconds=1, workers=1)
+    result = solve(pipeline, seconds=0.5, workers=1)
     assert (result.limit, len(result.placements)) == ("interrupted", 1)
     (begun,) = result.placements
     others = [each for each in pipeline.placements() if each.routes != begun.pipeline.routes]
