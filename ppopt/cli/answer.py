@@ -31,6 +31,14 @@ def tell_placement(given: Given, model: Model, binding: Binding) -> None:
     click.echo(f"Note: {binding.schedule} is solved on its own placement, {place(moved)}.", err=True)
 
 
+def tell_untried(result: Result) -> None:
+    """Say what might have something better and was not begun."""
+    from ppopt.search import summary
+
+    if result.untried:
+        click.echo(f"{summary.stopped(result)} before these were begun: {', '.join(result.untried)}.", err=True)
+
+
 def exit_code(result: Result) -> int:
     """The documented exit code; of several numbers of microbatches the worst."""
     if result.points:
