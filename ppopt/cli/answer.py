@@ -47,8 +47,11 @@ def exit_code(result: Result) -> int:
     return INTERRUPTED if interrupted else CODES[result.reason]
 
 
-def show_result(result: Result, explain: bool, opinion: Opinion | None) -> None:
-    """The answer, its picture where it is small, and the named schedules beside it."""
+def show_result(result: Result, explain: bool, opinion: Opinion | None, text: str | None = None) -> None:
+    """The ``text`` that is asked for (JSON); or the answer, its picture where it is small, and the named schedules beside it."""
+    if text is not None:
+        click.echo(text, nl=False)
+        return
     from ppopt.cli.render import show_grid, shown, styled, width
     from ppopt.search import summary
 
@@ -66,8 +69,8 @@ def show_result(result: Result, explain: bool, opinion: Opinion | None) -> None:
     if len(result.named):
         answer = summary.answer_row(result)
         title = "Named schedules on this hardware" if answer is None else "The answer among the named schedules on this hardware"
-        text = result.named.text(title, width(), answer=answer, objective=result.objective, styled=styled())
-        click.echo(f"\n{text}")
+        shown_rows = result.named.text(title, width(), answer=answer, objective=result.objective, styled=styled())
+        click.echo(f"\n{shown_rows}")
     for line in summary.remarks(result):
         click.echo(wrapped(line, width()))
     if len(result.placements) > 1:

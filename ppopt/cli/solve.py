@@ -105,10 +105,7 @@ def solve(
     opinion = second_opinion(result, settings) if verify else None
     text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""
     with kept(output, text):
-        if as_json:
-            click.echo(text, nl=False)
-        else:
-            show_result(result, explain, opinion)
+        show_result(result, explain, opinion, text if as_json else None)
     if exported is not None:
         write_text(exported, model_text(result, settings.solver))
     if opinion is not None and opinion.confirmed is False:
