@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ppopt.cli.options import Given
-from ppopt.text import place
+from ppopt.text import place, wrapped
 
 if TYPE_CHECKING:
     from ppopt.named import Model
@@ -31,6 +31,14 @@ def tell_placement(given: Given, model: Model, binding: Binding) -> None:
     click.echo(f"Note: {binding.schedule} is solved on its own placement, {place(moved)}.", err=True)
 
 
+def tell_untried(result: Result) -> None:
+    """Say what might have something better and was not begun."""
+    from ppopt.search import summary
+
+    if result.untried:
+        click.echo(f"{summary.stopped(result)} before these were begun: {', '.join(result.untried)}.", err=True)
+
+
 def exit_code(result: Result) -> int:
     """The documented exit code; of several numbers of microbatches the worst."""
     if result.points:
@@ -39,26 +47,34 @@ def exit_code(result: Result) -> int:
     return INTERRUPTED if interrupted else CODES[result.reason]
 
 
-def show_result(result: Result, explain: bool, opinion: Opinion | None) -> None:
-    """The answer, its picture where it is small, and the named schedules beside it."""
-    from ppopt.cli.render import show_grid, width
+def show_result(result: Result, explain: bool, opinion: Opinion | None, text: str | None = None) -> None:
+    """The ``text`` that is asked for (JSON); or the answer, its picture where it is small, and the named schedules beside it."""
+    if text is not None:
+        click.echo(text, nl=False)
+        return
+    from ppopt.cli.render import show_grid, shown, styled, width
     from ppopt.search import summary
 
     if result.points:
-        click.echo(summary.points_text(result))
+        click.echo(shown(summary.points_table(result)))
         for point in result.points if explain else ():
-            click.echo(f"{point.pipeline.microbatches} microbatches:\n{summary.steps_text(point)}")
+            click.echo(f"{point.pipeline.microbatches} microbatches:\n{shown(summary.steps_table(point))}")
         return
-    click.echo("\n".join([summary.title(result), *summary.answer(result)]))
+    lines = [summary.best_line(result), summary.title(result), *summary.answer(result)]
+    click.echo("\n".join(wrapped(line, width()) for line in lines if line))
     if explain:
-        click.echo(summary.steps_text(result))
+        click.echo(shown(summary.steps_table(result)))
     if result.schedule is not None:
         show_grid(result.schedule)
     if len(result.named):
-        click.echo(f"\n{result.named.text('Named schedules on this hardware', width())}")
+        answer = summary.answer_row(result)
+        title = "Named schedules on this hardware" if answer is None else "The answer among the named schedules on this hardware"
+        shown_rows = result.named.text(title, width(), answer=answer, objective=result.objective, styled=styled())
+        click.echo(f"\n{shown_rows}")
     for line in summary.remarks(result):
-        click.echo(line)
+        click.echo(wrapped(line, width()))
     if len(result.placements) > 1:
-        click.echo("\n".join([summary.placements_text(result), *summary.scope_lines(result)]))
+        click.echo(shown(summary.placements_table(result)))
+        click.echo("\n".join(wrapped(line, width()) for line in summary.scope_lines(result)))
     for line in [] if opinion is None else summary.opinion_lines(result, opinion):
-        click.echo(line)
+        click.echo(wrapped(line, width()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppopt.cli.options import Given, json_option, model_options, output_path
+from ppopt.cli.progress import Form, Progress, progress_option
 from ppopt.cli.searching import search_options
 from ppopt.cli.values import Limit
 from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 
 if TYPE_CHECKING:
+    from ppopt import text
+    from ppopt.pipeline import Pipeline
+    from ppopt.schedule import Objective
     from ppopt.search import Result, Settings
     from ppopt.study.frontier import Frontier, Point
 
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     metavar="PICTURE",
     help="Draw it too: png, svg or pdf by suffix.",
 )
+@progress_option
 @json_option
 def frontier(
     given: Given,
@@ -41,6 +47,7 @@ def frontier(
     limits: Any,
     points: int,
     plot: str | None,
+    form: Form,
     as_json: bool,
 ) -> None:
     """The best makespan (or device span) of MODEL at each memory limit, each with its bound.
@@ -56,7 +63,7 @@ def frontier(
       ppopt frontier -d 4 -m 8 --placement any --json > frontier.json
       ppopt frontier models/deepseek-v3.toml -m 16 --limits 60,70,80
     """
-    from ppopt.study.frontier import frontier as explore
+    from ppopt.study.buying import recommendation
     from ppopt.study.frontier import frontier_dict
 
     if plot is not None:
@@ -71,29 +78,47 @@ def frontier(
         if limits == "none":
             raise click.BadParameter("expected numbers with commas between", param_hint="--limits")
         wanted = [Fraction(str(limit)) for limit in (limits if isinstance(limits, list) else [limits])]
-    pipeline = given.read().pipeline
+    model = given.read()
+    pipeline = model.pipeline
 
-    def show(point: Point, found: int) -> None:
-        click.echo(f"{found}: limit {_limit(point)}: {_value(point)}", err=True)
-
-    lines = [
-        explore(each, objective=objective, limits=wanted, points=points, chunks=given.chunks, settings=settings, progress=show)
-        for each in pipeline.placements()
-    ]
+    lines = _explored(pipeline, settings, form, objective=objective, limits=wanted, points=points, chunks=given.chunks)
     if not any(line.points for line in lines):
         raise click.UsageError("no schedule exists at any of these limits")
     table = Table(lines[0].named, pipeline)
     if as_json:
         lines[0] = replace(lines[0], named=table.rows)
-        click.echo(json.dumps(frontier_dict(lines), indent=1, ensure_ascii=False))
+        tree = {**frontier_dict(lines), "recommendation": recommendation(lines, model.stands_for or "1f1b")}
+        click.echo(json.dumps(tree, indent=1, ensure_ascii=False))
     else:
-        for line in lines:
-            _print(line)
-        from ppopt.cli.render import width
-
-        click.echo(table.text("Named schedules without a limit", width()))
+        _print_all(lines, table, model.stands_for)
     if plot is not None:
         _draw(lines, plot)
+
+
+def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: Objective, **options: Any) -> list[Frontier]:
+    """The frontier of each placement; the points are told as they come."""
+    from ppopt.search import at
+    from ppopt.study.frontier import frontier as explore
+    from ppopt.text import brief
+
+    places, lines = pipeline.placements(), []
+    with Progress(objective, pipeline.units.time, form) as progress:
+
+        def show(point: Point, found: int) -> None:
+            progress.told(f"{found}: limit {_limit(point)}: {_value(point)}")
+            progress(point.result.value, point.result.lower_bound)
+
+        for i, each in enumerate(places, 1):
+            with at(f"[{i}/{len(places)}] {brief(each)}") if len(places) > 1 else nullcontext():
+                lines.append(explore(each, settings, objective=objective, progress=show, **options))
+            if any(point.result.limit == "interrupted" for point in lines[-1].points):
+                break
+    left = [brief(each) for each in places[len(lines) :]]
+    limits = [_limit(p) for p in lines[-1].points if p.result.limit == "interrupted" and not p.result.seconds]
+    left += [f"limits {', '.join(limits)}"] if limits else []
+    if left:
+        click.echo(f"Interrupted before these were begun: {', '.join(left)}.", err=True)
+    return lines
 
 
 def _draw(lines: Sequence[Frontier], path: str) -> None:
@@ -117,9 +142,9 @@ def _draw(lines: Sequence[Frontier], path: str) -> None:
 
 
 def _limit(point: Point) -> str:
-    from ppopt.text import number
+    from ppopt.text import figure
 
-    return " ".join(number(most) for most in (point.limit if isinstance(point.limit, list) else [point.limit]))
+    return " ".join(figure(most) for most in (point.limit if isinstance(point.limit, list) else [point.limit]))
 
 
 def _value(point: Point) -> str:
@@ -133,32 +158,48 @@ def _value(point: Point) -> str:
     return f"{number(result.value)}, lower bound {number(result.lower_bound)}"
 
 
-def _print(line: Frontier) -> None:
-    from ppopt.cli.render import width
+def _print_all(lines: Sequence[Frontier], table: Table, name: str | None) -> None:
+    """The frontiers, the named schedules, and what follows for who buys memory."""
+    from ppopt.cli.render import shown, styled, width
+    from ppopt.study.buying import recommendation
+    from ppopt.text import wrapped
+
+    for line in lines:
+        click.echo(shown(_table(line)) + "\n")
+    click.echo(table.text("Named schedules without a limit", width(), objective=lines[0].objective, styled=styled()))
+    click.echo("")
+    for sentence in recommendation(lines, name or "1f1b"):
+        click.echo(wrapped(sentence, width()))
+
+
+def _table(line: Frontier) -> text.Table:
     from ppopt.pipeline import CHOOSE
     from ppopt.search.summary import recomputing
-    from ppopt.text import heading, new_table, number, percent, rendered
+    from ppopt.text import figure, heading, new_table, percent, unit
 
     units = line.pipeline.units
-    head = [f"limit{f' ({units.memory})' if units.memory else ''}"]
-    figures = [f"{line.objective}{f' ({units.time})' if units.time else ''}", "lower bound", "gap", "bubble ratio", "seconds"]
+    figures = [unit(line.objective, units.time), unit("lower bound", units.time), "gap", "bubble ratio", "seconds"]
     layers, open_ = line.pipeline.layers is not None, line.pipeline.recompute == CHOOSE
     chosen = ["layers of each stage"] * layers + ["recomputing"] * open_
-    table = new_table(heading(line.pipeline), head, figures, [*chosen, "proved by"])
+    repeats = open_ or line.pipeline.recompute != "none"
+    figures[4:4] = ["efficiency"] * repeats
+    ranks = {"seconds": 6, "proved by": 5, "bubble ratio": 4, "efficiency": 3, "recomputing": 2, "layers of each stage": 1}
+    table = new_table(heading(line.pipeline), [unit("limit", units.memory)], figures, [*chosen, "proved by"], ranks=ranks)
     for point in line.points:
-        result = point.result
+        result, schedule = point.result, point.result.schedule
         table.add_row(
             _limit(point),
-            "" if result.value is None else number(result.value),
-            number(result.lower_bound),
+            "" if result.value is None else figure(result.value),
+            figure(result.lower_bound),
             "" if result.gap is None else percent(result.gap),
-            "" if result.schedule is None else percent(result.schedule.bubble_ratio),
+            "" if schedule is None else percent(schedule.bubble_ratio),
+            *(["" if schedule is None else percent(schedule.efficiency)] * repeats),
             f"{result.seconds:.1f}",
             *([_cut(result)] if layers else []),
-            *([recomputing(result.pipeline) if result.schedule is not None else ""] if open_ else []),
+            *([recomputing(result.pipeline) if schedule is not None else ""] if open_ else []),
             (result.proved_by or "") if result.reason == "optimal" else "",
         )
-    click.echo(rendered(table, width()))
+    return table
 
 
 def _cut(result: Result) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ppopt.checker import violations
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.model import ModelError
-from ppopt.files.result import Recorded, ResultError, result_of_text
+from ppopt.files.result import Recorded, ResultError, ResultFile, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import compute_only, rows_of_text
 from ppopt.named import Row, of_order
 from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
-from ppopt.pipeline import PLACEMENTS, Pipeline
-from ppopt.schedule import Order, Schedule, halves
+from ppopt.pipeline import PLACEMENTS, IntArray, Pipeline
+from ppopt.schedule import Order, Schedule, Transfers, halves
 from ppopt.timing import in_turn, time_order
 
 Rows: TypeAlias = Sequence[Sequence[Op | Pair | str]]
@@ -32,14 +35,71 @@ def schedule_in(path: str, model: Model | None = None, change: Callable[[Model],
         ModelError: ``change`` cannot be made.
     """
     source = source_of(path)
-    own, rows, recorded = _read(path, source)
+    own, rows, file = _read(path, source)
     try:
         model = model or change(own())
-        return _timed(model.pipeline, Order.of(model.pipeline, rows), recorded)
+        return _timed(model.pipeline, Order.of(model.pipeline, rows), None if file is None else file.schedule)
     except ModelError:
         raise
     except ValueError as error:
         raise FileError(f"{source}: {error}") from None
+
+
+class Shown(NamedTuple):
+    """A schedule that is shown: its model, its times, and what the file says of the search (``result``), if that holds."""
+
+    model: Model
+    schedule: Schedule
+    outcome: dict[str, Any] | None
+
+
+def shown_in(path: str, model: Model | None = None, change: Callable[[Model], Model] = lambda model: model) -> Shown:
+    """The schedule of a result (JSON) with the times that are recorded, or an order (CSV), every operation as early as can be.
+
+    A result whose model is replaced or changed is as early as can be, too. Memory limits may be exceeded.
+
+    Raises:
+        FileError, ResultError, CsvError: the file cannot be read, there is no schedule in it, it is none, or the recorded times
+            break a rule.
+        ModelError: ``change`` cannot be made.
+    """
+    source = source_of(path)
+    own, rows, file = _read(path, source)
+    try:
+        inside = own()
+        asked = model or change(inside)
+        order = Order.of(asked.pipeline, rows)
+        if file is None or file.schedule is None or asked != inside:
+            return Shown(asked, _timed(asked.pipeline, order, None if file is None else file.schedule), None)
+        schedule = _as_recorded(asked.pipeline, order, file.schedule)
+        free = asked.pipeline.changed(
+            memory=replace(asked.pipeline.memory, limit=None), route_of_microbatch=asked.pipeline.route_of_microbatch
+        )
+        found = violations(free, schedule)
+    except ModelError:
+        raise
+    except ValueError as error:
+        raise FileError(f"{source}: {error}") from None
+    if found:
+        raise FileError(f"{source}: the recorded times break a rule ({found[0].message}); `ppopt check` lists all")
+    return Shown(asked, schedule, None if file.result is None else file.result.model_dump())
+
+
+def _as_recorded(pipeline: Pipeline, order: Order, recorded: Recorded) -> Schedule:
+    """The recorded times, to the nearest tick."""
+    per_unit, index = pipeline.ticks.per_unit, pipeline.index
+
+    def ticks(times: Sequence[float]) -> IntArray:
+        return np.array([round(Fraction(time) * per_unit) for time in times], dtype=np.int64)
+
+    start = tuple(ticks(row) for row in recorded.start)
+    lines = {tuple(tuple(pair) for pair in line.link): line for line in recorded.transfers}
+    missing = [line for line in pipeline.lines if line not in lines]
+    if missing:
+        raise ValueError(f"schedule.transfers: those of the link {missing[0]} are missing")
+    sent = [lines[line] for line in pipeline.lines]
+    numbers = (np.array([index.number(parse_transfer(op)) for op in line.order], dtype=np.int64) for line in sent)
+    return Schedule(pipeline, order, start, Transfers(tuple(numbers), tuple(ticks(line.start) for line in sent)))
 
 
 def row_in(path: str, pipeline: Pipeline) -> Row:
@@ -52,7 +112,7 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
         FileError, ResultError, CsvError: the file cannot be read, there is no schedule in it, or it is none.
     """
     source = source_of(path)
-    model, rows, recorded = _read(path, source)
+    model, rows, file = _read(path, source)
     try:
         own = model().pipeline
     except FileError as error:
@@ -65,7 +125,7 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
     row = of_order(placed, order, source)
     if row.schedule is None:
         return row
-    return Row.beside(pipeline, source, own.placement, _timed(placed, order, recorded))
+    return Row.beside(pipeline, source, own.placement, _timed(placed, order, None if file is None else file.schedule))
 
 
 def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Schedule:
@@ -88,8 +148,8 @@ def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Sched
     return in_turn(pipeline, order, times) if len(needed) == len(ops) and not np.isnan(times[needed]).any() else schedule
 
 
-def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, Recorded | None]:
-    """The rows of operations in a file, what gives the model that they are for as far as the file says it, and the record."""
+def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, ResultFile | None]:
+    """The rows of operations in a file, what gives the model that they are for as far as the file says it, and the result."""
     try:
         text = read_text(path)
     except FileError as error:
@@ -98,7 +158,7 @@ def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, Recorded |
         result = result_of_text(text, source)
         if result.schedule is None:
             raise ResultError(f"{source}: schedule: there is none")
-        return lambda: result.model, result.schedule.order, result.schedule
+        return lambda: result.model, result.schedule.order, result
     rows = compute_only(rows_of_text(text, source))
     return lambda: Model(infer_pipeline(rows)), rows, None
 

@@ -32,6 +32,7 @@ from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Progress, Result, RunBy
 from ppopt.search.settings import Settings, SettingsFields
+from ppopt.search.whereabouts import at
 from ppopt.solvers.outcome import check_for_ilp
 
 if TYPE_CHECKING:
@@ -123,13 +124,15 @@ class _Question:
         points: list[Result] = []
         known: dict[tuple[str, int], PeriodicSchedule] = {}
         for count in counts:
-            point, known = self.with_microbatches(count).answer(known)
+            with at(f"{count} microbatches"):
+                point, known = self.with_microbatches(count).answer(known)
             points.append(point)
             if each is not None:
                 each(point)
             if point.interrupted:
                 break
-        return dataclasses.replace(points[-1], points=tuple(points))
+        left = tuple(f"{count} microbatches" for count in counts[len(points) :])
+        return dataclasses.replace(points[-1], points=tuple(points), untried=(*points[-1].untried, *left))
 
     def answer(self, known: dict[tuple[str, int], PeriodicSchedule]) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
         """The result, its rows checked; ``known`` is what modulo scheduling has found for fewer microbatches, by placement."""

@@ -1,16 +1,29 @@
-"""Orders become times; and from times it is read which words they break."""
+"""Orders become times; from times it is read which words they break, what operations wait for, and why devices are idle."""
 
 from ppopt.timing.links import begun, in_turn, left_shifted
 from ppopt.timing.obeys import broken
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
+from ppopt.timing.usage import CAUSES, PHASES, DeviceUse, LinkUse, devices_of, links_of
+from ppopt.timing.waits import Cause, Idle, Step, Wait, Waited
 
 __all__ = [
+    "CAUSES",
+    "PHASES",
+    "Cause",
     "CyclicOrder",
+    "DeviceUse",
+    "Idle",
+    "LinkUse",
     "OrderError",
+    "Step",
+    "Wait",
+    "Waited",
     "begun",
     "broken",
+    "devices_of",
     "exposed_traffic",
     "in_turn",
     "left_shifted",
+    "links_of",
     "time_order",
 ]
