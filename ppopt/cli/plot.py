@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ppopt.cli.options import Given, find_schedule, model_options
@@ -18,8 +20,8 @@ def _names(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
 @model_options(argument=False)
 @click.option("--model", metavar="MODEL", help="Model file for all of them, instead of a result's own or unit costs.")
 @click.option("-o", "--output", required=True, metavar="PICTURE", help="What to write: png, svg, pdf or html by suffix.")
-@click.option("--beside", callback=_names, metavar="NAME,…", help="Draw these named schedules too, on the hardware of the first FILE.")
-@click.option("--label", "labels", multiple=True, metavar="TEXT", help="Title of the first schedule; again for each that follows.")
+@click.option("--beside", callback=_names, metavar="NAME,…", help="Draw these named schedules too, on the first FILE's hardware.")
+@click.option("--label", "labels", multiple=True, metavar="TEXT", help="Title of the first schedule; again for the next.")
 @click.option("--memory", is_flag=True, help="Show what each device holds over time too.")
 @click.option("--full", is_flag=True, help="Show all of the time of a long schedule, not three parts of it.")
 @click.option("--begin", type=Seconds(), metavar="TIME", help="Show the schedules from this time on.")
@@ -40,8 +42,9 @@ def plot(
     """Draw the schedules in FILE…, results (JSON) or orders (CSV in PyTorch's notation), on one time axis.
 
     A result is drawn with its own model, an order with unit costs; --model or single options change that. Transfers that hold a
-    link are on a row per link below the devices. In a picture, a long schedule is shown at its beginning, in its middle and at its
-    end. A page is one file that works without a network: zoom, search, memory, the critical path, what each operation waited for.
+    link are on a row per link below the devices. In a picture, a long schedule is shown at its beginning, in its middle and at
+    its end. A page is one file that works without a network: zoom, the path of a microbatch, the critical path, what each
+    operation waited for.
 
     \b
     Examples:
@@ -64,5 +67,5 @@ def plot(
     if begin is not None and end is not None and begin >= end:
         raise click.BadParameter(f"expected a time after --begin {begin:g}, got {end:g}", param_hint="--end")
     model = given.read() if given.path is not None else None
-    look = {"memory": memory, "width": width, "full": full, "begin": begin, "end": end}
+    look: dict[str, Any] = {"memory": memory, "width": width, "full": full, "begin": begin, "end": end}
     draw(files, output, model=model, change=given.change, labels=labels, beside=beside, **look)

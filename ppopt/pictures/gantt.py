@@ -11,11 +11,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from ppopt.op import Kind, Send
+from ppopt.pictures.layout import APART, BAR, height_of, shade_of
 from ppopt.pictures.links import names_of
 from ppopt.pictures.palette import CARRIED, IDLE, MARGIN, MEANING, RGB, SENDS, ink, rgb, shades
-from ppopt.pictures.layout import APART, BAR, height_of, shade_of
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule, durations, halves
 
 if TYPE_CHECKING:

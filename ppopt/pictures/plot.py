@@ -29,11 +29,11 @@ def plot(
 ) -> None:
     """Draw one or several schedules, one below the other on one time axis, as png, svg, pdf or html by the suffix of ``path``.
 
-    ``memory``: with what each device holds. ``width`` is in inches, by default as wide as the numbers need (a page: as wide as the
-    window). Files have a result's own model, or unit costs, unless ``model`` is given; ``change`` is made to either. ``labels`` are
-    the titles, first come, first served. ``beside``: named schedules on the hardware of the first one, drawn below all. In a
-    picture, a long schedule is shown at its beginning, in its middle and at its end; ``full`` shows all of it, ``begin`` and
-    ``end`` the times between them. A page can be moved anyway, and shows these times first.
+    ``memory``: with what each device holds. ``width`` is in inches, by default as wide as the numbers need (a page: as wide as
+    the window). Files have a result's own model, or unit costs, unless ``model`` is given; ``change`` is made to either.
+    ``labels`` are the titles, first come, first served. ``beside``: named schedules on the hardware of the first one, drawn below
+    all. In a picture, a long schedule is shown at its beginning, in its middle and at its end; ``full`` shows all of it,
+    ``begin`` and ``end`` the times between them. A page can be moved anyway, and shows these times first.
 
     Raises:
         ValueError: another suffix.

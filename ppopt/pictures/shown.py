@@ -92,8 +92,10 @@ def shown(
     found += [_beside(found[0], name) for name in beside]
     if len(labels) > len(found):
         raise Undrawable(f"there are {len(labels)} labels for {len(found)} schedule{'s' * (len(found) > 1)}")
-    often = Counter(each.title for each in found)
-    found = [replace(each, title=f"{each.title} ({each.source})") if often[each.title] > 1 and each.source else each for each in found]
+    twice = {title for title, count in Counter(each.title for each in found).items() if count > 1}
+    found = [
+        replace(each, title=f"{each.title} ({each.source})") if each.title in twice and each.source else each for each in found
+    ]
     titled = [replace(each, title=label) for each, label in zip(found, labels, strict=False)]
     return titled + found[len(titled) :]
 

@@ -5,12 +5,14 @@ const BAR = 0.86;     // height of a bar; rows are 1 apart
 const APART = 0.5;    // room between devices and links
 const STACKED = 16;   // with at most so many colours the shares of a pixel are stacked, beyond they are mixed
 const DENSE = 2;      // operations a pixel, from which shares are stacked
+const CYCLE = 32;     // stages and microbatches have so many colours, from dark to light; then the same again
 const PALE = 0.15;    // what is left of the colour of what is not looked at
 
 const rgb = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 const css = (colour) => "#" + colour.map((part) => Math.round(part).toString(16).padStart(2, "0")).join("");
 const mixed = (a, b, share) => a.map((part, k) => part * share + b[k] * (1 - share));
-const packedColour = (colour) => (255 << 24 | Math.round(colour[2]) << 16 | Math.round(colour[1]) << 8 | Math.round(colour[0])) >>> 0;
+const packedColour = (colour, opaque = 1) =>
+  (Math.round(255 * opaque) << 24 | Math.round(colour[2]) << 16 | Math.round(colour[1]) << 8 | Math.round(colour[0])) >>> 0;
 
 function ink(colour) {
   const linear = colour.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
@@ -27,9 +29,10 @@ function rowAt(schedule, y) {
   return row >= 0 && row < schedule.rows && Math.abs(off) <= 0.5 ? { row, lower: off > 0 } : null;
 }
 
-// The colours of operations: the class of each, and the colour of each class; those that are pale come after all others.
+// The colours of operations: the class of each, and the colour of each class; those that are pale come after all others. Nothing
+// here depends on whether the page is light or dark.
 class Colours {
-  constructor(schedule, by, colours, idle, lit) {
+  constructor(schedule, by, colours, lit) {
     this.lit = lit;
     const shades = schedule.facts.shades, ranks = shades[0].length, ramp = colours.ramp.map(rgb);
     const along = (k, count) => {
@@ -37,11 +40,11 @@ class Colours {
       return mixed(ramp[low + 1], ramp[low], place - low);
     };
     if (by === "stage") {
-      this.strong = Array.from({ length: schedule.S }, (_, k) => along(k, schedule.S));
-      this.of = (i) => schedule.stage[i];
+      this.ramp(Math.min(schedule.S, CYCLE), along);
+      this.of = (i) => schedule.stage[i] % CYCLE;
     } else if (by === "microbatch") {
-      this.strong = Array.from({ length: schedule.M }, (_, k) => along(k, schedule.M));
-      this.of = (i) => schedule.microbatch[i];
+      this.ramp(Math.min(schedule.M, CYCLE), along);
+      this.of = (i) => schedule.microbatch[i] % CYCLE;
     } else {
       this.strong = [...shades.flat(), ...colours.sends].map(rgb);
       const rank = schedule.facts.rank;
@@ -51,9 +54,14 @@ class Colours {
       };
     }
     this.count = this.strong.length;
-    this.all = [...this.strong, ...this.strong.map((colour) => mixed(colour, idle, PALE))];
-    this.css = this.all.map(css);
-    this.ink = this.all.map(ink);
+    this.all = [...this.strong, ...this.strong];
+    this.opaque = this.all.map((_, k) => (k < this.count ? 1 : PALE));
+    this.css = this.all.map((colour, k) => css(colour) + (k < this.count ? "" : Math.round(255 * PALE).toString(16)));
+    this.ink = this.all.map((colour, k) => (k < this.count ? ink(colour) : "#8a8f98"));
+  }
+
+  ramp(count, along) {
+    this.strong = Array.from({ length: count }, (_, k) => along(k, count));
   }
 
   // The class of an operation.
@@ -91,7 +99,7 @@ function boxes(schedule, ranges, colours, from, until, scale) {
       data.top.push(middle + top);
       data.bottom.push(middle + bottom);
       data.colour.push(colours.css[index]);
-      data.edge.push((schedule.end[i] - schedule.start[i]) * scale.tick > 4 ? 1 : 0);
+      data.edge.push(index < colours.count && (schedule.end[i] - schedule.start[i]) * scale.tick > 4 ? 1 : 0);
       const size = Math.min(12, scale.row * (bottom - top) * 0.85), room = ((right - left) * scale.tick - 3) / (0.6 * size);
       let label = String(schedule.microbatch[i]);
       if (size < 6 || room < label.length) continue;
@@ -134,31 +142,32 @@ class Bands {
     return shares;
   }
 
-  // The mean colour of each column and its share of the time: red, green, blue, share.
+  // The mean colour of each column, how opaque it is, and its share of the time: red, green and blue times opaque, opaque, share.
   mean(schedule, low, high, colours, from, step, columns) {
-    const size = columns * 4;
+    const size = columns * 5;
     if (this.shares.length < size) this.shares = new Float32Array(size);
     const sums = this.shares.fill(0, 0, size), until = from + step * columns;
-    const add = (column, colour, amount) => {
-      const at = column * 4;
-      sums[at] += colour[0] * amount;
-      sums[at + 1] += colour[1] * amount;
-      sums[at + 2] += colour[2] * amount;
-      sums[at + 3] += amount;
+    const add = (column, k, amount) => {
+      const at = column * 5, colour = colours.all[k], opaque = colours.opaque[k] * amount;
+      sums[at] += colour[0] * opaque;
+      sums[at + 1] += colour[1] * opaque;
+      sums[at + 2] += colour[2] * opaque;
+      sums[at + 3] += opaque;
+      sums[at + 4] += amount;
     };
     for (let i = low; i < high; i++) {
       const a = Math.max(schedule.start[i], from), b = Math.min(schedule.end[i], until);
       if (b <= a) continue;
-      const colour = colours.all[colours.index(i)], weight = schedule.half[i] ? 0.5 : 1;
+      const index = colours.index(i), weight = schedule.half[i] ? 0.5 : 1;
       const x = (a - from) / step, y = (b - from) / step;
       const first = Math.min(columns - 1, Math.floor(x)), last = Math.min(columns - 1, Math.floor(y));
       if (first === last) {
-        add(first, colour, (y - x) * weight);
+        add(first, index, (y - x) * weight);
         continue;
       }
-      add(first, colour, (first + 1 - x) * weight);
-      for (let k = first + 1; k < last; k++) add(k, colour, weight);
-      add(last, colour, (y - last) * weight);
+      add(first, index, (first + 1 - x) * weight);
+      for (let k = first + 1; k < last; k++) add(k, index, weight);
+      add(last, index, (y - last) * weight);
     }
     return sums;
   }
@@ -166,11 +175,11 @@ class Bands {
   // `pixels`: lines of `columns` pixels, the first line at the top; every row has `height` lines.
   paint(schedule, ranges, colours, from, step, columns, height, pixels, stacked) {
     pixels.fill(0);
-    const packed = colours.all.map(packedColour), classes = colours.all.length;
+    const packed = colours.all.map((colour, k) => packedColour(colour, colours.opaque[k])), classes = colours.all.length;
     const margin = Math.round(((1 - BAR) / 2) * height), inside = Math.max(1, height - 2 * margin);
     ranges.forEach(([low, high], row) => {
       if (low === high) return;
-      const bottom = Math.round((middleOf(schedule, row) + 0.5) * height) - margin - 1;
+      const bottom = Math.round((middleOf(schedule, row) + 1) * height) - margin - 1; // the first row begins 0.5 above 0
       if (stacked) {
         const shares = this.accumulate(schedule, low, high, colours, from, step, columns, classes);
         for (let column = 0; column < columns; column++) {
@@ -187,9 +196,9 @@ class Bands {
       } else {
         const sums = this.mean(schedule, low, high, colours, from, step, columns);
         for (let column = 0; column < columns; column++) {
-          const share = sums[column * 4 + 3];
+          const [red, green, blue, opaque, share] = sums.subarray(column * 5, column * 5 + 5);
           if (!share) continue;
-          const colour = packedColour([0, 1, 2].map((part) => sums[column * 4 + part] / share));
+          const colour = packedColour([red / opaque, green / opaque, blue / opaque], Math.min(1, opaque / share));
           const upto = Math.min(inside, Math.max(1, Math.round(share * inside)));
           for (let line = 0; line < upto; line++) pixels[(bottom - line) * columns + column] = colour;
         }

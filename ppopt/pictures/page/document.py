@@ -108,7 +108,8 @@ def answer(several: Sequence[Shown]) -> str:
     first = several[0]
     proved = [each for each in several if each.proof is not None]
     if not proved:
-        return f"{len(several)} schedule{'s' * (len(several) > 1)}; no lower bound is known of {'them' if len(several) > 1 else 'it'}."
+        several_, them = ("schedules", "them") if len(several) > 1 else ("schedule", "it")
+        return f"{len(several)} {several_}; no lower bound is known of {them}."
     best = proved[0]
     assert best.proof is not None, "chosen so"
     unit = f" {first.schedule.pipeline.units.time}" if first.schedule.pipeline.units.time else ""
@@ -129,8 +130,11 @@ def _section(k: int, facts: dict[str, Any], memory: bool) -> str:
     """A chart and what stands around it."""
     parts = [_panel("gantt", k, facts["summary"])]
     if memory:
-        parts += ['<p class="held">memory</p>', _panel("memory", k, f"Memory of {facts['title']}, device by device, over time.")]
-    head = f"<h2>{escape(facts['title'])}</h2>\n<p class=\"figures\">{escape(facts['figures'])}</p>"
+        unit = f" ({facts['memory']['unit']})" if facts["memory"]["unit"] else ""
+        held = f"memory{unit}; on the right the peak of each device" + (" and its limit" if facts["memory"]["limit"] else "")
+        words = f"Memory of {facts['title']}, device by device, over time."
+        parts += [f'<p class="held">{escape(held)}</p>', _panel("memory", k, words)]
+    head = f'<h2>{escape(facts["title"])}</h2>\n<p class="figures">{escape(facts["figures"])}</p>'
     return f'<section class="schedule" aria-label="{escape(facts["title"])}">\n{head}\n' + "\n".join(parts) + "\n</section>"
 
 

@@ -8,7 +8,7 @@ from ppopt.op import Kind, Send
 from ppopt.pictures.layout import figures_of, shade_of
 from ppopt.pictures.links import names_of
 from ppopt.pictures.page.payload import Columns
-from ppopt.pictures.palette import CARRIED, IDLE, KINDS, LIMIT, MARGIN, MEANING, SENDS, STATIC, hexadecimal, shades
+from ppopt.pictures.palette import CARRIED, IDLE, KINDS, LIMIT, MARGIN, MEANING, SENDS, hexadecimal, shades
 from ppopt.pictures.shown import Shown
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
@@ -17,6 +17,8 @@ from ppopt.timing import Waited
 
 Tree: TypeAlias = dict[str, Any]
 
+ALWAYS, MOST = "#7d8590", "#d64a41"
+"""What is always held, and the memory limit: in colours that can be seen on light and on dark."""
 RAMP = (
     *("#00224e", "#003170", "#2a3f6d", "#434e6c", "#575d6d", "#6a6c71", "#7d7c78"),
     *("#918b78", "#a59c74", "#bcae6c", "#d2c060", "#e9d34e", "#fee838"),
@@ -34,7 +36,8 @@ def colours() -> Tree:
         "idle": IDLE,
         "margin": MARGIN,
         "limit": LIMIT,
-        "static": STATIC,
+        "always": ALWAYS,
+        "most": MOST,
         "ramp": RAMP,
     }
 

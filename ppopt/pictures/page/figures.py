@@ -36,13 +36,16 @@ from bokeh.models import (
 from ppopt.op import Kind
 from ppopt.pictures.layout import APART, BAR, HELD, height_of
 from ppopt.pictures.links import names_of
-from ppopt.pictures.palette import KINDS, LIMIT, MARGIN, STATIC
+from ppopt.pictures.page.facts import ALWAYS, MOST
+from ppopt.pictures.palette import KINDS, LIMIT, MARGIN
 from ppopt.pictures.shown import Shown
 from ppopt.pipeline import Pipeline
 
 AXIS, BORDER = 46, 8
 """Room for the time axis, and above the rows, in pixels."""
-LETTER = 7
+TOOLS = 48
+"""Room for the tools at the right, and what stands between them and the rows, in pixels."""
+LETTER = 6
 """Mean width of a letter at the axes, in pixels."""
 
 
@@ -52,9 +55,9 @@ class Figures:
     def __init__(self, several: Sequence[Shown], view: tuple[float, float], memory: bool) -> None:
         self._time = Range1d(*view, name="time")
         longest = max(len(name) for each in several for name in (*names_of(each.schedule.pipeline), "1000"))
-        self._left = 34 + LETTER * longest
+        self._left = 42 + LETTER * longest
         peaks = [len(text) for each in several for text in peaks_of(each)] if memory else []
-        self._right = 24 + LETTER * max(peaks, default=0)
+        self._right = TOOLS + LETTER * max(peaks, default=0)
         self._far = view[0] - 1000 * (view[1] - view[0]), view[1] + 1000 * (view[1] - view[0])
         self.plots: list[tuple[str, Plot]] = []
         """Each with the id of the element that it is to be in."""
@@ -112,20 +115,19 @@ class Figures:
         label = "device, link" if links else "device"
         plot = self._plot(f"gantt-figure-{k}", height_of(pipeline), ticks, label, height, pipeline.units.time)
         named = _Named(plot, "gantt", k)
-        gap = [float(pipeline.devices)] if links else []
-        x = [[end] * len(gap) for end in self._far]
-        top = [at - 0.5 for at in gap]
-        named.quads("gap", *x, top, [at + APART for at in top], fill_color="white")
+        if links:
+            edges: dict[str, Any] = {"top": pipeline.devices - 0.5 + APART, "bottom": pipeline.devices - 0.5}
+            plot.add_layout(BoxAnnotation(name=f"gantt-gap-{k}", level="underlay", fill_alpha=1, line_color=None, **edges))
         device, since, until = np.array(schedule.margins, dtype=np.float64).reshape(-1, 3).T
-        edges = since / per_unit, until / per_unit, device - BAR / 2, device + BAR / 2
+        margins = since / per_unit, until / per_unit, device - BAR / 2, device + BAR / 2
         hatch = {"hatch_pattern": "/", "hatch_color": MARGIN, "hatch_scale": 8, "line_color": MARGIN, "line_width": 0.6}
-        named.quads("margins", *edges, fill_color="white", **hatch)
+        named.quads("margins", *margins, fill_color=None, **hatch)
         named.image("bands")
         boxes = ColumnDataSource({name: [] for name in ("left", "right", "top", "bottom", "colour", "edge")})
-        look = {"fill_color": "colour", "line_color": "white", "line_alpha": "edge", "line_width": 0.7}
+        look: dict[str, Any] = {"fill_color": "colour", "line_color": "#ffffffa0", "line_alpha": "edge", "line_width": 0.8}
         named.add("boxes", boxes, Quad(left="left", right="right", top="top", bottom="bottom", **look))
         numbers = ColumnDataSource({name: [] for name in ("x", "y", "text", "colour", "size")})
-        font = {"text_font": value("system-ui, sans-serif"), "text_font_size": "size", "text_color": "colour"}
+        font: dict[str, Any] = {"text_font": value("system-ui, sans-serif"), "text_font_size": "size", "text_color": "colour"}
         named.add("numbers", numbers, Text(x="x", y="y", text="text", text_align="center", text_baseline="middle", **font))
         named.quads("focus", fill_color=None, line_color="black", line_width=2.5)
         end = float(pipeline.time(schedule.begin + schedule.makespan))
@@ -152,11 +154,11 @@ class Figures:
         base = np.arange(devices) + HELD / 2
         far = [self._far[0]] * devices, [self._far[1]] * devices
         named.image("bands")
-        named.quads("steps", fill_color=KINDS[Kind.F], line_color=None)
-        named.quads("always", *far, base - HELD * amounts.static / top, base, fill_color=STATIC, line_color=None)
-        named.lines("bases", far, base, line_width=0.5)
+        named.quads("steps", fill_color=KINDS[Kind.F], fill_alpha=0.55)
+        named.quads("always", *far, base - HELD * amounts.static / top, base, fill_color=ALWAYS)
+        named.lines("bases", far, base, line_width=0.5, line_color=ALWAYS)
         limits = base[:0] if amounts.limit is None else base - HELD * amounts.limit / top
-        named.lines("limits", (far[0][: len(limits)], far[1][: len(limits)]), limits, line_dash="dashed", line_color=LIMIT)
+        named.lines("limits", (far[0][: len(limits)], far[1][: len(limits)]), limits, line_dash="dashed", line_color=MOST)
         return plot
 
 
@@ -183,10 +185,10 @@ class _Named:
         self.add(name, source, Segment(x0="x0", x1="x1", y0="y", y1="y", **look))
 
     def image(self, name: str) -> None:
-        """An image of one transparent pixel, its first line at the top."""
+        """An image of one transparent pixel. As the rows run downwards, its first line is at the top."""
         pixel = np.zeros((1, 1), dtype=np.uint32)
         source = ColumnDataSource({"image": [pixel], "x": [0], "y": [0], "dw": [1], "dh": [1]})
-        glyph = ImageRGBA(image="image", x="x", y="y", dw="dw", dh="dh", origin="top_left", anchor="top_left")
+        glyph = ImageRGBA(image="image", x="x", y="y", dw="dw", dh="dh")
         self.add(name, source, glyph).visible = False
 
 
@@ -208,8 +210,8 @@ def step_of(rows: float, pixels: float) -> int:
 def peaks_of(each: Shown) -> list[str]:
     """Per device the most that it holds, of how much."""
     pipeline = each.schedule.pipeline
-    limit, unit = pipeline.amounts.limit, f" {pipeline.units.memory}" if pipeline.units.memory else ""
+    limit = pipeline.amounts.limit
     return [
-        f"{pipeline.amount(peak):.4g}" + ("" if limit is None else f" of {pipeline.amount(int(limit[device])):.4g}") + unit
+        f"{pipeline.amount(peak):.4g}" + ("" if limit is None else f" of {pipeline.amount(int(limit[device])):.4g}")
         for device, peak in enumerate(each.schedule.peak_memory)
     ]

@@ -11,12 +11,12 @@ let range, waiting = false, printing = false;
 
 function theme() {
   const light = !dark.matches || printing;
-  const idle = light ? facts.colours.idle : "#2b3038", held = css(mixed(rgb(facts.colours.kinds.F), rgb(idle), 0.55));
   return light
-    ? { idle, held, ink: "#1c1e21", soft: "#5a6069", paper: "#ffffff", limit: facts.colours.limit, always: facts.colours.static, base: "#999999" }
-    : { idle, held, ink: "#e8eaee", soft: "#a9b0bb", paper: "#16181c", limit: "#ff8a80", always: "#8a919c", base: "#6b7380" };
+    ? { ink: "#1c1e21", soft: "#5a6069", paper: "#ffffff", idle: facts.colours.idle, limit: facts.colours.limit }
+    : { ink: "#e8eaee", soft: "#a9b0bb", paper: "#16181c", idle: "#2b3038", limit: "#ff8a80" };
 }
 
+// What is light or dark is part of the figures themselves: they are painted at once, glyphs only later, which is too late to print.
 function paintTheme() {
   const colours = theme();
   for (const chart of charts) {
@@ -28,26 +28,13 @@ function paintTheme() {
         axis.major_tick_line_color = axis.minor_tick_line_color = colours.soft;
       }
     }
-    set(chart.gantt.boxes, { line_color: colours.paper });
-    set(chart.gantt.margins, { fill_color: colours.paper });
-    set(chart.gantt.gap, { fill_color: colours.paper });
-    set(chart.gantt.focus, { line_color: colours.ink });
-    chart.gantt.end.line_color = colours.ink;
-    chart.gantt.ruler.line_color = chart.gantt.ruler.fill_color = colours.ink;
-    chart.gantt.length.text_color = colours.ink;
-    chart.gantt.length.background_fill_color = colours.paper;
-    if (chart.gantt.bound) chart.gantt.bound.line_color = colours.limit;
-    if (chart.memory) {
-      set(chart.memory.limits, { line_color: colours.limit });
-      set(chart.memory.steps, { fill_color: colours.held });
-      set(chart.memory.always, { fill_color: colours.always });
-      set(chart.memory.bases, { line_color: colours.base });
-    }
+    const { gap, end, bound, ruler, length, focus } = chart.gantt;
+    if (gap) gap.fill_color = colours.paper;
+    end.line_color = ruler.line_color = ruler.fill_color = length.text_color = colours.ink;
+    length.background_fill_color = colours.paper;
+    if (bound) bound.line_color = colours.limit;
+    focus.glyph.line_color = { value: colours.ink };
   }
-}
-
-function set(renderer, values) {
-  for (const [name, value] of Object.entries(values)) renderer.glyph[name] = { value };
 }
 
 const panels = (chart) => [chart.gantt, chart.memory].filter(Boolean);
@@ -134,6 +121,7 @@ function drawFocus(chart) {
 }
 
 const FULL = 0.8; // height of the largest amount of memory
+const HELD = 0.55; // how opaque what is held is
 
 function drawMemory(chart, from, until, width) {
   const { schedule, memory } = chart, about = schedule.facts.memory, per = schedule.facts.per, devices = schedule.devices;
@@ -166,7 +154,7 @@ function drawMemory(chart, from, until, width) {
   } else {
     const ratio = devicePixelRatio || 1, columns = Math.max(1, Math.floor(width * ratio));
     const lines = Math.max(2, Math.round((memory.figure.inner_height * ratio) / devices));
-    const pixels = imageOf(memory.bands, columns, lines * devices).fill(0), colour = packedColour(rgb(theme().held));
+    const pixels = imageOf(memory.bands, columns, lines * devices).fill(0), colour = packedColour(rgb(facts.colours.kinds.F), HELD);
     for (let device = 0; device < devices; device++) {
       const highest = most(schedule, device, from, (until - from) / columns, columns);
       const bottom = Math.round((device + 0.5 + FULL / 2) * lines) - 1, always = Math.round(((about.static[device] * FULL) / top) * lines);
@@ -181,10 +169,10 @@ function drawMemory(chart, from, until, width) {
 
 // The colours of a chart, made anew only where something of them has changed.
 function coloursOf(chart) {
-  const colours = theme(), key = JSON.stringify([state.by, state.microbatch, state.path, colours.idle]);
+  const key = JSON.stringify([state.by, state.microbatch, state.path]);
   if (chart.coloured !== key) {
     chart.coloured = key;
-    chart.colours = new Colours(chart.schedule, state.by, facts.colours, rgb(colours.idle), lit(chart.schedule));
+    chart.colours = new Colours(chart.schedule, state.by, facts.colours, lit(chart.schedule));
   }
   return chart.colours;
 }
@@ -218,16 +206,16 @@ function legend() {
   } else {
     const largest = Math.max(...charts.map(({ schedule }) => (state.by === "stage" ? schedule.S : schedule.M))) - 1;
     const ramp = `linear-gradient(90deg, ${facts.colours.ramp.join(", ")})`;
-    entry(`${state.by} 0 to ${largest}`, [{ background: ramp }, "ramp"]);
+    entry(largest < CYCLE ? `${state.by} 0 to ${largest}` : `${state.by} 0 to ${CYCLE - 1}, then again`, [{ background: ramp }, "ramp"]);
   }
   if (charts.some(({ schedule }) => schedule.facts.margins.length)) entry("before the first and after the last operation", [{}, "hatched"]);
   entry("idle", [{ background: theme().idle }, "idle"]);
   entry("end", [{}, "line"]);
   if (charts.some(({ gantt }) => gantt.bound)) entry("lower bound", [{ color: theme().limit }, "line dashed"]);
   if (facts.memory) {
-    entry("held", [{ background: theme().held }]);
-    if (charts.some(({ schedule }) => schedule.facts.memory.static.some(Boolean))) entry("always held", [{ background: theme().always }]);
-    if (charts.some(({ schedule }) => schedule.facts.memory.limit)) entry("memory limit", [{ color: theme().limit }, "line dashed"]);
+    entry("held", [{ background: css(mixed(rgb(facts.colours.kinds.F), rgb(theme().idle), HELD)) }]);
+    if (charts.some(({ schedule }) => schedule.facts.memory.static.some(Boolean))) entry("always held", [{ background: facts.colours.always }]);
+    if (charts.some(({ schedule }) => schedule.facts.memory.limit)) entry("memory limit", [{ color: facts.colours.most }, "line dashed"]);
   }
 }
 
@@ -514,7 +502,6 @@ function print() {
   paintTheme();
   legend();
   for (const chart of charts) {
-    draw(chart);
     for (const panel of panels(chart)) {
       const picture = panel.view.export("png").canvas, copy = panel.printed;
       copy.width = picture.width;
@@ -586,15 +573,15 @@ async function begin() {
     chart.gantt = panelOf(views, "gantt", k, ["boxes", "numbers", "bands", "focus", "margins", "gap", "end", "bound", "ruler", "length"]);
     chart.gantt.rows = heightOf(schedule);
     if (facts.memory) {
-      chart.memory = panelOf(views, "memory", k, ["steps", "bands", "always", "limits", "bases"]);
+      chart.memory = panelOf(views, "memory", k, ["steps", "bands"]);
       chart.memory.rows = schedule.devices;
     }
     charts.push(chart);
     listen(chart);
   });
   paintTheme();
-  legend();
   readAddress();
+  legend();
   range.change.connect(redraw);
   for (const chart of charts) for (const { figure } of panels(chart)) figure.properties.inner_width.change.connect(redraw);
   dark.addEventListener("change", () => {

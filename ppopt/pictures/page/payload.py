@@ -47,15 +47,14 @@ def columns_of(schedule: Schedule) -> Columns:
         first, second = halves(schedule.pipeline.index, numbers)
         code = np.stack([first, second], 1).ravel()
         there = code >= 0
-        bits = waited.operations[device].astype(np.uint8)
-        twice = [np.repeat(column, 2)[there] for column in (schedule.start[device], schedule.duration[device], bits)]
+        start, taken = (np.repeat(times[device], 2)[there] for times in (schedule.start, schedule.duration))
+        bits = np.repeat(waited.operations[device], 2)[there].astype(np.uint8)
         half = np.stack([second >= 0, 2 * (second >= 0)], 1).astype(np.uint8).ravel()
-        parts.append((twice[0], twice[1], code[there], twice[2], half[there]))
-    for numbers, start, bits in zip(*schedule.transfers, waited.transfers, strict=True):
+        parts.append((start, taken, code[there], bits, half[there]))
+    for numbers, start, flags in zip(*schedule.transfers, waited.transfers, strict=True):
         taken = durations(schedule.pipeline, numbers)
-        parts.append((start, taken, numbers, bits.astype(np.uint8), np.zeros(len(numbers), dtype=np.uint8)))
-    start, duration, code, bits, half = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Columns([len(part[0]) for part in parts], start, duration, code, bits, half)
+        parts.append((start, taken, numbers, flags.astype(np.uint8), np.zeros(len(numbers), dtype=np.uint8)))
+    return Columns([len(part[0]) for part in parts], *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def packed(columns: Columns) -> tuple[str, bool]:

@@ -24,7 +24,7 @@ def summary(several: Sequence[Shown]) -> str:
     rows = [_row(each, reason, best, each is best) for each, reason in zip(several, reasons, strict=True)]
     notes = [f"{each.title}: {reason}; not compared" for each, reason in zip(several, reasons, strict=True) if reason]
     if best is not None:
-        notes.insert(0, f"Efficiency: the makespan of {best.title}, the shortest within its memory limit, over the schedule's own.")
+        notes.insert(0, f"Efficiency: the makespan of {best.title}, the shortest within its memory limit, over a schedule's own.")
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
     said = "".join(f"<p>{escape(note)}</p>" for note in notes)
     body = "\n".join(rows)
