@@ -89,7 +89,7 @@ def shown(
     found = [_shown(each, model, change) for each in several]
     if not found:
         raise Undrawable("a picture needs at least one schedule")
-    found += [_beside(found[0], name) for name in beside]
+    found += [named_beside(found[0], name) for name in beside]
     if len(labels) > len(found):
         raise Undrawable(f"there are {len(labels)} labels for {len(found)} schedule{'s' * (len(found) > 1)}")
     twice = {title for title, count in Counter(each.title for each in found).items() if count > 1}
@@ -100,8 +100,12 @@ def shown(
     return titled + found[len(titled) :]
 
 
-def _beside(first: Shown, name: str) -> Shown:
-    """A named schedule on the devices of another, at the same costs per device."""
+def named_beside(first: Shown, name: str) -> Shown:
+    """A named schedule on the devices of another, at the same costs per device.
+
+    Raises:
+        Restriction, UnknownSchedule: it is not defined on this hardware, or nobody has its name.
+    """
     pipeline, definition = first.schedule.pipeline, find(name)
     return Shown(definition.name, verified(definition.schedule(pipeline), definition.name))
 

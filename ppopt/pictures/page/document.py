@@ -91,8 +91,8 @@ def page(
     )
 
 
-def check_installed() -> None:
-    """Raise where there is nothing that draws pages.
+def check_installed(what: str = "a page (.html)") -> None:
+    """Raise where there is nothing that draws pages; ``what`` needs it.
 
     Raises:
         NoPage: Bokeh is not installed.
@@ -100,7 +100,7 @@ def check_installed() -> None:
     try:
         import bokeh  # noqa: F401
     except ImportError:
-        raise NoPage("a page (.html) needs Bokeh: pip install 'ppopt-pipeline[page]'") from None
+        raise NoPage(f"{what} needs Bokeh: pip install 'ppopt-pipeline[page]'") from None
 
 
 def answer(several: Sequence[Shown]) -> str:
