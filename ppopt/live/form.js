@@ -116,6 +116,7 @@
     byId("frame").src = answer.page;
     byId("download").href = `${answer.page}?download`;
     byId("alone").href = answer.page;
+    byId("kept").scrollIntoView({ block: "start" });
   }
 
   async function compare() {

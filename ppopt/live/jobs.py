@@ -28,7 +28,7 @@ class Job:
         """``command``: with ``{model}`` and ``{result}`` where the paths of the files stand; ``text`` is the first file's."""
         self.number = number
         self.folder = tempfile.mkdtemp(prefix="ppopt-")
-        self._model, self.result = (os.path.join(self.folder, name) for name in ("model.toml", "result.json"))
+        self._model, self.result = (os.path.join(self.folder, name) for name in ("model.toml", "answer.json"))
         with open(self._model, "w", encoding="utf-8") as file:
             file.write(text)
         self.command = [part.format(model=self._model, result=self.result) for part in command]

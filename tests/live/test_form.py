@@ -11,9 +11,10 @@ from ppopt.files import ModelError, model_dict, model_of, model_of_text, read_mo
 from ppopt.live.form import EXAMPLE, FIELDS, GROUPS, LAYER, Given, model_in, shown, text_in
 from tests.support.many import each
 from tests.support.places import MODELS
+from tests.support.tiers import thorough
 
 
-def given(fields: Mapping[str, str] = {}, layers: Any = (), rest: str = "") -> Given:  # noqa: B006 - not changed
+def given(fields: Mapping[str, str] = {}, layers: Any = (), rest: str = "") -> Given:
     own = {"pipeline.devices": "4", "pipeline.microbatches": "8", "pipeline.placement": "linear", **fields}
     return Given.of({"fields": {**dict.fromkeys(FIELDS, ""), **own}, "layers": list(layers), "rest": rest})
 
@@ -23,7 +24,7 @@ def test_fields_become_a_model() -> None:
         "name": "mine",
         "costs.forward": "1, 1, 1, 1.4",
         "costs.backward_input": "1.2",
-        "links.latency": ".2" if False else "0.2",
+        "links.latency": "0.2",
         "memory.limit": "4",
         "units.time": "ms",
         "pipeline.placement": "any",
@@ -53,6 +54,7 @@ def test_layers_and_a_plan_of_them_become_a_model() -> None:
     assert model_in(Given.of(back)) == model
 
 
+@thorough
 def test_every_model_of_the_tree_is_shown_and_read_back() -> None:
     def check(path: Path) -> None:
         model = read_model(str(path))

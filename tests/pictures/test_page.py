@@ -24,14 +24,12 @@ from tests.support.browser import need
 from tests.support.drawn import named
 from tests.support.tiers import thorough
 
-
-
 LINKS = Links(1, 2, True, [[[0, 1], [2, 3]], [[1, 0]], [[1, 2], [2, 1]]])
 SCHEDULES = {
     "1f1b": named("1f1b", 4, 8),
     "pairs and two routes": named("dualpipe", 4, 8),
     "links": named("zb-h1", 4, 4, links=LINKS),
-    "halves of a tick": named("zb-v", 4, 6, costs=Costs(forward="0.5", backward_input=1, backward_weight="0.25")),  # type: ignore[arg-type]
+    "halves of a tick": named("zb-v", 4, 6, costs=Costs(forward=0.5, backward_input=1, backward_weight=0.25)),
     "traffic": named("1f1b", 4, 4, data_parallel=DataParallel(all_gather=2, reduce_scatter=3)),
 }
 
@@ -80,8 +78,8 @@ def test_times_that_are_too_large_for_integers_are_doubles() -> None:
 def test_amounts_of_memory_add_up_to_the_peak() -> None:
     """As the page adds them up, entry by entry."""
     for schedule in (
-        named("zb-h1", 4, 8, memory=Memory(activation=2, retained="0.5", static=1, limit=20)),  # type: ignore[arg-type]
-        named("zb-h1", 4, 8, memory=Memory(activation=1, retained=3), recompute="all"),
+        named("zb-h1", 4, 8, memory=Memory(activation=2, retained=0.5, static=1, limit=20)),
+        named("zb-h1", 4, 8, memory=Memory(activation=1, retained=3)),
         named("dualpipe", 4, 8, memory=Memory(static=2)),
     ):
         columns = columns_of(schedule)
@@ -103,7 +101,7 @@ def test_amounts_of_memory_add_up_to_the_peak() -> None:
 
 
 def test_facts_are_json_and_have_a_bound_only_where_one_is_known() -> None:
-    result = pp.solve(Pipeline(2, 4, costs=Costs(forward="0.5", backward_input=1, backward_weight=1)), seconds=60)  # type: ignore[arg-type]
+    result = pp.solve(Pipeline(2, 4, costs=Costs(forward=0.5, backward_input=1, backward_weight=1)), seconds=60)
     answer, schedule = shown([result, named("1f1b", 2, 4)])
     proved, plain = (facts_of(each, columns_of(each.schedule), False) for each in (answer, schedule))
     json.dumps([proved, plain], allow_nan=False)
@@ -148,7 +146,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert "its times are in ms, those of the first schedule in no unit; not compared" in text
     rows = rows_of(shown(several))
     assert [row[6] == "–" for row in rows] == [False, True, True, False, True]
-    again = named("1f1b", 4, 8, costs=Costs(recompute=1), recompute="all")
+    again = named("1f1b", 4, 8, costs=Costs(recompute=1), memory=Memory(recompute_saved=0.5), recompute="all")
     assert [row[6] == "–" for row in rows_of(shown([named("1f1b", 4, 8), again]))] == [False, False]
 
 

@@ -13,9 +13,10 @@ from ppopt.pictures.shown import Undrawable, shown
 from ppopt.pictures.timeaxis import time_axes
 from ppopt.pipeline import Costs, Memory, Pipeline
 from tests.support.drawn import named
+from tests.support.tiers import thorough
 
 
-def file_of(folder: Path, name: str, file: str, **fields: object) -> str:
+def file_of(folder: Path, name: str, file: str, /, **fields: object) -> str:
     schedule = named(name, 4, 8, **fields)
     path = folder / file
     path.write_text(json_text(document(Model(schedule.pipeline, name), schedule=schedule)))
@@ -38,7 +39,9 @@ def test_titles_are_the_name_and_the_result(tmp_path: Path) -> None:
 def test_what_is_not_proved_says_its_gap(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
     pp.save(pp.solve(Pipeline(2, 4), seconds=60), str(path))
-    text = path.read_text().replace('"reason": "optimal"', '"reason": "feasible"').replace('"lower_bound": 13', '"lower_bound": 6.5')
+    text = (
+        path.read_text().replace('"reason": "optimal"', '"reason": "feasible"').replace('"lower_bound": 13', '"lower_bound": 6.5')
+    )
     path.write_text(text)
     assert shown(str(path))[0].title == "some: best found, gap 50.0 %"
     path.write_text(text.replace('"lower_bound": 6.5', '"lower_bound": 14'))
@@ -54,6 +57,7 @@ def test_another_model_has_no_proof(tmp_path: Path) -> None:
     assert other.value > 13
 
 
+@thorough
 def test_device_spans_are_those_of_the_file(tmp_path: Path) -> None:
     """An operation may wait, so that its device starts late."""
     result = pp.solve(Pipeline(4, 4, costs=Costs(forward=(1, 3, 1, 1))), objective="span", seconds=60)
@@ -70,7 +74,7 @@ def test_labels_and_schedules_beside(tmp_path: Path) -> None:
     assert titles == ["mine", "zb-v", "hanayo"]
     beside = shown(path, beside=["zb-v"])[1].schedule.pipeline
     assert (beside.placement, beside.memory.limit) == ("wave", 6)
-    with pytest.raises(Undrawable, match="there are 2 labels for 1 schedule$"):
+    with pytest.raises(Undrawable, match=r"there are 2 labels for 1 schedule$"):
         shown(path, labels=["a", "b"])
     with pytest.raises(Restriction, match="dualpipe"):
         shown(named("1f1b", 3, 4), beside=["dualpipe"])

@@ -1,4 +1,4 @@
-"""A browser for tests: Debian's Chromium, driven by Playwright. Where there is none, tests are skipped; where CI is set, they fail."""
+"""A browser for tests: Debian's Chromium, driven by Playwright. Without one, tests are skipped; where CI is set, they fail."""
 
 from __future__ import annotations
 
