@@ -118,7 +118,7 @@ def test_what_an_operation_waited_for_is_said(page: Opened) -> None:
     texts = named("zb-h1").order.texts()
     assert texts[1][0] == "1F0"
     first = page.tip("gantt-0", 1.5, 1)
-    assert first.splitlines()[0].startswith("1F0: F  forward")
+    assert first.splitlines()[0].startswith("1F0: F forward")
     assert "stage 1, microbatch 0, device 1" in first
     assert "1 to 2, takes 1" in first
     assert "waited for data of 0F0, there at 1" in first
@@ -270,8 +270,8 @@ def test_print_is_light_without_tools_and_splits_no_chart(browser: Browser, smal
     with opened(context, small) as page:
         page.tab.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True)
         assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
-        page.tab.emulate_media(media="print")
         page.tab.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+        page.tab.emulate_media(media="print")
         assert not page.tab.locator("#tools").is_visible()
         assert not page.tab.locator("#gantt-0").is_visible()
         picture = page.tab.locator("#gantt-printed-0")
