@@ -35,7 +35,7 @@ ROOMS = {
     "periodic": (),
     "search": ("strategies", "tuning"),
     "files": (),
-    "study": ("frontier", "plan", "planning", "store", "sweep"),
+    "study": ("buying", "frontier", "plan", "planning", "store", "sweep"),
     "pictures": ("curves", "figure", "frontier", "gantt", "memory", "plot", "shown", "text"),
     "live": ("form", "answers"),
 }
