@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     model: Model
     schedule: Schedule
     outcome: dict[str, Any] | None
-    searched: bool
+    searched: bool = False
     """Whether a search has found it, on this model or on the one of the file; else it is the schedule that the model names."""
 
 

@@ -131,9 +131,10 @@ def _shown(drawn: Drawn, model: Model | None, change: Callable[[Model], Model]) 
 def _of_file(path: str, model: Model | None, change: Callable[[Model], Model]) -> Shown:
     file = shown_in(path, model, change)
     stem, source = "order" if path == "-" else os.path.splitext(os.path.basename(path))[0], os.path.basename(path)
-    schedule, outcome = verified(file.schedule, path), file.outcome
+    schedule, outcome = file.schedule, file.outcome
     own = schedule.pipeline.name
     if outcome is None:
+        verified(schedule, path)
         name = (None if file.searched else file.model.schedule) or stem
         return Shown(name if own in ("", name) else f"{own}: {name}", schedule, source=source)
     scope = scope_of(schedule.pipeline, outcome["scope"])
