@@ -51,6 +51,8 @@ class Shown(NamedTuple):
     model: Model
     schedule: Schedule
     outcome: dict[str, Any] | None
+    searched: bool = False
+    """Whether a search has found it, on this model or on the one of the file; else it is the schedule that the model names."""
 
 
 def shown_in(path: str, model: Model | None = None, change: Callable[[Model], Model] = lambda model: model) -> Shown:
@@ -70,7 +72,8 @@ def shown_in(path: str, model: Model | None = None, change: Callable[[Model], Mo
         asked = model or change(inside)
         order = Order.of(asked.pipeline, rows)
         if file is None or file.schedule is None or asked != inside:
-            return Shown(asked, _timed(asked.pipeline, order, None if file is None else file.schedule), None)
+            timed = _timed(asked.pipeline, order, None if file is None else file.schedule)
+            return Shown(asked, timed, None, file is not None and file.result is not None)
         schedule = _as_recorded(asked.pipeline, order, file.schedule)
         free = asked.pipeline.changed(
             memory=replace(asked.pipeline.memory, limit=None), route_of_microbatch=asked.pipeline.route_of_microbatch
@@ -82,7 +85,7 @@ def shown_in(path: str, model: Model | None = None, change: Callable[[Model], Mo
         raise FileError(f"{source}: {error}") from None
     if found:
         raise FileError(f"{source}: the recorded times break a rule ({found[0].message}); `ppopt check` lists all")
-    return Shown(asked, schedule, None if file.result is None else file.result.model_dump())
+    return Shown(asked, schedule, None if file.result is None else file.result.model_dump(), file.result is not None)
 
 
 def _as_recorded(pipeline: Pipeline, order: Order, recorded: Recorded) -> Schedule:
