@@ -30,7 +30,7 @@ COMMANDS = {
     "plot": "Gantt charts of schedules: png, svg or pdf by suffix.",
     "export": "A schedule as a file for PyTorch, Perfetto or other runtimes.",
     "estimate": "A model file from a config.json or sizes, and hardware.",
-    "profile": "A model file from a real run in PyTorch.",
+    "profile": "A model file from a real run.",
     "layout": "How a runtime cuts the layers of a model into stages.",
     "schedules": "The named schedules.",
 }
