@@ -54,6 +54,11 @@ def place(placed: Placed) -> str:
     return placed.placement + (f" with {placed.chunks} chunks" if placed.chunks > 1 else "")
 
 
+def brief(placed: Placed) -> str:
+    """A placement and its chunks as short as can be."""
+    return placed.placement + (f" v={placed.chunks}" if placed.chunks > 1 else "")
+
+
 def sizes(pipeline: Pipeline) -> str:
     """How many devices and microbatches a pipeline has."""
     devices, several = pipeline.devices, pipeline.microbatches

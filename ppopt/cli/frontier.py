@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppopt.cli.options import Given, json_option, model_options, output_path
+from ppopt.cli.progress import Form, Progress, progress_option
 from ppopt.cli.searching import search_options
 from ppopt.cli.values import Limit
 from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 
 if TYPE_CHECKING:
+    from ppopt.pipeline import Pipeline
+    from ppopt.schedule import Objective
     from ppopt.search import Result, Settings
     from ppopt.study.frontier import Frontier, Point
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     metavar="PICTURE",
     help="Draw it too: png, svg or pdf by suffix.",
 )
+@progress_option
 @json_option
 def frontier(
     given: Given,
@@ -41,6 +46,7 @@ def frontier(
     limits: Any,
     points: int,
     plot: str | None,
+    form: Form,
     as_json: bool,
 ) -> None:
     """The best makespan (or device span) of MODEL at each memory limit, each with its bound.
@@ -56,7 +62,6 @@ def frontier(
       ppopt frontier -d 4 -m 8 --placement any --json > frontier.json
       ppopt frontier models/deepseek-v3.toml -m 16 --limits 60,70,80
     """
-    from ppopt.study.frontier import frontier as explore
     from ppopt.study.frontier import frontier_dict
 
     if plot is not None:
@@ -73,13 +78,7 @@ def frontier(
         wanted = [Fraction(str(limit)) for limit in (limits if isinstance(limits, list) else [limits])]
     pipeline = given.read().pipeline
 
-    def show(point: Point, found: int) -> None:
-        click.echo(f"{found}: limit {_limit(point)}: {_value(point)}", err=True)
-
-    lines = [
-        explore(each, objective=objective, limits=wanted, points=points, chunks=given.chunks, settings=settings, progress=show)
-        for each in pipeline.placements()
-    ]
+    lines = _explored(pipeline, settings, form, objective=objective, limits=wanted, points=points, chunks=given.chunks)
     if not any(line.points for line in lines):
         raise click.UsageError("no schedule exists at any of these limits")
     table = Table(lines[0].named, pipeline)
@@ -94,6 +93,25 @@ def frontier(
         click.echo(table.text("Named schedules without a limit", width()))
     if plot is not None:
         _draw(lines, plot)
+
+
+def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: Objective, **options: Any) -> list[Frontier]:
+    """The frontier of each placement; the points are told as they come."""
+    from ppopt.search import at
+    from ppopt.study.frontier import frontier as explore
+    from ppopt.text import brief
+
+    places, lines = pipeline.placements(), []
+    with Progress(objective, pipeline.units.time, form) as progress:
+
+        def show(point: Point, found: int) -> None:
+            progress.told(f"{found}: limit {_limit(point)}: {_value(point)}")
+            progress(point.result.value, point.result.lower_bound)
+
+        for i, each in enumerate(places, 1):
+            with at(f"[{i}/{len(places)}] {brief(each)}") if len(places) > 1 else nullcontext():
+                lines.append(explore(each, settings, objective=objective, progress=show, **options))
+    return lines
 
 
 def _draw(lines: Sequence[Frontier], path: str) -> None:

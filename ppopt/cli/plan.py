@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ppopt.cli.progress import FIRST, GROWTH
+from ppopt.cli.progress import Form, Progress, progress_option
 from ppopt.cli.searching import search_options
 from ppopt.interrupt import uninterrupted
 from ppopt.search.settings import Settings
@@ -29,6 +27,7 @@ CODES = {"infeasible": 3, "no-solution": 4}
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The best: a result (.json), or a model file (.toml)."
 )
+@progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print all combinations that were solved as JSON.")
 def plan(
     file: str,
@@ -37,6 +36,7 @@ def plan(
     store: str | None,
     top: int,
     output: str | None,
+    form: Form,
     as_json: bool,
 ) -> None:
     """How a transformer is best trained on a cluster: FILE has [transformer], [training], [cluster] and maybe [search].
@@ -66,7 +66,7 @@ def plan(
     source = read_source(file, [setting(text, example="search.tensor=[2,4]") for text in changes])
     try:
         question = question_of(source.tables, source.name)
-        with _Shown() as show:
+        with Progress("step", "s", form) as show:
             plans = find_best(question, settings, store=store, progress=show)
     except EstimateError as error:
         raise source.error(error) from None
@@ -84,34 +84,3 @@ def _code(plans: Plans) -> int:
     if plans.reason == "no-solution" and plans.limit == "interrupted":
         return INTERRUPTED
     return CODES.get(plans.reason, 0)
-
-
-class _Shown:
-    """The best step time and the bound on standard error, a line now and then."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._state: tuple[float | None, float] | None = None
-        self._ended = threading.Event()
-
-    def __enter__(self) -> _Shown:
-        threading.Thread(target=self._lines, daemon=True).start()
-        return self
-
-    def __exit__(self, *problem: Any) -> None:
-        self._ended.set()
-
-    def __call__(self, value: float | None, bound: float) -> None:
-        """Note them, in seconds."""
-        self._state = value, bound
-
-    def _lines(self) -> None:
-        wait = FIRST
-        while not self._ended.wait(wait):
-            parts = [f"{time.monotonic() - self._begun:6.1f} s"]
-            if self._state is not None:
-                value, bound = self._state
-                parts += [] if value is None else [f"best step {value:.4g} s"]
-                parts.append(f"bound {bound:.4g} s")
-            click.echo("   ".join(parts), err=True)
-            wait = (GROWTH - 1) * (time.monotonic() - self._begun)

@@ -18,6 +18,7 @@ from ppopt.cli.options import (
     output_path,
     parameters_option,
 )
+from ppopt.cli.progress import Form, Progress, progress_option
 from ppopt.cli.searching import best_cut_option, search_options
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), callback=output_path, metavar="FILE", help="Write the result as JSON."
 )
+@progress_option
 @json_option
 def solve(
     given: Given,
@@ -64,6 +66,7 @@ def solve(
     explain: bool,
     exported: str | None,
     output: str | None,
+    form: Form,
     as_json: bool,
 ) -> None:
     """The best schedule of MODEL with its proof, beside every named schedule that applies.
@@ -82,7 +85,6 @@ def solve(
       ppopt solve -d 4 -m 8..1024 --memory-limit 3
     """
     with uninterrupted():
-        from ppopt.cli.progress import Progress
         from ppopt.files import json_text, result_dict, write_text
         from ppopt.search import Binding, model_text
         from ppopt.search import solve as find_best
@@ -96,7 +98,7 @@ def solve(
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
     if binding is not None and runtime not in ORDERS:
         tell_placement(given, model, binding)
-    with Progress(model.pipeline, objective) as progress:
+    with Progress(objective, model.pipeline.units.time, form) as progress:
         ask = partial(find_best, model, settings, objective=objective, order=binding, runtime=runtime, best_cut=best_cut)
         result = ask(progress=progress, each=progress.point)
     opinion = second_opinion(result, settings) if verify else None

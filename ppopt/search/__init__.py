@@ -13,6 +13,7 @@ from ppopt.search.result import Limit, Progress, Reason, Result, Scope, Ticks
 from ppopt.search.settings import SOLVERS, Settings
 from ppopt.search.step import Taken
 from ppopt.search.verifying import model_text, verify
+from ppopt.search.whereabouts import Trail, at, told
 
 __all__ = [
     "SOLVERS",
@@ -25,10 +26,13 @@ __all__ = [
     "Settings",
     "Taken",
     "Ticks",
+    "Trail",
+    "at",
     "horizon",
     "model_text",
     "solve",
     "solve_closed",
     "span_horizon",
+    "told",
     "verify",
 ]

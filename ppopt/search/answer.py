@@ -31,6 +31,7 @@ from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Progress, Result, RunBy
 from ppopt.search.settings import Settings, SettingsFields
+from ppopt.search.whereabouts import at
 from ppopt.solvers.outcome import check_for_ilp
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ class _Question:
         points: list[Result] = []
         known: dict[tuple[str, int], PeriodicSchedule] = {}
         for count in counts:
-            point, known = self.with_microbatches(count).answer(known)
+            with at(f"{count} microbatches"):
+                point, known = self.with_microbatches(count).answer(known)
             points.append(point)
             if each is not None:
                 each(point)

@@ -16,6 +16,7 @@ from ppopt.search.choices import Branch, Report, Time
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings
+from ppopt.search.whereabouts import at
 
 
 class Own(Branch, Protocol):
@@ -77,7 +78,8 @@ class BesideBest:
             settings = dataclasses.replace(self._settings, seconds=max(clock.left, 1.0))
             self._all = PartitionChoice(self._open, self._objective, settings, self._words_of)
         self._all.begin_with(own)
-        return self._all.go_on(clock, math.inf, None)
+        with at("the best cut"):
+            return self._all.go_on(clock, math.inf, None)
 
 
 def all_cuts(pipeline: Pipeline) -> Pipeline:

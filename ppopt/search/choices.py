@@ -20,7 +20,8 @@ from ppopt.search.closed import ClosedSearch, quick_bound
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
-from ppopt.text import place
+from ppopt.search.whereabouts import at
+from ppopt.text import brief, place
 
 Time: TypeAlias = Fraction | float
 """In the user's unit; infinite where there is none."""
@@ -96,7 +97,8 @@ def solve_branches(
                 share = max(strategies.PLACEMENT * settings.seconds, clock.left / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
                 own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too
-                result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))
+                with at(f"[{i + 1}/{len(branches)}] {brief(branches[i].pipeline)}"):
+                    result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))
                 clock.charge(own.spent)
                 if result.limit == "interrupted":
                     return turns.begun()

@@ -38,6 +38,7 @@ from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
+from ppopt.search.whereabouts import at
 
 Time: TypeAlias = Fraction | float
 Report: TypeAlias = Callable[[Fraction | None, Fraction], None]
@@ -240,7 +241,8 @@ class PartitionChoice:
         """The cut with the least bound of those that are left, below that much."""
         hint = None if self.best is None else self.best.pipeline.counts
         clock, known = self._clock.slice(self._asking), self.over.bound
-        found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
+        with at("all cuts"):
+            found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
         if not self.over.settled and self.over.bound <= known and below < math.inf:
             self._asking *= 2  # it said nothing new, and the next question has to begin anew
         self._report()
@@ -286,7 +288,8 @@ class PartitionChoice:
     def _solve(self, leaf: _Leaf, name: str) -> None:
         begun = time.monotonic()
         most, before = min(self.value, self.enough), self.value
-        result = leaf.search.go_on(self._clock.slice(leaf.seconds), most, None)
+        with at(f"{name} {shown(leaf.pipeline.counts)}"):
+            result = leaf.search.go_on(self._clock.slice(leaf.seconds), most, None)
         leaf.seconds *= 2
         leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, result.ticks.per_unit))
         leaf.settled = result.reason in ("optimal", "infeasible") or leaf.bound >= most

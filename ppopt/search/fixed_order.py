@@ -34,6 +34,7 @@ from ppopt.search.closed import check_found, solve_closed
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
+from ppopt.search.whereabouts import at
 from ppopt.timing import time_order
 from ppopt.timing.paths import shortest_spans
 
@@ -172,7 +173,8 @@ class FixedOrder:
             self._found(best)
             outcome = f"best {best.pipeline.time(best.objective(self.objective))}"
         else:
-            outcome = self._solve(schedule)
+            with at(f"cut {','.join(map(str, counts))}"):
+                outcome = self._solve(schedule)
         self.steps.append(Taken(f"cut {','.join(map(str, counts))}", time.monotonic() - begun, outcome))
         self._report()
 

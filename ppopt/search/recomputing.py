@@ -35,6 +35,7 @@ from ppopt.search.closed import check_found, quick_bound, solve_closed
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
+from ppopt.search.whereabouts import at
 from ppopt.timing import CyclicOrder, broken, time_order
 
 
@@ -154,7 +155,8 @@ class RecomputeChoice:
             self._replace()
             self.steps.append(Taken(self._name(node), 0.0, "the memory limit is too low"))
             return
-        result = self._solved(pipeline, node)
+        with at(self._name(node)):
+            result = self._solved(pipeline, node)
         bound = max(node.bound, Fraction(result.ticks.lower_bound, pipeline.ticks.per_unit))
         if not self.steps:
             self.proved_by = result.proved_by

@@ -13,6 +13,7 @@ from ppopt.interrupt import check
 from ppopt.search import tuning
 from ppopt.search.incumbent import Incumbent
 from ppopt.search.step import Needs, Step, Taken
+from ppopt.search.whereabouts import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +91,7 @@ class Run:
 
     def do(self, step: Step, seconds: float, **options: Any) -> None:
         """Take a step for about ``seconds``, and note it."""
-        with self.note(step.name) as say:
+        with at(step.name), self.note(step.name) as say:
             self.clock.charge(tuning.LEAST)
             say(step.run(self, seconds, **options))
 

@@ -21,6 +21,7 @@ from ppopt.search.binding import Binding
 from ppopt.search.choices import Branch, Report, Time, bound_of, combined, solve_branches, value_of
 from ppopt.search.result import Result, RunBy, Ticks, Unrestricted
 from ppopt.search.settings import Settings
+from ppopt.search.whereabouts import at
 
 ORDERS = {MEGATRON: "1f1b", INTERLEAVED: "interleaved-1f1b"}
 """The orders that a runtime has of its own; the others take any."""
@@ -209,7 +210,8 @@ def compared(
     if result.limit == "interrupted":
         return dataclasses.replace(result, runtime=RunBy(runtime, Unrestricted(result.value, 0)))
     left = settings.seconds - (share if settings.deterministic else min(share, result.seconds))
-    other = free(dataclasses.replace(settings, seconds=left), value_of(result))
+    with at("without the restriction"):
+        other = free(dataclasses.replace(settings, seconds=left), value_of(result))
     value, bound = min(value_of(result), value_of(other)), bound_of(other)
     result = _raised(result, bound)
     least = plain(Fraction(min(bound, value))) if min(bound, value) < math.inf else other.lower_bound

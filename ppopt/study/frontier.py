@@ -21,18 +21,19 @@ from ppopt.files.model_tree import recompute_of
 from ppopt.files.result import row_dict
 from ppopt.named import Row, rows_of
 from ppopt.named.model import Model
-from ppopt.pipeline import BEST, CHOOSE, Pipeline, PipelineError
+from ppopt.pipeline import BEST, CHOOSE, Pipeline, PipelineError, plain
 from ppopt.pipeline.choices import problem
 from ppopt.pipeline.cutting import tables_of
 from ppopt.pipeline.recompute_choices import RecomputeChoices
 from ppopt.schedule import Schedule
-from ppopt.search import Result, Settings, Ticks, solve_closed
+from ppopt.search import Result, Settings, Ticks, at, solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.least_memory import least_memory
 from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Scope
 from ppopt.search.settings import SettingsFields
 from ppopt.study.limits import least_scale, limited, rearranged, scale_of
+from ppopt.text import number
 
 POINTS = 24
 """Most points of a frontier whose limits are not given."""
@@ -174,7 +175,8 @@ class _Search:
             nothing = {"schedule": None, "seconds": 0.0, "steps": (), "proved_by": None, "reason": "no-solution"}
             result = dataclasses.replace(self._interrupted, model=Model(shown), ticks=ticks, **nothing)
         else:
-            result = self._searched(scale, start, bound)
+            with at("no limit" if scale is None else f"limit {number(plain(scale))}"):
+                result = self._searched(scale, start, bound)
             if result.schedule is not None:
                 self._learn(result.schedule)
             if result.limit == "interrupted":

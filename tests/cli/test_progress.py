@@ -1,12 +1,16 @@
-"""How a search is going: sparse lines where standard error is no terminal."""
+"""How a search is going: sparse lines where standard error is no terminal, and objects for programs."""
 
+import json
 import threading
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from ppopt.cli import progress
 from ppopt.cli.progress import Progress
-from ppopt.pipeline import Pipeline, Units
+from ppopt.search import at
+from tests.support.command import QUICK, run
 
 
 class Clock:
@@ -28,7 +32,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], u
     """What is told of a search of so many seconds that knows a schedule and a bound from the beginning."""
     clock = Clock(until)
     monkeypatch.setattr(progress.time, "monotonic", clock.monotonic)
-    shown = Progress(Pipeline(4, 8, units=Units("ms")), "makespan")
+    shown = Progress("makespan", "ms")
     shown(1000, 500)
     monkeypatch.setattr(shown, "_ended", clock)
     shown._lines()
@@ -49,7 +53,7 @@ def test_a_quick_search_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_the_lines_end_with_the_search() -> None:
-    with Progress(Pipeline(4, 8), "makespan") as shown:
+    with Progress("makespan") as shown:
         shown(33, 27)
         (thread,) = [each for each in threading.enumerate() if getattr(each, "_target", None) == shown._lines]
     thread.join(60)
@@ -58,9 +62,54 @@ def test_the_lines_end_with_the_search() -> None:
 
 def test_a_bound_alone_and_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress.time, "monotonic", lambda: 0.0)
-    shown = Progress(Pipeline(4, 8), "span")
+    shown = Progress("span")
     assert shown.line().strip() == "0.0 s"
     shown(None, 24)
     assert shown.line().strip() == "0.0 s   bound 24"
     shown(32, 24)
     assert shown.line().strip() == "0.0 s   best span 32   bound 24   gap 25.0 %"
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_objects_for_programs() -> None:
+    shown = run("solve", "-d", 3, "-m", 6, "--memory-limit", 3, "--placement", "any", "--progress", "json", "--json", *QUICK)
+    told, found = objects(shown.stderr), json.loads(shown.stdout)["result"]
+    assert all(list(each) == ["value", "bound", "seconds", "at"] for each in told)
+    assert (told[-1]["value"], told[-1]["bound"], told[-1]["at"]) == (found["value"], found["lower_bound"], [])
+    times = [each["seconds"] for each in told]
+    assert times == sorted(times)
+    assert all(b - a >= 0.2 for a, b in pairwise(times[:-1]))  # at most four a second; the last comes at the end
+    assert all(each["at"] == [] or each["at"][0].startswith("[") for each in told)
+
+
+def test_every_change_is_told_at_the_end_at_the_latest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "APART", 1000)
+    with Progress("makespan", form="json") as shown:
+        with at("[1/2] linear"), at("bound: work"):
+            shown(33, 24)
+        with at("[2/2] loop v=2"):
+            shown(31.5, 24)
+            shown(30, 27)
+    last = objects(capsys.readouterr().err)[-1]
+    assert (last["value"], last["bound"], last["at"]) == (30, 27, [])
+
+
+def test_nothing_is_told_where_nothing_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("makespan", form="none") as shown:
+        shown(33, 24)
+        assert shown._thread is None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_line_says_where_the_search_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 0.0)
+    with Progress("makespan", form="none") as shown, at("[2/5] loop v=2"), at("cut 3,4"):
+        assert shown.line().strip() == "0.0 s   [2/5] loop v=2: cut 3,4"
+    assert shown.line().strip() == "0.0 s"
+    with at("nobody listens"):
+        pass
