@@ -140,7 +140,9 @@ class _Graph:
         self.computations = self.network.computations
         numbers = np.array(self.network.number, dtype=np.int64)
         self.start = _starts(schedule)[halves(pipeline.index, numbers)[0]]
-        self.end = self.start + np.array(self.network.duration, dtype=np.int64)
+        duration = np.array(self.network.duration, dtype=np.int64)
+        duration[: self.computations] = np.concatenate(schedule.duration)  # of a real run each operation has its own
+        self.end = self.start + duration
         self.lead = of_stages(pipeline, numbers, pipeline.ticks.lead)
         self.tail = of_stages(pipeline, numbers, pipeline.ticks.tail)
         data = [np.array(of, dtype=np.int64) for of in (self.network.before, self.network.after, self.network.lag)]
