@@ -35,7 +35,7 @@ ROOMS = (
         "timing",
         "heuristics",
     ),
-    *("checker", "named", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "study", "pictures", "cli"),
+    *("checker", "named", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "runs", "study", "pictures", "cli"),
 )
 
 

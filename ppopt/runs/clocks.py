@@ -1,8 +1,8 @@
 """The clocks of the ranks put together: no operation may begin before its inputs have been computed.
 
-Let a device's times be off by an unknown constant. Every message from device ``a`` to ``b``, whose operation ended at ``e`` and whose
-use began at ``s``, says that ``offset_a - offset_b <= s - e``. These are difference constraints: shortest paths between the devices
-give the range in which each offset lies, and show whether there are any offsets at all.
+Let the times of each device be off by an unknown constant. Every message from device ``a`` to ``b``, whose operation ended at
+``e`` and whose use began at ``s``, says that ``offset_a - offset_b <= s - e``. These are difference constraints: shortest paths
+between the devices give the range in which each offset lies, and show whether there are any offsets at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ppopt.files.recorded import Clock, Ran
 from ppopt.op import Kind, Op, Pair
 
 How: TypeAlias = Literal["auto", "recorded", "fitted"]
-"""``recorded``: the clocks are taken as they are; ``fitted``: they follow from the messages; ``auto``: fitted where the files have no
+"""``recorded``: clocks are taken as they are; ``fitted``: they follow from the messages; ``auto``: fitted where the files have no
 common clock, else moved as little as causes and effects demand."""
 Floats: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = Sequence[Sequence[Ran]]
@@ -132,4 +132,5 @@ def _least_moved(paths: Floats) -> Floats:
     furthest = max(0.0, float(np.max(-paths[np.isfinite(paths)], initial=0.0)) / 2)
     most = np.minimum(furthest, np.min(paths + furthest, axis=1))
     least = -np.minimum(furthest, np.min(paths + furthest, axis=0))
-    return (most + least) / 2
+    middle: Floats = (most + least) / 2
+    return middle

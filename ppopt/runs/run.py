@@ -157,14 +157,15 @@ def _check_order(rows: Sequence[list[Ran]], step: int) -> None:
         ProfileError: it does.
     """
     for device, row in enumerate(rows):
-        for i, (before, after) in enumerate(zip(row, row[1:], strict=False)):
+        for i in range(1, len(row)):
+            before, after = row[i - 1], row[i]
             over = before.end - after.begin
             if over <= 0:
                 continue
             if over > max(ROUNDING[0], ROUNDING[1] * min(before.end - before.begin, after.end - after.begin)):
                 times = (f"{each.op} from {1000 * each.begin:.6g} to {1000 * each.end:.6g} ms" for each in (before, after))
                 raise ProfileError(f"device {device} ran two operations at once in step {step}: {' and '.join(times)}")
-            row[i + 1] = after._replace(begin=before.end, end=max(before.end, after.end))
+            row[i] = after._replace(begin=before.end, end=max(before.end, after.end))
 
 
 def _on_one_zero(rows: Sequence[list[Ran]], files: Sequence[Sequence[Recorded]], basis: Clock) -> list[list[Ran]]:

@@ -24,15 +24,15 @@ FINEST = Fraction(1, 10)
 """Microseconds of a tick, where that is no more than a unit."""
 UNIT = "ms"
 CAUSES = ("start", "data", "order", "memory", "transfer", "end")
-"""Why a device of a run is idle: those of :class:`~ppopt.timing.waits.Cause`; ``transfer``: the input of its next operation has been
-computed and the device waits all the same, for the transfer, a launch, or anything else that the files do not show."""
+"""Why a device of a run is idle: as :class:`~ppopt.timing.waits.Cause` says; ``transfer``: the input of its next operation has
+been computed and the device waits all the same, for the transfer, a launch, or anything else that the files do not show."""
 
 
 class _Fine(Pipeline):
     """A pipeline whose ticks are as short as those of measured times."""
 
     @cached_property
-    def ticks(self) -> Ticks:  # type: ignore[override]
+    def ticks(self) -> Ticks:
         """As ever, on a finer grid."""
         own = ticks_of(self)
         finer = per_unit(self.units.time) // own.per_unit
@@ -58,20 +58,20 @@ def per_unit(unit: str) -> int:
     return max(1, int(known / FINEST))
 
 
-def schedule_of(run: Run, unit: str = UNIT, memory: Memory | None = None) -> RunSchedule:
-    """A run in units of time such as ``ms``; with ``memory``, per stage, for what its devices hold.
+def schedule_of(run: Run, unit: str = UNIT, held: Pipeline | None = None) -> RunSchedule:
+    """A run in units of time such as ``ms``; its devices hold what those of the pipeline ``held`` do, which says it per stage.
 
     Its pipeline has the medians of the operations as costs; the schedule has each operation's own begin and end.
     """
     scale = float(1_000_000 / (microseconds(unit) or 1)) * per_unit(unit)  # ticks of a second
     edges = [[(round(each.begin * scale), round(each.end * scale)) for each in row] for row in run.rows]
-    pipeline = _pipeline(run, unit, memory, scale)
+    pipeline = _pipeline(run, unit, held, scale)
     order = Order.of(pipeline, [[each.op for each in row] for row in run.rows])
     start, end = (tuple(np.array([edge[side] for edge in row], dtype=np.int64) for row in edges) for side in (0, 1))
     return RunSchedule(pipeline, order, start, took=tuple(b - a for a, b in zip(start, end, strict=True)))
 
 
-def _pipeline(run: Run, unit: str, memory: Memory | None, scale: float) -> Pipeline:
+def _pipeline(run: Run, unit: str, held: Pipeline | None, scale: float) -> Pipeline:
     samples: dict[tuple[Kind | str, int], list[float]] = {}
     for row in run.rows:
         for each in row:
@@ -93,14 +93,17 @@ def _pipeline(run: Run, unit: str, memory: Memory | None, scale: float) -> Pipel
     if "pair" in kinds:
         costs["overlap"] = medians("pair")
     placed = infer_pipeline([[Op(stage, Kind.F, 0) for stage in stages] for stages in run.held])
-    where = {"routes": placed.routes} if placed.placement == "routes" else {"placement": placed.placement, "chunks": placed.chunks}
+    where = (
+        {"routes": placed.routes} if placed.placement == "routes" else {"placement": placed.placement, "chunks": placed.chunks}
+    )
     return _Fine(
         placed.devices,
         run.microbatches,
-        **where,  # type: ignore[arg-type]
-        costs=Costs("stage", **costs),  # type: ignore[arg-type]
-        memory=memory or Memory(),
-        units=Units(unit),
+        **where,
+        costs=Costs("stage", **costs),
+        memory=Memory() if held is None else held.memory,
+        units=Units(unit, "" if held is None else held.units.memory),
+        runtime="" if held is None else held.runtime,
     )
 
 
