@@ -102,10 +102,10 @@ def _summary(found: Beside) -> Iterator[str]:
     last = path[-1]
     longer, between = shares(path)
     end = last.late + last.longer
-    how = "later" if end >= 0 else "earlier"
+    when = f"{_number(abs(end))} {label} {'later' if end > 0 else 'earlier'} than planned" if abs(end) > 1e-9 else "as planned"
     yield (
-        f"the last operation, {last.op}, ended {_number(abs(end))} {label} {how} than planned; on the path to it operations took "
-        f"{_signed(longer)}, and {_signed(between)} passed between them"
+        f"the last operation, {last.op}, ended {when}; on the path to it operations took {_signed(longer)}, "
+        f"and {_signed(between)} passed between them"
     )
 
 

@@ -21,7 +21,7 @@ from ppopt.files.inferred import infer_pipeline
 from ppopt.files.link_fit import LinkFit, fits, said_of
 from ppopt.files.model import Change, ModelError, model_of_text
 from ppopt.files.ranks import by_device, missing_ranks, stages_of
-from ppopt.files.recorded import BlockError, ProfileError, Recorded, Times
+from ppopt.files.recorded import BlockError, ProfileError, Recorded, Times, timing, traces
 from ppopt.files.recorded.record import Messages
 from ppopt.op import Kind, Op, Send
 
@@ -52,6 +52,8 @@ class Profile:
     """Stage -> bytes of what it sends on."""
     warnings: tuple[str, ...] = ()
     """What is to be said of ranks that no file is of."""
+    torch: bool = True
+    """Whether PyTorch's runtime ran it, which runs all of the backward of stage 0 at once."""
 
     @property
     def stages(self) -> int:
@@ -109,6 +111,7 @@ def combine(files: Sequence[Recorded]) -> Profile:
         dict(pairs),
         output,
         tuple(warnings),
+        all(file.format in (timing.FORMAT, traces.FORMAT, "") for file in files),
     )
 
 
@@ -149,25 +152,26 @@ def durations(profile: Profile) -> tuple[dict[str, list[float]], list[str]]:
     costs = {"forward": [medians[s, Kind.F] for s in stages]}
     split = any((s, Kind.W) in medians for s in stages)
     notes = []
-    if (0, Kind.B) in medians:
-        full = medians[0, Kind.B]
-    else:
-        missing("W", [0])
-        full = medians.get((0, Kind.I), 0.0) + medians[0, Kind.W]
+    if profile.torch:
+        if (0, Kind.B) not in medians:
+            missing("W", [0])
+            medians[0, Kind.B] = medians.get((0, Kind.I), 0.0) + medians[0, Kind.W]
+        if split:
+            medians[0, Kind.I], medians[0, Kind.W] = 0.0, medians[0, Kind.B]
+            notes.append("stage 0 needs no input gradient: PyTorch's 0I computes nothing, its 0W the full backward")
     if split:
-        missing("I", stages[1:])
-        missing("W", stages[1:])
-        costs["backward_input"] = [0.0, *(medians[s, Kind.I] for s in stages[1:])]
-        costs["backward_weight"] = [full, *(medians[s, Kind.W] for s in stages[1:])]
-        notes.append("stage 0 needs no input gradient: PyTorch's 0I computes nothing, its 0W the full backward")
+        missing("I", stages)
+        missing("W", stages)
+        costs["backward_input"] = [medians[s, Kind.I] for s in stages]
+        costs["backward_weight"] = [medians[s, Kind.W] for s in stages]
         sums = [i + w for i, w in zip(costs["backward_input"], costs["backward_weight"], strict=True)]
-    fused = [s for s in stages[1:] if (s, Kind.B) in medians]
+    own = stages[1:] if profile.torch else stages
+    fused = [s for s in own if (s, Kind.B) in medians]
     if fused or not split:
         if not split:
-            missing("B", stages[1:])
-        costs["backward"] = [full, *(medians[s, Kind.B] if s in fused else sums[s] for s in stages[1:])]
-        if len(fused) < len(stages[1:]):
-            summed = ", ".join(str(s) for s in stages[1:] if s not in fused)
+            missing("B", stages)
+        costs["backward"] = [medians[s, Kind.B] if (s, Kind.B) in medians else sums[s] for s in stages]
+        if summed := ", ".join(str(s) for s in own if s not in fused):
             notes.append(f"B of stage {summed} was not run: the sum of its I and W")
     if profile.pairs:
         back = costs.get("backward") or sums
