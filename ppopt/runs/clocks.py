@@ -124,7 +124,7 @@ def _fitted(paths: Floats) -> tuple[Floats, float | None]:
     for known in (least, most):  # messages in one direction alone: as if they took no time
         if np.isfinite(known).all():
             return known, None
-    return np.where(np.isfinite(least), least, np.where(np.isfinite(most), most, 0.0)), None
+    return _least_moved(paths), None
 
 
 def _least_moved(paths: Floats) -> Floats:
