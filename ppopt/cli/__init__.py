@@ -27,7 +27,7 @@ COMMANDS = {
     "plan": "The best sizes, cut and schedule for a model on a cluster.",
     "sweep": "Many pipelines, resumable.",
     "results": "What sweeps have found, as table, CSV or JSON.",
-    "plot": "Gantt charts of schedules: png, svg or pdf by suffix.",
+    "plot": "Schedules as pictures (png, svg, pdf) or as an interactive page (html).",
     "export": "A schedule as a file for PyTorch, Perfetto or other runtimes.",
     "estimate": "A model file from a config.json or sizes, and hardware.",
     "profile": "A model file from a real run.",

@@ -9,6 +9,7 @@ from ppopt.files.recorded import ProfileError
 from ppopt.files.torch_csv import CsvError
 from ppopt.layouts import NotExpressible, OptionError
 from ppopt.named import Restriction, UnknownSchedule
+from ppopt.pictures.shown import Undrawable
 from ppopt.pipeline import PipelineError
 from ppopt.pipeline.runtimes import NotForTorch
 from ppopt.search.verifying import Unanswerable
@@ -28,6 +29,7 @@ _MENDABLE = (
     ResultError,
     TooLarge,
     Unanswerable,
+    Undrawable,
     UnknownSchedule,
 )
 

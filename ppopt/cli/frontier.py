@@ -65,7 +65,7 @@ def frontier(
     from ppopt.study.frontier import frontier_dict
 
     if plot is not None:
-        from ppopt.pictures.figure import check_suffix
+        from ppopt.pictures.layout import check_suffix
 
         try:
             check_suffix(plot)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,17 +14,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ppopt.op import Kind
-from ppopt.pictures.gantt import bars_of, gantt, height_of, legend_handles
+from ppopt.pictures.gantt import bars_of, gantt, legend_handles
+from ppopt.pictures.layout import check_suffix, figures_of, height_of
 from ppopt.pictures.links import names_of
 from ppopt.pictures.memory import memory as draw_memory
 from ppopt.pictures.palette import KINDS, LIMIT, STATIC
-from ppopt.pictures.timeaxis import TimeAxis, time_axis
+from ppopt.pictures.timeaxis import Part, TimeAxis, time_axes
 from ppopt.schedule import Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SUFFIXES = (".png", ".svg", ".pdf")
 LINE = 0.19
 """Height of a line of text, in inches."""
 LEFT, RIGHT, AXIS = 0.75, 0.3, 0.55
@@ -34,10 +33,17 @@ CHARACTER = 0.072
 """Mean width of a character of the titles and the legend, in inches."""
 
 
-def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, width: float | None = None) -> Figure:
+def figure(
+    schedules: Sequence[tuple[str, Schedule]],
+    memory: bool = False,
+    width: float | None = None,
+    full: bool = False,
+    part: Part | None = None,
+) -> Figure:
     """Gantt charts of ``(name, schedule)``, one below the other on one time axis; with ``memory``, what is held below each.
 
-    ``width`` is in inches; by default what the microbatch numbers need, between 8 and 20.
+    ``width`` is in inches; by default what the microbatch numbers need, between 8 and 20. A long schedule is shown at its
+    beginning, in its middle and at its end; with ``full`` all of it, with ``part`` the time between two.
 
     Raises:
         ValueError: there is no schedule.
@@ -45,14 +51,14 @@ def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, widt
     if not schedules:
         raise ValueError("a picture needs at least one schedule")
     everything = [schedule for _, schedule in schedules]
-    axis = time_axis(everything)
+    axes = time_axes(everything, full, part)
     longest = max((len(name) for schedule in everything for name in names_of(schedule.pipeline)), default=0)
     left, right = max(LEFT, 0.5 + CHARACTER * longest), RIGHT + 0.9 * memory
-    width = width or _width(everything, axis, left + right)
+    width = width or _width(everything, axes, left + right)
     room = width - left - right
     handles, labels = _legend(everything, memory)
     columns = legend_columns(labels, width)
-    titles = [[name, *_lines(figures_of(schedule), room)] for name, schedule in schedules]
+    titles = [_title(name, room) + _figures(schedule, room) for name, schedule in schedules]
     rows = [_height(schedule) for schedule in everything]
     held = [
         row * schedule.pipeline.devices / height_of(schedule.pipeline) for row, schedule in zip(rows, everything, strict=True)
@@ -64,10 +70,9 @@ def figure(schedules: Sequence[tuple[str, Schedule]], memory: bool = False, widt
     height = sum(blocks) + LINE * (1.5 - -len(labels) // columns) + 0.1
     picture = Figure(figsize=(width, height), dpi=100)
     top = height - 0.1
-    for (_, schedule), title, row, below, block in zip(schedules, titles, rows, held, blocks, strict=True):
-        for k, line in enumerate(title):
-            look = {"weight": "bold", "size": 11} if k == 0 else {"size": 9}
-            picture.text(left / width, (top - LINE * (k + 0.5)) / height, line, va="center", **look)
+    for (_, schedule), axis, title, row, below, block in zip(schedules, axes, titles, rows, held, blocks, strict=True):
+        for k, (line, look) in enumerate(title):
+            picture.text(left / width, (top - LINE * (k + 0.5)) / height, line, va="center", parse_math=False, **look)
         at = top - (len(title) + 0.3) * LINE - row
         gantt(schedule, _axes(picture, at, row, left, right), axis)
         if memory:
@@ -92,50 +97,16 @@ def save(picture: Figure, path: str) -> None:
     picture.savefig(path, dpi=150)
 
 
-def check_suffix(path: str) -> None:
-    """Raise ValueError where ``path`` does not end in one of :data:`SUFFIXES`.
-
-    Raises:
-        ValueError: it does not.
-    """
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, got {suffix or 'no suffix'}")
+def _title(name: str, room: float) -> list[tuple[str, dict[str, Any]]]:
+    """Lines of the title in ``room`` inches, and how they look."""
+    return [(line, {"weight": "bold", "size": 11}) for line in textwrap.wrap(name, max(20, int(0.75 * room / CHARACTER))) or [""]]
 
 
-def figures_of(schedule: Schedule) -> str:
-    """Sizes and metrics of a schedule in one line."""
-    pipeline = schedule.pipeline
-    time, unit = suffix_of(pipeline.units.time), suffix_of(pipeline.units.memory)
-    limit = pipeline.amounts.limit
-    limits = [] if limit is None else sorted({pipeline.amount(int(most)) for most in limit})
-    bound = f" (limit {' to '.join(f'{most:.4g}' for most in dict.fromkeys((limits[0], limits[-1])))})" if limits else ""
-    chunks = f", {_count(pipeline.chunks, 'chunk')}" if pipeline.chunks > 1 else ""
-    return " · ".join(
-        (
-            f"{_count(pipeline.devices, 'device')}, {_count(pipeline.microbatches, 'microbatch')}, {pipeline.placement}{chunks}",
-            f"makespan {pipeline.time(schedule.makespan):.6g}{time}",
-            f"device span {pipeline.time(schedule.device_span):.6g}{time}",
-            f"bubble ratio {schedule.bubble_ratio:.1%}",
-            f"span bubble ratio {schedule.span_bubble_ratio:.1%}",
-            f"peak memory {pipeline.amount(max(schedule.peak_memory)):.4g}{unit}{bound}",
-        )
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{'e' if noun.endswith('ch') else ''}s"
-
-
-def suffix_of(unit: str) -> str:
-    """What follows a number in this unit: `` ms``, `` × 0.1 ms``, or nothing."""
-    return f" × {unit}" if unit[:1].isdigit() else f" {unit}" if unit else ""
-
-
-def _lines(text: str, room: float) -> list[str]:
-    """``text`` in lines of ``room`` inches, broken at its dots only."""
+def _figures(schedule: Schedule, room: float) -> list[tuple[str, dict[str, Any]]]:
+    """The figures of a schedule in lines of ``room`` inches, broken at their dots only; and how they look."""
+    text = figures_of(schedule)
     glued = text.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}", "\N{NO-BREAK SPACE}· ")
-    return textwrap.wrap(glued, max(20, int(room / CHARACTER)))
+    return [(line, {"size": 9}) for line in textwrap.wrap(glued, max(20, int(room / CHARACTER)))]
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
@@ -161,10 +132,10 @@ def _height(schedule: Schedule) -> float:
     return min(rows * (0.32 if rows <= 10 else 0.24 if rows <= 20 else 0.19), 16.0)
 
 
-def _width(schedules: Sequence[Schedule], axis: TimeAxis, margins: float) -> float:
+def _width(schedules: Sequence[Schedule], axes: Sequence[TimeAxis], margins: float) -> float:
     """Inches that let most microbatch numbers fit in readable type, between margins given in inches."""
     needed = 8.0
-    for schedule in schedules:
+    for schedule, axis in zip(schedules, axes, strict=True):
         bars = bars_of(schedule)
         if len(bars.start):
             digits = np.floor(np.log10(np.maximum(bars.microbatch, 1))) + 1

@@ -11,19 +11,16 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from ppopt.op import Kind, Send
+from ppopt.pictures.layout import APART, BAR, height_of, shade_of
 from ppopt.pictures.links import names_of
 from ppopt.pictures.palette import CARRIED, IDLE, MARGIN, MEANING, RGB, SENDS, ink, rgb, shades
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule, durations, halves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BAR = 0.86
-"""Height of a bar; the rows are 1 apart."""
-APART = 0.5
-"""Room between the devices and the links."""
 MOST_NUMBERS = 4000
 MOST_BARS = 60_000
 """With more bars than this a row is drawn as a band: each of its pixels the mean colour of what runs there."""
@@ -91,15 +88,10 @@ def _margins(ax: Axes, schedule: Schedule, axis: TimeAxis) -> None:
     ax.barh(device[seen], right - left, BAR, left, color="white", edgecolor=MARGIN, hatch="////", linewidth=0.6, zorder=2)
 
 
-def height_of(pipeline: Pipeline) -> float:
-    """Of a chart, in rows."""
-    return pipeline.devices + (APART + len(pipeline.lines) if pipeline.lines else 0)
-
-
 def bars_of(schedule: Schedule) -> Bars:
     """The boxes of a schedule, in the user's time; operations that take no time have none."""
     pipeline = schedule.pipeline
-    rank, count = _shade_of(pipeline)
+    rank, count = shade_of(pipeline)
     table = np.array([shades(kind, count) for kind in Kind])
     columns: list[list[IntArray | RGB]] = []
     for device, numbers in enumerate(schedule.order.rows):
@@ -129,7 +121,7 @@ def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...
     kinds, sends, count = set(), set(), 1
     for schedule in schedules:
         index = schedule.pipeline.index
-        count = max(count, _shade_of(schedule.pipeline)[1])
+        count = max(count, shade_of(schedule.pipeline)[1])
         for numbers in schedule.order.rows:
             for ops in halves(index, numbers):
                 kinds |= set((ops[ops >= 0] // (index.stages * index.microbatches)).tolist())
@@ -149,17 +141,6 @@ def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...
         handles.append(tuple(Patch(facecolor=str(grey)) for grey in np.linspace(0.3, 0.75, shown)))
         labels.append("first to last stage of a device")
     return handles, labels
-
-
-def _shade_of(pipeline: Pipeline) -> tuple[IntArray, int]:
-    """``[route, stage]`` -> the how-manieth stage of its device it is (over all routes); and how many there are at most."""
-    rank = np.zeros((len(pipeline.routes), pipeline.stages), dtype=np.int64)
-    held: dict[int, int] = {}
-    for route, devices in enumerate(pipeline.routes):
-        for stage, device in enumerate(devices):
-            rank[route, stage] = held.setdefault(device, 0)
-            held[device] += 1
-    return rank, max(held.values())
 
 
 def rows(ax: Axes, devices: int, links: Sequence[str] = ()) -> None:

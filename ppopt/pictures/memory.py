@@ -8,6 +8,7 @@ import numpy as np
 
 from ppopt.op import Kind
 from ppopt.pictures.gantt import points_of, rows
+from ppopt.pictures.layout import HELD
 from ppopt.pictures.palette import KINDS, LIMIT, STATIC
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
 from ppopt.schedule import Schedule, memory_changes
@@ -15,8 +16,6 @@ from ppopt.schedule import Schedule, memory_changes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROW = 0.8
-"""Height of the largest amount; the rows are 1 apart."""
 BINS = 2000
 """With more steps than this in a part, each bin shows the most that is held in it."""
 
@@ -33,17 +32,17 @@ def memory(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
     limit = pipeline.amounts.limit
     top = max(*schedule.peak_memory, *([] if limit is None else limit.tolist()), 1)
     for device in range(pipeline.devices):
-        base = device + ROW / 2
+        base = device + HELD / 2
         times, held = held_over_time(schedule, device)
-        static = ROW * float(pipeline.amounts.static[device]) / top
+        static = HELD * float(pipeline.amounts.static[device]) / top
         for (a, b), offset in zip(axis.parts, axis.offsets, strict=True):
             x, amount = _part(times, held, a, b)
-            y = base - ROW * amount / top
+            y = base - HELD * amount / top
             ax.fill_between(x + offset, y, base, step="post", color=KINDS[Kind.F], alpha=0.55, linewidth=0)
             if static:
                 ax.fill_between([a + offset, b + offset], base - static, base, color=STATIC, linewidth=0)
             if limit is not None:
-                level = base - ROW * float(limit[device]) / top
+                level = base - HELD * float(limit[device]) / top
                 ax.plot([a + offset, b + offset], [level, level], color=LIMIT, linestyle="--", linewidth=1)
             ax.plot([a + offset, b + offset], [base, base], color="#999999", linewidth=0.5)
     _peaks(schedule, ax)

@@ -40,6 +40,11 @@ def rgb(colour: str) -> RGB:
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
+def hexadecimal(colour: RGB) -> str:
+    """Three numbers from 0 to 1 as ``#rrggbb``."""
+    return "#" + "".join(f"{round(float(part) * 255):02x}" for part in colour[:3])
+
+
 def shades(kind: Kind, count: int) -> RGB:
     """``[shade, 3]``: the kind's colour for each of ``count`` stages of a device, getting lighter."""
     white = np.linspace(0, LIGHTEST, count)[:, None]

@@ -1,21 +1,16 @@
-"""Results, rows and files drawn on one time axis."""
+"""Results, rows and files drawn on one time axis: a picture, or a page."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
-from ppopt.files import FileError, Model
-from ppopt.files.exported import schedule_in
-from ppopt.named import Row
-from ppopt.named.verified import verified
-from ppopt.pictures.figure import check_suffix, figure, save
-from ppopt.schedule import Schedule
-from ppopt.search.result import Result
+from ppopt.files import FileError, Model, write_text
+from ppopt.pictures.layout import PAGE, PICTURES, check_suffix
+from ppopt.pictures.shown import Drawn, Shown, Undrawable, shown
 
-Drawn: TypeAlias = Result | Row | Schedule | str
-"""What can be drawn: what was solved, a row of a comparison, a schedule, or the path of a result (JSON) or an order (CSV)."""
+if TYPE_CHECKING:
+    from ppopt.pictures.timeaxis import Part
 
 
 def plot(
@@ -26,35 +21,60 @@ def plot(
     width: float | None = None,
     model: Model | None = None,
     change: Callable[[Model], Model] = lambda model: model,
+    labels: Sequence[str] = (),
+    beside: Sequence[str] = (),
+    full: bool = False,
+    begin: float | None = None,
+    end: float | None = None,
 ) -> None:
-    """Draw one or several schedules, one below the other on one time axis, as png, svg or pdf by the suffix of ``path``.
+    """Draw one or several schedules, one below the other on one time axis, as png, svg, pdf or html by the suffix of ``path``.
 
-    ``memory``: with what each device holds. ``width`` is in inches, by default as wide as the numbers need. Files have a result's
-    own model, or unit costs, unless ``model`` is given; ``change`` is made to either. A long schedule is shown at its beginning,
-    in its middle and at its end.
+    ``memory``: with what each device holds. ``width`` is in inches, by default as wide as the numbers need (a page: as wide as
+    the window). Files have a result's own model, or unit costs, unless ``model`` is given; ``change`` is made to either.
+    ``labels`` are the titles, first come, first served. ``beside``: named schedules on the hardware of the first one, drawn below
+    all. In a picture, a long schedule is shown at its beginning, in its middle and at its end; ``full`` shows all of it,
+    ``begin`` and ``end`` the times between them. A page can be moved anyway, and shows these times first.
 
     Raises:
-        ValueError: another suffix, or there is no schedule to draw.
+        ValueError: another suffix.
+        Undrawable: there is no schedule to draw, there are more labels than schedules, or there is no time between
+            ``begin`` and ``end``.
         FileError: a file cannot be read, or the picture cannot be written.
+        Restriction, UnknownSchedule: a schedule of ``beside`` is not defined there, or nobody has its name.
+        NoPage: a page is wanted, and Bokeh is not installed.
     """
-    check_suffix(path)
-    several = [drawn] if isinstance(drawn, Result | Row | Schedule | str | os.PathLike) else drawn
-    schedules = [_titled(each, model, change) for each in several]
+    html = check_suffix(path, (*PICTURES, PAGE)) == PAGE
+    if html:
+        from ppopt.pictures.page.document import check_installed
+
+        check_installed()
+    several = shown(drawn, model, change, labels=labels, beside=beside)
+    part = part_of(several, begin, end)
+    if html:
+        from ppopt.pictures.page.document import page
+
+        write_text(path, page(several, memory=memory, width=width, part=part))
+        return
+    from ppopt.pictures.figure import figure, save
+
     try:
-        save(figure(schedules, memory=memory, width=width), path)
+        save(figure([(each.title, each.schedule) for each in several], memory=memory, width=width, full=full, part=part), path)
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
-def _titled(drawn: Drawn, model: Model | None, change: Callable[[Model], Model]) -> tuple[str, Schedule]:
-    """A schedule, checked, and its title."""
-    if isinstance(drawn, str | os.PathLike):
-        path = os.fspath(drawn)
-        schedule = schedule_in(path, model, change)
-        return schedule.pipeline.name or os.path.splitext(os.path.basename(path))[0], verified(schedule, path)
-    if isinstance(drawn, Schedule):
-        return drawn.pipeline.name or "schedule", verified(drawn, "the schedule")
-    title = drawn.label if isinstance(drawn, Row) else ": ".join(filter(None, (drawn.pipeline.name, drawn.reason)))
-    if drawn.schedule is None:
-        raise ValueError(f"{title}: there is no schedule to draw")
-    return title, verified(drawn.schedule, title)
+def part_of(several: Sequence[Shown], begin: float | None, end: float | None) -> Part | None:
+    """The times between which schedules are shown, where one of both is given.
+
+    Raises:
+        Undrawable: there is no time between them, or all schedules have ended before.
+    """
+    if begin is None and end is None:
+        return None
+    last = max(each.end for each in several)
+    since, until = begin or 0.0, last if end is None else end
+    if since >= last:
+        raise Undrawable(f"begin: expected a time before the end of the schedules, {last:g}, got {since:g}")
+    if since >= until:
+        raise Undrawable(f"end: expected a time after {since:g}, got {until:g}")
+    return since, until

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.ticker import MaxNLocator
 
+from ppopt.pictures.shown import end_time
 from ppopt.schedule import Schedule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = npt.NDArray[np.float64]
+Part: TypeAlias = tuple[float, float]
+"""From when to when, in the user's unit."""
 
 ROUNDS = 60
 """A schedule longer than three parts of this many typical operations is drawn in parts."""
+WHOLE = 3.3
+"""Up to so many parts a schedule is drawn whole."""
 
 
 @dataclass(frozen=True)
 class TimeAxis:
     """Parts ``(from, to)`` of the time, in the user's unit, drawn one after the other with gaps between them."""
 
-    parts: tuple[tuple[float, float], ...]
+    parts: tuple[Part, ...]
+    room: float = 0.0
+    """How long the axis is at least: charts below each other have as much, so that a time is as wide in each."""
 
     @property
     def gap(self) -> float:
@@ -44,7 +51,7 @@ class TimeAxis:
     @property
     def length(self) -> float:
         """Where the axis ends."""
-        return self.parts[-1][1] + self.offsets[-1]
+        return max(self.parts[-1][1] + self.offsets[-1], self.room)
 
     def clipped(self, start: Floats, end: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
         """Which intervals are seen, and from where to where on the axis; an interval in two parts is there twice."""
@@ -75,22 +82,45 @@ class TimeAxis:
             ax.text(b + offset + self.gap / 2, 0.5, "⋮", transform=ax.get_xaxis_transform(), ha="center", va="center", zorder=5)
 
 
-def time_axis(schedules: Sequence[Schedule]) -> TimeAxis:
+def time_axis(schedules: Sequence[Schedule], full: bool = False, part: Part | None = None) -> TimeAxis:
     """All of the time of these schedules, or three parts of it where single operations could not be seen.
 
     A part shows about 60 typical operations of a device, and more with many devices, so that the first one sees the whole
-    warm-up.
+    warm-up. With ``full`` all of the time is shown, with ``part`` the time between two.
     """
     longest = max(float(end_time(schedule)) for schedule in schedules)
+    if part is not None:
+        return TimeAxis((part,))
+    length = _part_length(schedules)
+    if full or not length or longest <= WHOLE * length:
+        return TimeAxis(((0.0, longest or 1.0),))
+    middle = (longest - length) / 2
+    return TimeAxis(((0.0, length), (middle, middle + length), (longest - length, longest)))
+
+
+def time_axes(schedules: Sequence[Schedule], full: bool = False, part: Part | None = None) -> list[TimeAxis]:
+    """The axes of charts below each other, on which a time is as wide in each; where some are cut, each has its own parts.
+
+    Each cut chart has the parts of its own time, so that none hides where its schedule ends.
+    """
+    together = time_axis(schedules, full, part)
+    if len(together.parts) == 1:
+        return [together] * len(schedules)
+    length = together.parts[0][1]
+    axes = []
+    for schedule in schedules:
+        end = float(end_time(schedule))
+        if end <= WHOLE * length:
+            axes.append(TimeAxis(((0.0, end or 1.0),)))
+        else:
+            middle = (end - length) / 2
+            axes.append(TimeAxis(((0.0, length), (middle, middle + length), (end - length, end))))
+    room = max(axis.length for axis in axes)
+    return [replace(axis, room=room) for axis in axes]
+
+
+def _part_length(schedules: Sequence[Schedule]) -> float:
+    """How long a part is where an axis has several; 0: no operation takes time."""
     positive = [row[row > 0] / schedule.pipeline.ticks.per_unit for schedule in schedules for row in schedule.duration]
     typical = float(np.median(np.concatenate(positive))) if any(map(len, positive)) else 0.0
-    part = max(ROUNDS, 3 * max(schedule.pipeline.devices for schedule in schedules)) * typical
-    if not part or longest <= 3.3 * part:
-        return TimeAxis(((0.0, longest or 1.0),))
-    middle = (longest - part) / 2
-    return TimeAxis(((0.0, part), (middle, middle + part), (longest - part, longest)))
-
-
-def end_time(schedule: Schedule) -> float:
-    """When the last device ends, in the user's unit."""
-    return float(schedule.pipeline.time(max(span[1] for span in schedule.spans if span)))
+    return max(ROUNDS, 3 * max(schedule.pipeline.devices for schedule in schedules)) * typical

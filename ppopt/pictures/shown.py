@@ -1,0 +1,171 @@
+"""What pictures and pages show of a schedule besides its bars: its title, and what a solver has proved of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+from ppopt.files import FileError, Model
+from ppopt.files.exported import InFile, read_in
+from ppopt.named import Row, find
+from ppopt.named.verified import verified
+from ppopt.schedule import Number, Objective, Schedule
+from ppopt.search.result import Result
+from ppopt.text import percent
+
+Drawn: TypeAlias = Result | Row | Schedule | str
+"""What can be drawn: what was solved, a row of a comparison, a schedule, or the path of a result (JSON) or an order (CSV)."""
+
+
+class Undrawable(ValueError):
+    """What is asked of a picture or a page cannot be drawn; says why."""
+
+
+class Proof(NamedTuple):
+    """What a solver says of a schedule, in the user's unit."""
+
+    reason: str
+    objective: Objective
+    lower_bound: Number
+    proved_by: str | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A schedule that has passed the checker, with its title; ``proof``: what is proved of it, where it is an answer."""
+
+    title: str
+    schedule: Schedule
+    proof: Proof | None = None
+    source: str = ""
+    """The file that it is from; empty: none."""
+
+    @property
+    def value(self) -> Number:
+        """The objective of the proof, else the makespan, in the user's unit."""
+        ticks = self.schedule.objective("makespan" if self.proof is None else self.proof.objective)
+        return self.schedule.pipeline.time(ticks)
+
+    @property
+    def end(self) -> float:
+        """When the last device ends, in the user's unit."""
+        return end_time(self.schedule)
+
+    @property
+    def gap(self) -> float | None:
+        """``(value - lower_bound) / value``; ``None`` without a proof."""
+        value = self.value
+        return None if self.proof is None else (value - self.proof.lower_bound) / value if value else 0.0
+
+
+def end_time(schedule: Schedule) -> float:
+    """When the last device ends, in the user's unit."""
+    return float(schedule.pipeline.time(max(span[1] for span in schedule.spans if span)))
+
+
+def shown(
+    drawn: Drawn | Sequence[Drawn],
+    model: Model | None = None,
+    change: Callable[[Model], Model] = lambda model: model,
+    *,
+    labels: Sequence[str] = (),
+    beside: Sequence[str] = (),
+) -> list[Shown]:
+    """What is to be drawn, checked and titled; then the named schedules ``beside`` it, on the hardware of the first.
+
+    Files have a result's own model, or unit costs, unless ``model`` is given; ``change`` is made to either. A result whose model
+    was changed has no proof any more. ``labels`` are titles, first come, first served. Two of the same title have the names of
+    their files too, where they are from files.
+
+    Raises:
+        Undrawable: there is no schedule to draw, or there are more labels than schedules.
+        FileError: a file cannot be read.
+        Restriction, UnknownSchedule: a schedule beside it is not defined on this hardware, or nobody has its name.
+    """
+    several = [drawn] if isinstance(drawn, Result | Row | Schedule | str | os.PathLike) else drawn
+    found = [_shown(each, model, change) for each in several]
+    if not found:
+        raise Undrawable("a picture needs at least one schedule")
+    found += [_beside(found[0], name) for name in beside]
+    if len(labels) > len(found):
+        raise Undrawable(f"there are {len(labels)} labels for {len(found)} schedule{'s' * (len(found) > 1)}")
+    twice = {title for title, count in Counter(each.title for each in found).items() if count > 1}
+    found = [
+        replace(each, title=f"{each.title} ({each.source})") if each.title in twice and each.source else each for each in found
+    ]
+    titled = [replace(each, title=label) for each, label in zip(found, labels, strict=False)]
+    return titled + found[len(titled) :]
+
+
+def _beside(first: Shown, name: str) -> Shown:
+    """A named schedule on the devices of another, at the same costs per device."""
+    pipeline, definition = first.schedule.pipeline, find(name)
+    return Shown(definition.name, verified(definition.schedule(pipeline), definition.name))
+
+
+def _shown(drawn: Drawn, model: Model | None, change: Callable[[Model], Model]) -> Shown:
+    if isinstance(drawn, str | os.PathLike):
+        return _of_file(os.fspath(drawn), model, change)
+    if isinstance(drawn, Schedule):
+        return Shown(drawn.pipeline.name or "schedule", verified(drawn, "the schedule"))
+    proof = None
+    title = drawn.label if isinstance(drawn, Row) else ": ".join(filter(None, (drawn.pipeline.name, drawn.reason)))
+    if drawn.schedule is None:
+        raise Undrawable(f"{title}: there is no schedule to draw")
+    if isinstance(drawn, Result):
+        proof = Proof(drawn.reason, drawn.objective, drawn.lower_bound, drawn.proved_by)
+    return _titled(drawn.schedule, title, proof)
+
+
+def _of_file(path: str, model: Model | None, change: Callable[[Model], Model]) -> Shown:
+    file = read_in(path, model, change)
+    stem = "order" if path == "-" else os.path.splitext(os.path.basename(path))[0]
+    schedule, outcome = _verified(file, path), file.outcome
+    if outcome is None:
+        name = file.named or stem
+        own = schedule.pipeline.name
+        return Shown(name if own in ("", name) else f"{own}: {name}", schedule, source=os.path.basename(path))
+    proof = Proof(outcome.reason, outcome.objective, outcome.lower_bound, outcome.proved_by)
+    _check(file, proof, path)
+    return replace(_titled(schedule, stem, proof), source=os.path.basename(path))
+
+
+def _verified(file: InFile, path: str) -> Schedule:
+    """The schedule of a file, checked.
+
+    Raises:
+        FileError: the times of the file break a rule.
+    """
+    schedule = file.as_recorded
+    if schedule is file.schedule:
+        return verified(schedule, path)
+    try:
+        return verified(schedule, path)
+    except RuntimeError:
+        raise FileError(f"{path}: schedule.start: these times break a rule; `ppopt check` says which") from None
+
+
+def _titled(schedule: Schedule, title: str, proof: Proof | None) -> Shown:
+    """With the name of the pipeline and what is proved as title, where a solver has said something; ``title`` where it has not,
+    or where there is no name."""
+    if proof is None:
+        return Shown(title, schedule)
+    untitled = Shown(title, schedule, proof)
+    gap = untitled.gap or 0.0
+    said = "optimal" if proof.reason == "optimal" else f"best found, gap {percent(gap)}"
+    return replace(untitled, title=f"{schedule.pipeline.name or title}: {said}".removeprefix(": "))
+
+
+def _check(file: InFile, proof: Proof, path: str) -> None:
+    """Raise where a file says that its schedule is better than possible.
+
+    Raises:
+        FileError: it does.
+    """
+    value = Shown("", file.schedule, proof).value
+    if value < proof.lower_bound * (1 - 1e-9):
+        problem = f"is more than the {proof.objective} of the schedule, {value}; `ppopt check` says what is wrong"
+        raise FileError(f"{path}: result.lower_bound: {proof.lower_bound} {problem}")
