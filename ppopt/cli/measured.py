@@ -10,8 +10,7 @@ from ppopt.cli.options import Given, json_option
 from ppopt.cli.profile import format_options
 from ppopt.cli.values import Seconds
 from ppopt.files import setting
-from ppopt.runs import Run, beside, document, read_run, schedule_of
-from ppopt.runs.beside import Beside
+from ppopt.runs import beside, document, read_run, schedule_of
 from ppopt.runs.clocks import How
 from ppopt.schedule import Schedule
 
@@ -38,8 +37,11 @@ TOP = 10
     help="Of the ranks: as recorded, or fitted to the messages; auto fits where the files have no common clock.",
 )
 @format_options
-@click.option("-o", "--output", metavar="PICTURE", help="Draw it: png, svg or pdf by suffix.")
-@click.option("--memory", is_flag=True, help="Show what each device holds over time too; what it holds is the plan's.")
+@click.option("-o", "--output", metavar="PICTURE", help="Draw it: png, svg, pdf or html by suffix.")
+@click.option("--memory", is_flag=True, help="Show what each device holds over time too; how much is the plan's.")
+@click.option("--full", is_flag=True, help="Show all of the time of a long step, not three parts of it.")
+@click.option("--begin", type=Seconds(), metavar="TIME", help="Show the step from this time on.")
+@click.option("--end", type=Seconds(positive=True), metavar="TIME", help="Show the step up to this time.")
 @click.option("--width", type=Seconds(least=4, most=100), metavar="INCHES", help="By default as wide as the numbers need.")
 @click.option("--top", type=click.IntRange(min=0), default=TOP, show_default=True, metavar="N", help="Rows of what came late.")
 @json_option
@@ -55,6 +57,9 @@ def measured(
     group_size: int | None,
     output: str | None,
     memory: bool,
+    full: bool,
+    begin: float | None,
+    end: float | None,
     width: float | None,
     top: int,
     as_json: bool,
@@ -79,7 +84,9 @@ def measured(
     for warning in (*run.warnings, *(found.notes if found else ())):
         click.echo(f"Note: {warning}.", err=True)
     if output is not None:
-        _draw(run, schedule, found, output, memory, width)
+        from ppopt.pictures.measured import draw
+
+        draw(run, schedule, found, output, memory=memory, width=width, full=full, begin=begin, end=end)
     if as_json:
         click.echo(json.dumps(document(run, schedule, found), indent=1))
     else:
@@ -98,15 +105,9 @@ def _plan(path: str, model: str | None, settings: tuple[str, ...]) -> Schedule:
 
 
 def _check_output(path: str) -> None:
-    from ppopt.pictures.figure import check_suffix
+    from ppopt.pictures.layout import PAGE, PICTURES, check_suffix
 
     try:
-        check_suffix(path)
+        check_suffix(path, (*PICTURES, PAGE))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="-o") from None
-
-
-def _draw(run: Run, schedule: Schedule, found: Beside | None, path: str, memory: bool, width: float | None) -> None:
-    from ppopt.pictures.measured import draw
-
-    draw(run, schedule, found, path, memory=memory, width=width)

@@ -93,11 +93,12 @@ def _clocks(run: Run, label: str, scale: float) -> str:
 def _summary(found: Beside) -> Iterator[str]:
     """How much longer the step took than planned, and where that came up."""
     label = found.unit
-    planned = float(found.plan.pipeline.time(found.plan.makespan))
+    planned = found.planned
     took = float(found.measured.pipeline.time(found.measured.makespan))
     share = f" ({100 * (took / planned - 1):+.1f} %)" if planned else ""
     more = f"{_signed(took - planned)} {label}{share}"
-    yield f"plan: makespan {_number(planned)} {label}, bubble ratio {percent(found.plan.bubble_ratio)}; the step took {more}"
+    bubbles = 1 - sum(_work(found, d) for d in range(len(found.plan.work))) / (len(found.plan.work) * planned)
+    yield f"plan: makespan {_number(planned)} {label}, bubble ratio {percent(bubbles)}; the step took {more}"
     path = found.path
     last = path[-1]
     longer, between = shares(path)
@@ -107,6 +108,10 @@ def _summary(found: Beside) -> Iterator[str]:
         f"the last operation, {last.op}, ended {when}; on the path to it operations took {_signed(longer)}, "
         f"and {_signed(between)} passed between them"
     )
+
+
+def _work(found: Beside, device: int) -> float:
+    return found.plan.work[device] / found.plan.pipeline.ticks.per_unit
 
 
 def _devices(measured: RunSchedule, found: Beside | None) -> str:
@@ -119,7 +124,7 @@ def _devices(measured: RunSchedule, found: Beside | None) -> str:
     table = new_table(None, ["device"], heads)
     for device, (work, of) in enumerate(zip(measured.work, idle, strict=True)):
         times = (_number(float(pipeline.time(ticks))) for ticks in (work, *(of[cause] for cause in causes)))
-        planned = [] if found is None else [percent(1 - found.plan.work[device] / found.plan.makespan)]
+        planned = [] if found is None else [percent(1 - _work(found, device) / found.planned)]
         table.add_row(str(device), *times, percent(1 - work / measured.makespan), *planned)
     return rendered(table, width())
 

@@ -11,12 +11,15 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from ppopt.files import FileError
+from ppopt.files import FileError, write_text
 from ppopt.op import Kind
-from ppopt.pictures.figure import AXIS, LEFT, LINE, RIGHT, figure, legend_columns, save, suffix_of
+from ppopt.pictures.figure import AXIS, LEFT, LINE, RIGHT, figure, legend_columns, save
 from ppopt.pictures.gantt import MOST_BARS, bars_of, boxes, legend_handles, numbers, points_of
+from ppopt.pictures.layout import PAGE, PICTURES, check_suffix, suffix_of
 from ppopt.pictures.palette import IDLE, KINDS, rgb
-from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
+from ppopt.pictures.plot import part_of
+from ppopt.pictures.shown import Shown
+from ppopt.pictures.timeaxis import Floats, Part, TimeAxis, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,25 +37,69 @@ DEVIATION = 1.5
 PAIRED = "#7a8b99"
 
 
+def draw(
+    run: Run,
+    measured: Schedule,
+    found: Beside | None,
+    path: str,
+    *,
+    memory: bool = False,
+    width: float | None = None,
+    full: bool = False,
+    begin: float | None = None,
+    end: float | None = None,
+) -> None:
+    """Draw a run, beside its plan where ``found`` has one, as png, svg, pdf or html by the suffix of ``path``.
+
+    ``memory``, ``width``, ``full``, ``begin`` and ``end``: as :func:`~ppopt.pictures.plot.plot` has them.
+
+    Raises:
+        ValueError: another suffix.
+        Undrawable: there is no time between ``begin`` and ``end``.
+        FileError: the picture cannot be written.
+        NoPage: a page is wanted, and Bokeh is not installed.
+    """
+    html = check_suffix(path, (*PICTURES, PAGE)) == PAGE
+    name = "" if found is None else found.plan.pipeline.name
+    title = f"{name}{': ' * bool(name)}step {run.step} of {run.format}"
+    several = [*([] if found is None else [Shown(f"{name}{': ' * bool(name)}plan", found.plan)]), Shown(title, measured)]
+    part = part_of(several, begin, end)
+    if html:
+        from ppopt.pictures.page.document import page
+
+        write_text(path, page(several, memory=memory, width=width, part=part, title=title))
+        return
+    try:
+        save(picture_of(measured, title, found, memory=memory, width=width, full=full, part=part), path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
 def picture_of(
-    measured: Schedule, title: str, found: Beside | None, *, memory: bool = False, width: float | None = None
+    measured: Schedule,
+    title: str,
+    found: Beside | None,
+    *,
+    memory: bool = False,
+    width: float | None = None,
+    full: bool = False,
+    part: Part | None = None,
 ) -> Figure:
     """A run; with ``found``, beside its plan: the plan pale above it, and below how much longer operations took.
 
     ``memory``: what each device holds too, then plan and run have a chart each. So they have with very many operations.
     """
     if found is None:
-        return figure([(title, measured)], memory=memory, width=width)
+        return figure([(title, measured)], memory=memory, width=width, full=full, part=part)
     both = [("plan", found.plan), (title, measured)]
     count = sum(len(row) for _, schedule in both for row in schedule.order.rows)
     if memory or count > MOST_BARS:
-        return figure(both, memory=memory, width=width)
-    return _overlaid(found, title, width)
+        return figure(both, memory=memory, width=width, full=full, part=part)
+    return _overlaid(found, title, width, time_axis((found.plan, found.measured), full, part))
 
 
-def _overlaid(found: Beside, title: str, width: float | None) -> Figure:
+def _overlaid(found: Beside, title: str, width: float | None, axis: TimeAxis) -> Figure:
     schedules = (found.plan, found.measured)
-    axis = time_axis(schedules)
     devices = found.measured.pipeline.devices
     width = width or min(20.0, max(8.0, 0.16 * max(map(len, found.measured.order.rows)) + LEFT + RIGHT))
     per_lane = 0.26 if devices <= 10 else 0.2 if devices <= 20 else 0.14
@@ -110,7 +157,7 @@ def _lanes(ax: Axes, schedules: Sequence[Schedule], axis: TimeAxis) -> None:
     points = width / axis.length, height / (PITCH * devices)
     for lane, schedule in enumerate(schedules):
         bars = bars_of(schedule)
-        shift = 0 if lane else schedule.begin / schedule.pipeline.ticks.per_unit
+        shift = min(int(row.min()) for row in schedule.start if len(row)) / schedule.pipeline.ticks.per_unit
         bars = bars._replace(start=bars.start - shift, end=bars.end - shift)
         bars = bars.part(0, int(np.searchsorted(bars.row, devices)))  # without links
         if lane == 0:
@@ -137,6 +184,7 @@ def _deviations(ax: Axes, figures: Sequence[Figures], devices: int) -> None:
     ax.set_xticks(range(0, devices, step))
     ax.set_xlabel("device")
     ax.grid(axis="y", alpha=0.3)
+    ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
@@ -144,20 +192,3 @@ def _deviations(ax: Axes, figures: Sequence[Figures], devices: int) -> None:
 def _faded(colour: str) -> tuple[float, float, float]:
     red, green, blue = (rgb(colour) * (1 - FADED) + FADED).tolist()
     return red, green, blue
-
-
-def draw(
-    run: Run, measured: Schedule, found: Beside | None, path: str, *, memory: bool = False, width: float | None = None
-) -> None:
-    """Draw a run, beside its plan if ``found`` has one, as png, svg or pdf by the suffix of ``path``.
-
-    Raises:
-        ValueError: another suffix.
-        FileError: the picture cannot be written.
-    """
-    name = "" if found is None else found.plan.pipeline.name
-    title = f"{name}{': ' * bool(name)}step {run.step} of {run.format}"
-    try:
-        save(picture_of(measured, title, found, memory=memory, width=width), path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None

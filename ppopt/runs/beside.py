@@ -97,6 +97,12 @@ class Beside:
     plan: Schedule
     notes: tuple[str, ...]
 
+    @cached_property
+    def planned(self) -> float:
+        """From the begin of the first operation of the plan to the end of its last one; without all-gathers, reduce-scatters and
+        the optimizer, which files of runs do not show."""
+        return max(times.end for times in _times(self.plan).values())
+
     @property
     def unit(self) -> str:
         """Of all times."""
@@ -223,6 +229,8 @@ def beside(run: Run, plan: Schedule) -> Beside:
     known, notes = _as_it_ran(run, plan)
     held = known.pipeline.flat().written_out().per_stage()
     measured = schedule_of(run, pipeline.units.time, held)
+    if known.margins:
+        notes.append("what the plan does before its first and after its last operation is left out, as the files do not show it")
     return Beside(run, measured, known, (*notes, *_differences(run, known)))
 
 

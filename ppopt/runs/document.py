@@ -61,6 +61,7 @@ def document(run: Run, measured: RunSchedule, found: Beside | None) -> dict[str,
         tree["plan"] = {
             "schedule": schedule_dict(found.plan),
             "metrics": metrics_dict(found.plan),
+            "makespan": found.planned,
             "notes": list(found.notes),
             "late": [_late(each) for each in found.late],
             "path": [_late(each) for each in found.path],
