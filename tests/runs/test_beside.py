@@ -61,7 +61,7 @@ def delays(draw: st.DrawFn) -> tuple[str, dict[str, float]]:
     return name, draw(st.dictionaries(st.sampled_from(ops), st.floats(0.1, 20.0), min_size=1, max_size=5))
 
 
-@drawn(10, 150, delays())
+@drawn(4, 60, delays())
 def test_what_is_added_on_the_path_is_how_late_the_last_operation_ends(case: tuple[str, dict[str, float]]) -> None:
     name, late = case
     plan = planned(name, costs=SPLIT)

@@ -65,7 +65,7 @@ def networks(draw: st.DrawFn) -> tuple[Limits, int]:
     return limits, devices
 
 
-@drawn(60, 1500, networks())
+@drawn(40, 500, networks())
 def test_offsets_are_possible_wherever_any_are_and_the_least(network: tuple[Limits, int]) -> None:
     limits, devices = network
     early = max(0.0, -least_mean(limits, devices))

@@ -48,7 +48,7 @@ def delays(draw: st.DrawFn) -> tuple[str, dict[str, float]]:
     return name, late
 
 
-@drawn(10, 150, delays())
+@drawn(4, 60, delays())
 def test_work_and_the_causes_of_idle_time_make_up_the_makespan(case: tuple[str, dict[str, float]]) -> None:
     name, late = case
     run = schedule_of(run_of(planned(name, costs=SPLIT), lambda op: late.get(op, 0.0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -21,6 +22,7 @@ SPLIT = Costs(forward=4, backward_input=5, backward_weight=3)
 FUSED = Costs(forward=4, backward=8)
 
 
+@functools.cache
 def planned(name: str, devices: int = 4, microbatches: int = 8, costs: Costs = FUSED, chunks: int | None = None) -> Schedule:
     """A named schedule in ms, with some latency."""
     links = Links(Fraction(1, 5))
