@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import run_in_torch
 
+from ppopt.files.exported import schedule_in
 from ppopt.files.model import model_of_text
 from ppopt.files.profile import combine, model_text
 from ppopt.files.recorded import Clock, read_files
 from ppopt.files.torch_csv import lines_of
-from ppopt.files.torch_export import actions_of, for_torch
+from ppopt.files.torch_export import actions_of
 from ppopt.named import find
 from ppopt.pictures.measured import draw
 from ppopt.pipeline import Pipeline
@@ -88,8 +89,8 @@ def files(folder: Path, kind: str) -> list[str]:
 @pytest.fixture(scope="module")
 def plan(folder: Path) -> Schedule:
     """The order that was run, with the medians that were measured as costs."""
-    pipeline = model_of_text(model_text(combine(read_files(files(folder, "timing"))), "sleepy"), "text").pipeline
-    return for_torch(find("zb-v").schedule(pipeline)).schedule
+    model = model_of_text(model_text(combine(read_files(files(folder, "timing"))), "sleepy"), "text")
+    return schedule_in(str(folder / "schedule.csv"), model)
 
 
 @pytest.mark.parametrize("kind", ["timing", "trace"])
@@ -123,7 +124,9 @@ def test_what_was_held_up_is_found_beside_the_plan(kind: str, folder: Path, plan
 
 def test_records_and_traces_of_the_same_step_agree(folder: Path) -> None:
     """Both clocks are the host's; ranges of a trace begin with the first operation inside and end a little later."""
-    ran = [{str(each.op): each for row in read_run(files(folder, kind), step=2).rows for each in row} for kind in ("timing", "trace")]
+    ran = [
+        {str(each.op): each for row in read_run(files(folder, kind), step=2).rows for each in row} for kind in ("timing", "trace")
+    ]
     assert ran[0].keys() == ran[1].keys()
     for op, each in ran[0].items():
         assert ran[1][op].end == pytest.approx(each.end, abs=0.02), op
