@@ -24,7 +24,7 @@ from ppopt.schedule import Schedule
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
 SLEEP = {0: 0.012, 1: 0.03, 2: 0.012, 3: 0.012}
 """Seconds that the forward of each stage sleeps at least: stage 1 is slow."""
-LATE = 0.08
+LATE = 0.25
 """Seconds more that stage 2's forward of microbatch 1 sleeps in each step but the first."""
 STEPS, MICROBATCHES = 3, 4
 
@@ -111,11 +111,13 @@ def test_the_step_runs_the_planned_order_on_one_clock(kind: str, folder: Path, p
 def test_what_was_held_up_is_found_beside_the_plan(kind: str, folder: Path, plan: Schedule, tmp_path: Path) -> None:
     found = beside(read_run(files(folder, kind)), plan)
     by_op = {late.op: late for late in found.lateness}
-    unit = 1000
-    assert by_op["2F1"].longer >= 0.9 * LATE * unit
-    assert max(found.lateness, key=lambda late: late.longer).op == "2F1"
-    assert by_op["3F1"].late >= 0.8 * LATE * unit  # it waits for that
+    held_up, after = by_op["2F1"], by_op["3F1"]
+    assert held_up.took >= 1000 * (SLEEP[2] + LATE) - 1  # ms
+    assert held_up.longer > 0.5 * 1000 * LATE  # its stage takes far less in the median
+    assert held_up in sorted(found.lateness, key=lambda late: -late.longer)[:4]  # whatever else a busy machine has held up
+    assert after.began >= held_up.began + held_up.took  # it needs the result
     assert found.plan.order == found.measured.order
+    assert found.notes == ()
     for work, idle in zip(found.measured.work, idle_of(found.measured), strict=True):
         assert work + sum(idle.values()) == found.measured.makespan
     draw(found.run, found.measured, found, str(tmp_path / "step.png"))
