@@ -97,7 +97,7 @@ def plan(folder: Path) -> Schedule:
 def test_the_step_runs_the_planned_order_on_one_clock(kind: str, folder: Path, plan: Schedule) -> None:
     run = read_run(files(folder, kind))
     assert (run.clocks.basis, run.clocks.fitted, run.clocks.early) == (Clock.HOST, False, 0)
-    assert max(map(abs, run.clocks.offsets)) < 0.002  # one host: the clocks are the same, up to what a reading takes
+    assert max(map(abs, run.clocks.offsets)) < 0.02  # one host has one clock
     assert (run.step in (2, 3), run.warnings) == (True, ())
     assert [[str(ran.op) for ran in row] for row in run.rows] == plan.order.texts()
     for row in run.rows:
