@@ -36,11 +36,8 @@ class Figures:
     high: float
     """The middle half is from ``low`` to ``high``."""
     planned: float | None
-
-    @property
-    def deviation(self) -> float | None:
-        """Of the median from the plan, as a part of that."""
-        return self.median / self.planned - 1 if self.planned else None
+    deviation: float | None
+    """By how much an operation took longer than planned, as a part of that: the median over all of them."""
 
 
 @dataclass(frozen=True)
@@ -204,8 +201,11 @@ def figures_of(schedule: RunSchedule, planned: dict[Op, float] | None = None) ->
     for (device, kind), members in sorted(groups.items(), key=lambda item: (item[0][0], order.index(item[0][1]))):
         times = [time for _, time in members]
         low, _, high = quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
-        there = [planned[op] for op, _ in members if op in planned] if planned else []
-        found.append(Figures(device, kind, len(times), median(times), low, high, median(there) if there else None))
+        there = [(time, planned[op]) for op, time in members if op in planned] if planned else []
+        ratios = [time / plan - 1 for time, plan in there if plan > 0]
+        expected = median(plan for _, plan in there) if there else None
+        deviation = median(ratios) if ratios else None
+        found.append(Figures(device, kind, len(times), median(times), low, high, expected, deviation))
     return found
 
 
