@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ppopt.pictures.palette import IDLE, KINDS, rgb
 from ppopt.pictures.plot import part_of
 from ppopt.pictures.shown import Shown
 from ppopt.pictures.timeaxis import Floats, Part, TimeAxis, time_axis
+from ppopt.schedule import NO_TRANSFERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +101,7 @@ def picture_of(
 
 
 def _overlaid(found: Beside, title: str, width: float | None, axis: TimeAxis) -> Figure:
-    schedules = (found.plan, found.measured)
+    schedules = (replace(found.plan, transfers=NO_TRANSFERS), found.measured)  # links have no rows here
     devices = found.measured.pipeline.devices
     width = width or min(20.0, max(8.0, 0.16 * max(map(len, found.measured.order.rows)) + LEFT + RIGHT))
     per_lane = 0.26 if devices <= 10 else 0.2 if devices <= 20 else 0.14
@@ -159,7 +161,6 @@ def _lanes(ax: Axes, schedules: Sequence[Schedule], axis: TimeAxis) -> None:
         bars = bars_of(schedule)
         shift = min(int(row.min()) for row in schedule.start if len(row)) / schedule.pipeline.ticks.per_unit
         bars = bars._replace(start=bars.start - shift, end=bars.end - shift)
-        bars = bars.part(0, int(np.searchsorted(bars.row, devices)))  # without links
         if lane == 0:
             bars = bars._replace(colour=bars.colour * (1 - FADED) + FADED)
         seen, left, right = axis.clipped(bars.start, bars.end)

@@ -51,9 +51,7 @@ def document(run: Run, measured: RunSchedule, found: Beside | None) -> dict[str,
             [{"from": pipeline.time(gap.since), "to": pipeline.time(gap.until), "cause": gap.cause} for gap in row]
             for row in gaps_of(measured)
         ],
-        "operations": [
-            asdict(each) | {"deviation": each.deviation} for each in (found.figures() if found else figures_of(measured))
-        ],
+        "operations": [asdict(each) for each in (found.figures() if found else figures_of(measured))],
         "plan": None,
     }
     if found is not None:
