@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -131,6 +131,8 @@ class Schedule:
     order: Order
     start: tuple[IntArray, ...]
     transfers: Transfers = NO_TRANSFERS
+    exact: ClassVar[bool] = True
+    """Whether an operation begins at the very tick at which what it waits for ends; what was measured does not."""
 
     @cached_property
     def duration(self) -> tuple[IntArray, ...]:

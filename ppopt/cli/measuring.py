@@ -61,7 +61,8 @@ def _head(run: Run, measured: RunSchedule) -> Iterator[str]:
     others = [length for number, length in run.lengths.items() if number != run.step]
     if others:
         low, high = (_number(scale * of(others)) for of in (min, max))
-        line += f"; step {run.step} ({len(others)} others took {low} to {high} {label} at the busiest rank)"
+        several = f"{len(others)} others took {low} to {high}" if len(others) > 1 else f"the other one took {low}"
+        line += f"; step {run.step} ({several} {label} at the busiest rank)"
     yield line
     yield _clocks(run, label, scale)
     yield (

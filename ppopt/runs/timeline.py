@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import median
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class RunSchedule(Schedule):
     """What was run when. ``took``: what each operation took, in ticks; those of one stage differ."""
 
     took: tuple[IntArray, ...] = ()
+    exact: ClassVar[bool] = False
 
     @cached_property
     def duration(self) -> tuple[IntArray, ...]:

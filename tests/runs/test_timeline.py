@@ -1,12 +1,15 @@
 """A run as a schedule: its own times, and why its devices were idle."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from ppopt.op import Kind
 from ppopt.runs import gaps_of, idle_of, schedule_of
-from ppopt.timing import time_order
+from ppopt.timing import Waited, time_order
 from tests.support.runs import FUSED, SPLIT, planned, run_of
 from tests.support.tiers import drawn
 
@@ -57,6 +60,18 @@ def test_work_and_the_causes_of_idle_time_make_up_the_makespan(case: tuple[str, 
         assert all(gap.since < gap.until for gap in gaps)
         edges = np.array([edge for gap in gaps for edge in (gap.since, gap.until)])
         assert (np.diff(edges) >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-v"])
+def test_the_critical_path_of_a_run_goes_back_to_its_begin(name: str) -> None:
+    """No operation begins just when what it waited for ends; it waited for what was the last to end."""
+    plan = planned(name, costs=SPLIT)
+    run = schedule_of(run_of(plan, lambda op: 0.1 + 0.01 * (len(op) + int(op[0]))))
+    later = replace(run, start=tuple(start + 10 * np.arange(len(start)) for start in run.start))  # gaps of a microsecond each
+    path = Waited(later).path
+    assert (path[0].start, path[-1].end) == (0, later.begin + later.makespan)
+    assert len(path) > 2 * plan.pipeline.microbatches
+    assert all(a.end <= b.start for a, b in pairwise(path))
 
 
 def test_why_devices_are_idle() -> None:
