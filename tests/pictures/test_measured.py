@@ -42,7 +42,8 @@ def test_each_device_has_its_plan_above_its_run(found: Beside) -> None:
     ]
 
 
-@pytest.mark.parametrize("suffix", ["png", pytest.param("pdf", marks=thorough)])
+@thorough
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
 def test_with_memory_both_have_a_chart_and_without_a_plan_the_run_alone(suffix: str, found: Beside, tmp_path: Path) -> None:
     assert len(picture_of(found.measured, "a run", found, memory=True).axes) == 4
     run = run_of(planned("zb-v", 2, 4, SPLIT))

@@ -13,7 +13,7 @@ from ppopt.files.recorded import Clock, Ran
 from ppopt.op import Kind, Op
 from ppopt.runs.clocks import Clocks, How, aligned, moved
 from tests.support.runs import SPLIT, planned, run_of
-from tests.support.tiers import drawn
+from tests.support.tiers import drawn, thorough
 
 Limits = dict[tuple[int, int], float]
 
@@ -65,7 +65,7 @@ def networks(draw: st.DrawFn) -> tuple[Limits, int]:
     return limits, devices
 
 
-@drawn(40, 500, networks())
+@drawn(20, 500, networks())
 def test_offsets_are_possible_wherever_any_are_and_the_least(network: tuple[Limits, int]) -> None:
     limits, devices = network
     early = max(0.0, -least_mean(limits, devices))
@@ -81,7 +81,9 @@ def test_offsets_are_possible_wherever_any_are_and_the_least(network: tuple[Limi
     assert furthest < 1e-9 or not possible(limits, devices, 0.99 * furthest - 1e-6, early)
 
 
-@pytest.mark.parametrize("name", ["1f1b", "zb-h1", "zb-v", "interleaved-1f1b"])
+@pytest.mark.parametrize(
+    "name", ["zb-h1", *(pytest.param(name, marks=thorough) for name in ("1f1b", "zb-v", "interleaved-1f1b"))]
+)
 def test_clocks_that_are_off_are_put_right_within_what_is_said(name: str) -> None:
     run = run_of(planned(name, costs=SPLIT))
     chance = random.Random(name)
