@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from ppopt.cli.options import Given, json_option
 from ppopt.cli.profile import format_options
 from ppopt.cli.values import Seconds
-from ppopt.files import setting
+from ppopt.files import json_text, setting
 from ppopt.runs import beside, document, read_run, schedule_of
 from ppopt.runs.clocks import How
 from ppopt.schedule import Schedule
@@ -53,7 +51,7 @@ def measured(
     step: int | None,
     skip: int,
     clocks: How,
-    placement: str,
+    placement: str | None,
     group_size: int | None,
     output: str | None,
     memory: bool,
@@ -83,16 +81,16 @@ def measured(
     schedule = schedule_of(run) if found is None else found.measured
     for warning in (*run.warnings, *(found.notes if found else ())):
         click.echo(f"Note: {warning}.", err=True)
-    if output is not None:
-        from ppopt.pictures.measured import draw
-
-        draw(run, schedule, found, output, memory=memory, width=width, full=full, begin=begin, end=end)
     if as_json:
-        click.echo(json.dumps(document(run, schedule, found), indent=1))
+        click.echo(json_text(document(run, schedule, found)), nl=False)
     else:
         from ppopt.cli.measuring import report
 
         click.echo(report(run, schedule, found, top))
+    if output is not None:
+        from ppopt.pictures.measured import draw
+
+        draw(run, schedule, found, output, memory=memory, width=width, full=full, begin=begin, end=end)
 
 
 def _plan(path: str, model: str | None, settings: tuple[str, ...]) -> Schedule:

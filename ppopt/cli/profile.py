@@ -33,11 +33,11 @@ class Pattern(click.ParamType):  # type: ignore[type-arg]
 
 def format_options(command: Command) -> Command:
     """What a file of a run may leave open."""
-    placement_help = "Where the chunks of a Primus dump are; wave for its V schedules."
+    placement_help = "Where the chunks of a Primus dump are: loop (default), or wave for its V schedules."
     group_help = "Group size of Megatron's interleaved order, where a Primus dump names no microbatches. Default: the devices."
     for option in (
         click.option("--group-size", type=click.IntRange(min=1), metavar="N", help=group_help),
-        click.option("--placement", type=click.Choice(["loop", "wave"]), default="loop", show_default=True, help=placement_help),
+        click.option("--placement", type=click.Choice(["loop", "wave"]), help=placement_help),
     ):
         command = option(command)
     return command
@@ -78,7 +78,7 @@ def profile(
     layers: Grouping | Literal["none"] | None,
     blocks: str | None,
     dealt: tuple[int, ...] | None,
-    placement: str,
+    placement: str | None,
     group_size: int | None,
     settings: tuple[str, ...],
 ) -> None:

@@ -51,7 +51,7 @@ def read_run(
     step: int | None = None,
     skip: int = 1,
     clocks: How = "auto",
-    placement: str = "loop",
+    placement: str | None = None,
     group_size: int | None = None,
 ) -> Run:
     """A step of a run from the files of its ranks, in any of the formats that ``ppopt profile`` reads.

@@ -163,11 +163,15 @@ def test_broken_dumps_are_refused_by_key(change: Callable[[Tree], object], messa
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     *dumps, config = written(tmp_path, primus(planned("zb-h1", 2, 4, SPLIT), (0, 0)))
+    event = written(tmp_path, event_times(planned("1f1b", 2, 4)))
     refused: list[tuple[list[str], dict[str, Any], str]] = [
         (dumps, {}, "pp_rank_0.json: the sizes of the run are in the config.json beside it"),
         ([config], {}, "config.json: gives the sizes of a run alone"),
         ([config, config], {}, "is a config.json, too"),
         ([*dumps, config], {"placement": "wave"}, "vp_size: --placement wave needs several chunks, got 1"),
+        ([*event, config], {}, "config.json: is of dumps of Primus, and there are none among the files"),
+        (event, {"placement": "wave"}, "--placement wave is about dumps of Primus, and there are none among the files"),
+        (event, {"group_size": 4}, "--group-size 4 is about dumps of Primus"),
     ]
     for paths, more, message in refused:
         with pytest.raises(ProfileError, match=message):

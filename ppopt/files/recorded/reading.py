@@ -18,12 +18,12 @@ from ppopt.files.text import MAX_BYTES
 
 
 def read_files(
-    paths: Sequence[str], skip: int = 1, blocks: str = BLOCK, *, placement: str = "loop", group_size: int | None = None
+    paths: Sequence[str], skip: int = 1, blocks: str = BLOCK, *, placement: str | None = None, group_size: int | None = None
 ) -> list[Recorded]:
     """The files of a run, one per rank: profiler traces and timing records (also gzipped), event times, dumps of Primus.
 
     The first ``skip`` steps of files that have several are no samples. ``blocks`` says which ranges of a trace are layers (a
-    regular expression for the whole name). ``placement``: where the chunks of a Primus dump are, ``loop`` or ``wave``;
+    regular expression for the whole name). ``placement``: where the chunks of a Primus dump are, ``loop`` (default) or ``wave``;
     ``group_size``: of Megatron's interleaved order (by default the number of devices), where such a dump names no operations.
 
     Raises:
@@ -34,10 +34,16 @@ def read_files(
     if len(configs) > 1:
         raise ProfileError(f"{configs[1][0]}: {configs[0][0]} is a config.json, too; give the files of one run")
     sizes = None
+    if not any(is_primus(tree) for _, tree in trees):
+        if configs and len(configs) < len(trees):
+            raise ProfileError(f"{configs[0][0]}: is of dumps of Primus, and there are none among the files")
+        for option, given in (("--placement", placement), ("--group-size", group_size)):
+            if given is not None and not configs:
+                raise ProfileError(f"{option} {given} is about dumps of Primus, and there are none among the files")
     if configs:
         path, tree = configs[0]
         try:
-            sizes = sizes_of(path, tree, placement, group_size)
+            sizes = sizes_of(path, tree, placement or "loop", group_size)
         except ValueError as error:
             raise ProfileError(f"{path}: {error}") from None
     found = [_recorded(path, tree, skip, blocks, sizes) for path, tree in trees if not is_config(tree)]
