@@ -37,7 +37,8 @@ ROOMS = {
     "files": (),
     "runs": ("clocks", "beside"),
     "study": ("frontier", "plan", "planning", "store", "sweep"),
-    "pictures": ("curves", "figure", "frontier", "gantt", "memory", "plot", "text"),
+    "pictures": ("curves", "figure", "frontier", "gantt", "memory", "plot", "shown", "text"),
+    "live": ("form", "answers"),
 }
 """The rooms of the table in docs/api.md, and their modules that are public as a whole."""
 

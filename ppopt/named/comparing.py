@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ def compare(
     chunks: Sequence[int] = (),
     params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     own: Sequence[Row] = (),
+    only: Collection[str] = (),
 ) -> Table:
     """All named schedules on the same devices and the same costs per device, each on its own placement; timed and checked.
 
@@ -31,7 +32,7 @@ def compare(
     it gives. Where it is left open which stages recompute, each schedule is shown without recomputing and with it everywhere.
     Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own numbers above 1, else for
     their smallest. ``params`` gives parameters by the name of a schedule; the
-    others have none. ``own`` are rows of your own, shown first.
+    others have none. ``own`` are rows of your own, shown first. ``only``: the names of those that are wanted; empty: all.
 
     Raises:
         Restriction: a parameter is unknown or out of range.
@@ -42,13 +43,16 @@ def compare(
     pipeline = model.pipeline
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()
-    found = [*own, *model.own_rows, *rows_of(pipeline, chunks, {**model.named_params, **params})]
+    found = [*own, *model.own_rows, *rows_of(pipeline, chunks, {**model.named_params, **params}, only)]
     verified_rows(found)
     return Table(found, pipeline, model.stands_for)
 
 
 def rows_of(
-    pipeline: Pipeline, chunks: Sequence[int] = (), params: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    pipeline: Pipeline,
+    chunks: Sequence[int] = (),
+    params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    only: Collection[str] = (),
 ) -> list[Row]:
     """The rows of the named schedules as :func:`compare` has them, not checked yet.
 
@@ -65,10 +69,12 @@ def rows_of(
         return [
             dataclasses.replace(row, recompute=choice)
             for choice in ("none", "all")
-            for row in _resolved(pipeline, choice, chunks, params)
+            for row in _resolved(pipeline, choice, chunks, params, only)
         ]
     rows = []
     for definition, v in each(chunks):
+        if only and definition.name not in only:
+            continue
         try:
             schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
         except Restriction as restriction:
@@ -79,11 +85,15 @@ def rows_of(
 
 
 def _resolved(
-    pipeline: Pipeline, choice: Literal["none", "all"], chunks: Sequence[int], params: Mapping[str, Mapping[str, Any]]
+    pipeline: Pipeline,
+    choice: Literal["none", "all"],
+    chunks: Sequence[int],
+    params: Mapping[str, Mapping[str, Any]],
+    only: Collection[str],
 ) -> list[Row]:
     """The rows where no stage or every stage recomputes."""
     try:
-        return rows_of(pipeline.resolved(choice), chunks, params)
+        return rows_of(pipeline.resolved(choice), chunks, params, only)
     except PipelineError as error:
         return none_applies(f"recompute = {choice}: {error}")
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ppopt.files import FileError, Model
 from ppopt.files.exported import InFile, read_in
 from ppopt.named import Row, find
 from ppopt.named.verified import verified
+from ppopt.pipeline import BEST, CHOOSE, Pipeline
 from ppopt.schedule import Number, Objective, Schedule
 from ppopt.search.result import Result
-from ppopt.text import percent
+from ppopt.text import percent, place
 
 Drawn: TypeAlias = Result | Row | Schedule | str
 """What can be drawn: what was solved, a row of a comparison, a schedule, or the path of a result (JSON) or an order (CSV)."""
@@ -31,6 +32,8 @@ class Proof(NamedTuple):
     objective: Objective
     lower_bound: Number
     proved_by: str | None
+    scope: str
+    """What it holds over, in words."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def shown(
     found = [_shown(each, model, change) for each in several]
     if not found:
         raise Undrawable("a picture needs at least one schedule")
-    found += [_beside(found[0], name) for name in beside]
+    found += [named_beside(found[0], name) for name in beside]
     if len(labels) > len(found):
         raise Undrawable(f"there are {len(labels)} labels for {len(found)} schedule{'s' * (len(found) > 1)}")
     twice = {title for title, count in Counter(each.title for each in found).items() if count > 1}
@@ -100,8 +103,12 @@ def shown(
     return titled + found[len(titled) :]
 
 
-def _beside(first: Shown, name: str) -> Shown:
-    """A named schedule on the devices of another, at the same costs per device."""
+def named_beside(first: Shown, name: str) -> Shown:
+    """A named schedule on the devices of another, at the same costs per device.
+
+    Raises:
+        Restriction, UnknownSchedule: it is not defined on this hardware, or nobody has its name.
+    """
     pipeline, definition = first.schedule.pipeline, find(name)
     return Shown(definition.name, verified(definition.schedule(pipeline), definition.name))
 
@@ -116,7 +123,8 @@ def _shown(drawn: Drawn, model: Model | None, change: Callable[[Model], Model]) 
     if drawn.schedule is None:
         raise Undrawable(f"{title}: there is no schedule to draw")
     if isinstance(drawn, Result):
-        proof = Proof(drawn.reason, drawn.objective, drawn.lower_bound, drawn.proved_by)
+        scope = None if drawn.scope is None else drawn.scope._asdict()
+        proof = Proof(drawn.reason, drawn.objective, drawn.lower_bound, drawn.proved_by, scope_of(drawn.pipeline, scope))
     return _titled(drawn.schedule, title, proof)
 
 
@@ -128,7 +136,8 @@ def _of_file(path: str, model: Model | None, change: Callable[[Model], Model]) -
         name = file.named or stem
         own = schedule.pipeline.name
         return Shown(name if own in ("", name) else f"{own}: {name}", schedule, source=os.path.basename(path))
-    proof = Proof(outcome.reason, outcome.objective, outcome.lower_bound, outcome.proved_by)
+    scope = scope_of(schedule.pipeline, outcome.scope)
+    proof = Proof(outcome.reason, outcome.objective, outcome.lower_bound, outcome.proved_by, scope)
     _check(file, proof, path)
     return replace(_titled(schedule, stem, proof), source=os.path.basename(path))
 
@@ -157,6 +166,17 @@ def _titled(schedule: Schedule, title: str, proof: Proof | None) -> Shown:
     gap = untitled.gap or 0.0
     said = "optimal" if proof.reason == "optimal" else f"best found, gap {percent(gap)}"
     return replace(untitled, title=f"{schedule.pipeline.name or title}: {said}".removeprefix(": "))
+
+
+def scope_of(pipeline: Pipeline, scope: Mapping[str, Any] | None) -> str:
+    """What a bound holds over, in words: the placement of the answer, or all that was left open."""
+    if scope is None:
+        return f"on {place(pipeline)}"
+    chunks = [count for count in scope["chunks"] if count > 1]
+    words = " or ".join(scope["placements"]) + (f" with {' or '.join(map(str, chunks))} chunks" if chunks else "")
+    cut = ", any cut" if scope.get("partition") == BEST else ""
+    recompute = ", whatever recomputes" if scope["recompute"] == CHOOSE else ""
+    return f"on {words}{cut}{recompute}"
 
 
 def _check(file: InFile, proof: Proof, path: str) -> None:

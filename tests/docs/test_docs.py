@@ -73,6 +73,18 @@ def test_example(language: str, text: str, folder: Path) -> None:
 
 
 def test_pages_have_examples() -> None:
-    pages = {"README", "estimates", "model-file", "result-json", "command-line", "api", "torch", "schedules", "studies", "plans"}
-    pages |= {"runs"}
+    pages = {
+        "README",
+        "estimates",
+        "model-file",
+        "result-json",
+        "command-line",
+        "api",
+        "torch",
+        "schedules",
+        "studies",
+        "plans",
+        "page",
+        "runs",
+    }
     assert {block.page.stem for block in BLOCKS} == pages

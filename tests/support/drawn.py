@@ -9,7 +9,7 @@ from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 
 
-def named(name: str, devices: int, microbatches: int, chunks: int | None = None, **fields: object) -> Schedule:
+def named(name: str, devices: int, microbatches: int, /, chunks: int | None = None, **fields: object) -> Schedule:
     return find(name).schedule(Pipeline(devices, microbatches, **fields), chunks)  # type: ignore[arg-type]
 
 

@@ -76,7 +76,7 @@ def page(
     known = {"charts": charts, "memory": memory, "colours": colours(), "begin": 0.0, "end": last}
     return _Template(_read("page.html")).substitute(
         version=escape(_version()),
-        title=escape(title or ", ".join(each.title for each in several)),
+        title=escape(title or _heading([each.title for each in several])),
         answer=escape(answer(several)),
         style=_read("page.css"),
         width="" if width is None else f' style="--width: {width:g}in"',
@@ -91,8 +91,8 @@ def page(
     )
 
 
-def check_installed() -> None:
-    """Raise where there is nothing that draws pages.
+def check_installed(what: str = "a page (.html)") -> None:
+    """Raise where there is nothing that draws pages; ``what`` needs it.
 
     Raises:
         NoPage: Bokeh is not installed.
@@ -100,7 +100,7 @@ def check_installed() -> None:
     try:
         import bokeh  # noqa: F401
     except ImportError:
-        raise NoPage("a page (.html) needs Bokeh: pip install 'ppopt-pipeline[page]'") from None
+        raise NoPage(f"{what} needs Bokeh: pip install 'ppopt-pipeline[page]'") from None
 
 
 def answer(several: Sequence[Shown]) -> str:
@@ -115,8 +115,13 @@ def answer(several: Sequence[Shown]) -> str:
     unit = f" {first.schedule.pipeline.units.time}" if first.schedule.pipeline.units.time else ""
     value = f"{best.title}: {best.proof.objective} {number(best.value)}{unit}"
     if best.proof.reason == "optimal":
-        return f"{value}, proved optimal by {best.proof.proved_by}."
-    return f"{value}; lower bound {number(best.proof.lower_bound)}{unit}, gap {percent(best.gap or 0.0)}."
+        return f"{value}, the optimum {best.proof.scope}, proved by {best.proof.proved_by}."
+    return f"{value}; lower bound {best.proof.scope} {number(best.proof.lower_bound)}{unit}, gap {percent(best.gap or 0.0)}."
+
+
+def _heading(titles: Sequence[str]) -> str:
+    """The first titles."""
+    return ", ".join(titles[:3]) + (f" and {len(titles) - 3} more" if len(titles) > 3 else "")
 
 
 def inside(tree: Any) -> str:

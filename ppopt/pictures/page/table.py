@@ -19,12 +19,14 @@ def summary(several: Sequence[Shown]) -> str:
     time, memory = several[0].schedule.pipeline.units.time, several[0].schedule.pipeline.units.memory
     heads = [
         *("schedule", "placement", "chunks", _unit("makespan", time), _unit("device span", time), "bubble ratio"),
-        *("efficiency", "lower bound", "gap", _unit("peak memory", memory), "limit"),
+        *("relative efficiency", "lower bound", "gap", _unit("peak memory", memory), "limit"),
     ]
     rows = [_row(each, reason, best, each is best) for each, reason in zip(several, reasons, strict=True)]
     notes = [f"{each.title}: {reason}; not compared" for each, reason in zip(several, reasons, strict=True) if reason]
     if best is not None:
-        notes.insert(0, f"Efficiency: the makespan of {best.title}, the shortest within its memory limit, over a schedule's own.")
+        notes.insert(
+            0, f"Relative efficiency: the makespan of {best.title}, the shortest within its memory limit, over a schedule's own."
+        )
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
     said = "".join(f"<p>{escape(note)}</p>" for note in notes)
     body = "\n".join(rows)
