@@ -44,6 +44,16 @@ def test_an_operation_that_takes_longer_and_what_comes_late_after_it() -> None:
     assert shares(found.path) == (pytest.approx(3), pytest.approx(0, abs=1e-6))
 
 
+def test_what_is_added_comes_first_not_what_is_late_after_it() -> None:
+    """1B1 begins 3 ms late after 1F0, and takes 2 ms longer itself; 0B1 begins 5 ms late, and adds nothing."""
+    plan = planned("1f1b", 2, 2)
+    found = beside(run_of(plan, lambda op: {"1F0": 3.0, "1B1": 2.0}.get(op, 0.0)), plan)
+    assert found.late[0].op == "1B1"
+    assert found.late[0].added == pytest.approx(2)
+    assert max(found.late, key=lambda late: late.late).op == "0B1"
+    assert shares(found.path) == (pytest.approx(5), pytest.approx(0, abs=1e-6))
+
+
 def test_time_between_operations_is_told_from_longer_ones() -> None:
     """Messages take 0.2 ms in the plan, and 1.2 ms in the run."""
     plan = planned("1f1b", 2, 2)
