@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ppopt.op import Kind, Op, OpIndex, Pair, parse
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.pipeline import halves as halves
+from ppopt.pipeline.rewriting import working_once
 
 Objective: TypeAlias = Literal["makespan", "span"]
 """What is minimised: the makespan, or the largest device span."""
@@ -200,6 +202,46 @@ class Schedule:
         """``1 - max_d work_d / max_d span_d``, the zero-bubble papers' bubble rate."""
         return 1 - max(self.work) / self.device_span if self.device_span else 0.0
 
+    @cached_property
+    def repeated(self) -> Fraction:
+        """The time that all devices together spend on work that is done again (recomputing), in the user's unit."""
+        pipeline = self.pipeline
+        if pipeline.recompute == "none":
+            return Fraction(0)
+        kept = working_once(pipeline)
+        once = sum(int(durations(kept, row).sum()) for row in self.order.rows)
+        return Fraction(sum(self.work), pipeline.ticks.per_unit) - Fraction(once, kept.ticks.per_unit)
+
+    @property
+    def efficiency(self) -> float:
+        """``(sum(work) - repeated) / (D * makespan)``: the share of the time in which devices do what has to be done."""
+        if not self.makespan:
+            return 1.0
+        per_unit = self.pipeline.ticks.per_unit
+        return float((sum(self.work) - self.repeated * per_unit) / (len(self.work) * self.makespan))
+
+    @property
+    def throughput(self) -> tuple[float, str] | None:
+        """Samples or tokens in a unit of time, and that unit; ``None`` where nothing says how many a microbatch has.
+
+        In a second where the unit of time is known. It is that of this pipeline alone: of one replica.
+        """
+        units, origin = self.pipeline.units, self.pipeline.origin
+        each, what = units.samples_per_microbatch, "samples"
+        if each is None:
+            each, what = units.tokens_per_microbatch, "tokens"
+        if each is None and "sequence" in origin.get("transformer", {}):
+            each = Fraction(origin["transformer"]["sequence"] * origin.get("training", {}).get("microbatch", 1))
+        if each is None or not self.makespan:
+            return None
+        time = Fraction(self.makespan, self.pipeline.ticks.per_unit)
+        known = microseconds(units.time)
+        if known is not None:
+            time *= known / 10**6
+        return float(
+            each * self.pipeline.microbatches / time
+        ), f"{what}/{'s' if known is not None else units.time or 'time unit'}"
+
     @property
     def overhead(self) -> float:
         """``(makespan - ideal) / ideal`` with ideal the mean work of the devices."""
@@ -268,6 +310,11 @@ class Figures:
     def span_bubble_ratio(self) -> float | None:
         """``1 - max_d work_d / max_d span_d``."""
         return None if self.schedule is None else self.schedule.span_bubble_ratio
+
+    @property
+    def efficiency(self) -> float | None:
+        """The share of the devices' time in which they do what has to be done; work that is repeated is none."""
+        return None if self.schedule is None else self.schedule.efficiency
 
     @property
     def within_memory(self) -> bool | None:

@@ -23,6 +23,7 @@ from ppopt.files import read_model
 from ppopt.pictures.figure import save
 from ppopt.pictures.frontier import frontier as draw
 from ppopt.pipeline import Memory, Pipeline, Units
+from ppopt.study.buying import best_buy, best_by_limit, recommendation, time_of, today
 from ppopt.study.frontier import Frontier, Point, frontier
 
 GIB = 2**30
@@ -42,49 +43,6 @@ def in_gib(pipeline: Pipeline, activation: float, static: float) -> Pipeline:
     return pipeline.changed(memory=memory, units=Units(time=pipeline.units.time, memory="GiB"))
 
 
-def time_of(point: Point) -> float:
-    """The point's value in the user's unit."""
-    return float(point.result.value or 0)
-
-
-def today(line: Frontier) -> tuple[float, float]:
-    """Memory and time of 1F1B."""
-    schedule = next(row.schedule for row in line.named if row.name == "1f1b")
-    assert schedule is not None
-    return float(line.needed(schedule)), float(schedule.pipeline.time(schedule.objective(line.objective)))
-
-
-def best_by_limit(lines: Sequence[Frontier]) -> list[Point]:
-    """At each limit of any placement the fastest point that fits, over all placements."""
-    points = [point for line in lines for point in line.points if point.result.value is not None]
-    scales = sorted({point.scale for point in points})
-    return [min((p for p in points if p.scale <= scale), key=lambda p: (time_of(p), p.scale)) for scale in scales]
-
-
-def recommendation(lines: Sequence[Frontier], tolerance: float = 0.01) -> list[str]:
-    """What to do, in sentences: at today's memory, with the least memory that is as fast as 1F1B, and the best buy."""
-    memory, now = today(lines[0])
-    points = best_by_limit(lines)
-    if not points:
-        return ["No schedule was found within the time limit; give more time."]
-    fastest = points[-1]
-    said = [f"Today: 1F1B takes {now:.6g} {lines[0].pipeline.units.time} and needs {memory:.4g} GiB on its fullest device."]
-    here = [point for point in points if float(point.scale) <= memory]
-    if here and time_of(here[-1]) < now:
-        said.append(f"Same memory: {described(here[-1])}, {1 - time_of(here[-1]) / now:.1%} less time.")
-    as_fast = next((point for point in points if time_of(point) <= now), None)
-    if as_fast is not None and float(as_fast.scale) < memory:
-        saved = memory - float(as_fast.scale)
-        said.append(f"As fast as 1F1B: {described(as_fast)}; that is {saved:.3g} GiB less.")
-    buy = next(point for point in points if time_of(point) <= (1 + tolerance) * time_of(fastest))
-    said.append(f"Best buy: {described(buy)}, {1 - time_of(buy) / now:.1%} less time than 1F1B.")
-    more = 1 - time_of(fastest) / time_of(buy)
-    end = f"{more:.1%} at {float(fastest.scale):.4g} GiB, then nothing" if more > 0 else "nothing"
-    said.append(f"More memory gains {end}.")
-    said.append(f"To get it: {command(buy)}")
-    return said
-
-
 def command(point: Point) -> str:
     """The command that finds a point's schedule; its limit is in the activations of the model file."""
     pipeline = point.result.pipeline
@@ -96,16 +54,6 @@ def command(point: Point) -> str:
     chunks = f" -v {pipeline.chunks}" if pipeline.chunks > 1 else ""
     where = f"-d {pipeline.devices} -m {pipeline.microbatches} --placement {pipeline.placement}{chunks}"
     return f"ppopt solve models/gpt-14.6b.toml {where} --memory-limit {float(room):g} -o best.json"
-
-
-def described(point: Point) -> str:
-    """Memory, time, placement and how good it is."""
-    result = point.result
-    pipeline = result.pipeline
-    where = pipeline.placement + (f" with {pipeline.chunks} chunks" if pipeline.chunks > 1 else "")
-    gap = result.gap or 0.0
-    proof = "proved optimal there" if result.reason == "optimal" else f"at most {gap:.1%} from the optimum there"
-    return f"{float(point.scale):.4g} GiB, {time_of(point):.6g} {pipeline.units.time}, {where} ({proof})"
 
 
 def fitting(line: Frontier, scale: Fraction) -> str:
@@ -134,11 +82,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         pipeline = pipeline.changed(devices=4, microbatches=8, memory=quarter)
 
     def show(point: Point, found: int) -> None:
-        print(f"{found}: {described(point) if point.result.value is not None else 'nothing found'}", file=sys.stderr)
+        limit, value = float(point.scale), point.result.value
+        print(f"{found}: {limit:.4g} GiB: {'nothing found' if value is None else value}", file=sys.stderr)
 
     options = {"points": args.points, "seconds": args.time_limit, "progress": show}
     lines = [frontier(each, **options) for each in (pipeline.placed("linear"), pipeline.placed("wave", 2))]
-    _, now = today(lines[0])
+    of_today = today(lines, "1f1b")
+    assert of_today is not None, "1F1B applies to every linear pipeline"
+    now = of_today[1]
     table = Table("GiB", "placement", "time", "bound", "against 1F1B", "fastest named schedule that fits (any placement)")
     for point in sorted((point for line in lines for point in line.points), key=lambda point: point.scale):
         result = point.result
@@ -150,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Console(width=140, highlight=False).print(table)
     for sentence in recommendation(lines):
         print(sentence)
+    print(f"To get it: {command(best_buy(best_by_limit(lines)))}")
     args.output.mkdir(parents=True, exist_ok=True)
     picture = Figure(figsize=(10, 6), layout="constrained")
     ax = draw(lines, picture.subplots())

@@ -1,9 +1,13 @@
 """Random tests draw the same examples in every run, so that a run can be repeated; Ctrl-C is heard in every run."""
 
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+
+for name in ("COLUMNS", "LINES"):  # GNU readline, which pytest imports, tells child processes of a terminal that there is not
+    os.unsetenv(name)
 
 slow = (HealthCheck.too_slow, HealthCheck.filter_too_much)  # a busy machine is no mistake, and rare cases are looked for
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=slow)

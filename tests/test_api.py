@@ -110,7 +110,7 @@ def test_a_table_has_rows_by_name() -> None:
     assert excluded.excluded is not None
     lines = str(table).splitlines()
     assert lines[0].split() == ["schedule", "placement", "chunks", "makespan", "device", "span", "bubble", "ratio", "span",
-                                "bubble", "ratio", "peak", "memory", "memory"]  # fmt: skip
+                                "bubble", "ratio", "peak", "memory"]  # fmt: skip
     assert lines[2].split()[0] == "interleaved-zb"
 
 

@@ -1,10 +1,12 @@
 """Orders, schedules and what follows from them, by hand on pipelines that fit into a head."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Level, Links, Memory, Pipeline, PipelineError, Units
 from ppopt.schedule import Order, Schedule, devices_of, durations, in_sequence, memory_changes, of_stages
 from ppopt.timing import time_order
 
@@ -135,3 +137,52 @@ def test_a_schedule_that_takes_no_time_has_no_bubbles() -> None:
     pipeline = Pipeline(1, 1, costs=Costs(forward=0, backward_input=0, backward_weight=0))
     empty = scheduled(pipeline, [["0F0", "0B0"]], [[0, 0]])
     assert (empty.bubble_ratio, empty.span_bubble_ratio, empty.overhead) == (0, 0, 0)
+
+
+# --- what a schedule is worth ---
+
+
+def test_repeated_work_is_no_efficiency() -> None:
+    plain = Pipeline(2, 2)
+    again = Pipeline(2, 2, costs=Costs(recompute=1), memory=Memory(recompute_saved=0.5), recompute=(0,))
+    rows = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]
+    once, twice = (time_order(each, Order.of(each, rows)) for each in (plain, again))
+    assert (once.repeated, twice.repeated) == (0, 2)
+    assert once.efficiency == pytest.approx(1 - once.bubble_ratio)
+    assert twice.efficiency == pytest.approx(12 / (2 * twice.makespan))
+    assert 1 - twice.bubble_ratio == pytest.approx(14 / (2 * twice.makespan))
+
+
+def test_layers_that_recompute_at_levels_repeat_their_times() -> None:
+    level = Level("full", 2, 1)
+    group = Layer("decoder", count=4, forward=1, backward_input=1, backward_weight=1, activation=2, recompute=(level,))
+    chosen = [{"decoder": {"full": 1}}, {"decoder": {"full": 2}}]
+    pipeline = Pipeline(2, 3, layers=Layers([group]), partition=(2, 2), recompute=chosen)
+    rows = [[f"{stage}{kind}{m}" for kind in "FB" for m in range(3)] for stage in range(2)]
+    schedule = time_order(pipeline, Order.of(pipeline, rows))
+    assert schedule.repeated == 3 * (1 + 2) * 2
+    assert schedule.efficiency == pytest.approx(3 * 4 * 3 / (2 * schedule.makespan))
+
+
+@pytest.mark.parametrize(
+    ("units", "rate"),
+    [
+        (Units(), None),
+        (Units("ms", samples_per_microbatch=4), (8 / 0.029, "samples/s")),
+        (Units("0.1 ms", tokens_per_microbatch=100), (200 / 0.0029, "tokens/s")),
+        (Units("s", samples_per_microbatch=1, tokens_per_microbatch=100), (2 / 29, "samples/s")),
+        (Units("cells", samples_per_microbatch=Fraction(1, 2)), (1 / 29, "samples/cells")),
+        (Units(tokens_per_microbatch=1), (2 / 29, "tokens/time unit")),
+    ],
+)
+def test_throughput(units: Units, rate: tuple[float, str] | None) -> None:
+    pipeline = Pipeline(2, 2, costs=COSTS, units=units)
+    found = scheduled(pipeline, ROWS, [[0, 1, 12, 15, 22], [2, 4, 12, 14]]).throughput
+    assert (found is None) == (rate is None)
+    assert found is None or rate is None or (found[1] == rate[1] and found[0] == pytest.approx(rate[0]))
+
+
+@pytest.mark.parametrize("value", [0, -1, "4", float("nan")])
+def test_what_a_microbatch_has_is_more_than_nothing(value: object) -> None:
+    with pytest.raises(PipelineError, match=r"units\.samples_per_microbatch"):
+        Units(samples_per_microbatch=value)

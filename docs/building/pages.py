@@ -36,7 +36,7 @@ ROOMS = {
     "search": ("strategies", "tuning"),
     "files": (),
     "runs": ("clocks", "beside"),
-    "study": ("frontier", "plan", "planning", "store", "sweep"),
+    "study": ("buying", "frontier", "plan", "planning", "store", "sweep"),
     "pictures": ("curves", "figure", "frontier", "gantt", "memory", "plot", "shown", "text"),
     "live": ("form", "answers"),
 }

@@ -62,14 +62,19 @@ def mismatches(
 ) -> list[Violation]:
     """Where recorded figures are not those that follow from recorded times.
 
-    ``metrics`` are named as in :class:`Metrics`. ``outcome`` is a solver's: ``objective`` (``makespan`` or ``span``),
+    ``metrics`` are named as in :class:`Metrics`; of its ``devices`` the figures that these and the records give are compared,
+    and whether work and idle times add up to the makespan. ``outcome`` is a solver's: ``objective`` (``makespan`` or ``span``),
     ``value``, ``lower_bound``, ``gap`` and ``reason``. Each figure that is given is compared; times as
     :func:`~ppopt.checker.rules.violations_of` does, the rest to a millionth.
     """
     run = read_rows(pipeline, rows)
     derived = _metrics(run)
     slack = Fraction(run.tolerance, run.facts.per_time)
-    return [*_metric_mismatches(derived, metrics or {}, slack), *_outcome_mismatches(derived, outcome or {}, slack)]
+    return [
+        *_metric_mismatches(derived, metrics or {}, slack),
+        *_device_mismatches(run, derived, (metrics or {}).get("devices"), slack),
+        *_outcome_mismatches(derived, outcome or {}, slack),
+    ]
 
 
 def _metrics(run: Run) -> Metrics:
@@ -112,6 +117,53 @@ def _metric_mismatches(derived: Metrics, recorded: Mapping[str, Any], slack: Fra
         for device, (value, right) in enumerate(zip(given, expected, strict=True)):
             if not _close(name, value, right, slack):
                 yield _mismatch(device, f"metrics.{name}[{device}]", value, right)
+
+
+def _device_mismatches(run: Run, derived: Metrics, recorded: Any, slack: Fraction) -> Iterator[Violation]:
+    """What is wrong with ``metrics.devices``; nothing where there is none, as in files of earlier versions."""
+    if recorded is None:
+        return
+    devices = run.pipeline.devices
+    if not isinstance(recorded, list) or len(recorded) != devices or not all(isinstance(each, Mapping) for each in recorded):
+        message = f"metrics.devices has to list {devices} devices, got {str(recorded)[:80]}"
+        yield Violation(Rule.METRIC, None, "", None, message)
+        return
+    times = Fraction(1, run.facts.per_time)
+    rows = [*run.rows[:devices], *([] for _ in range(devices - len(run.rows)))]
+    starts = [min((e.start for e in row), default=None) for row in rows]
+    ends = [max((e.end for e in row), default=None) for row in rows]
+    begins = [entry.start - run.traffic(run.facts.gather, entry) for row in rows for entry in row]
+    begin = min(begins, default=0) * times
+    for device, given in enumerate(recorded):
+        start, end = starts[device], ends[device]
+        expected = {"work": derived.work[device], "peak_memory": derived.peak_memory[device]}
+        if derived.makespan:
+            expected["utilisation"] = derived.work[device] / derived.makespan
+        if start is not None and end is not None:
+            expected |= {"idle.start": start * times - begin, "idle.end": begin + derived.makespan - end * times}
+        idle = derived.makespan - derived.work[device]
+        for name in ("idle", "idle_by_phase"):
+            expected[f"sum of {name}"] = idle
+        for name, right in expected.items():
+            value = _recorded(given, name)
+            kind = "makespan" if "idle" in name else name
+            if value is not None and not _close(kind, value, right, 8 * slack):
+                yield _mismatch(device, f"metrics.devices[{device}]: {name}", value, right)
+
+
+def _recorded(given: Mapping[str, Any], name: str) -> Any:
+    """A figure of an entry of ``metrics.devices``; ``None``: it has none."""
+    if name.startswith("sum of "):
+        parts = given.get(name.removeprefix("sum of "))
+        if parts is None:
+            return None
+        try:
+            return sum(map(Fraction, parts.values()), Fraction(0))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            return parts
+    table, dot, key = name.partition(".")
+    part = given.get(table)
+    return part if not dot else part.get(key) if isinstance(part, Mapping) else part
 
 
 def _outcome_mismatches(derived: Metrics, outcome: Mapping[str, Any], slack: Fraction) -> Iterator[Violation]:

@@ -22,6 +22,7 @@ COMMANDS = {
     "solve": "The best schedule, with its proof.",
     "compare": "All named schedules on this hardware, side by side.",
     "order": "One named schedule's order, as CSV in PyTorch's notation.",
+    "show": "One schedule: its chart, and where the time of each device goes.",
     "check": "Every rule that a schedule violates.",
     "frontier": "Makespan against memory limit, point by point with bounds.",
     "plan": "The best sizes, cut and schedule for a model on a cluster.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ppopt.cli.options import Given
-from ppopt.text import place
+from ppopt.text import place, wrapped
 
 if TYPE_CHECKING:
     from ppopt.named import Model
@@ -41,24 +41,29 @@ def exit_code(result: Result) -> int:
 
 def show_result(result: Result, explain: bool, opinion: Opinion | None) -> None:
     """The answer, its picture where it is small, and the named schedules beside it."""
-    from ppopt.cli.render import show_grid, width
+    from ppopt.cli.render import show_grid, shown, styled, width
     from ppopt.search import summary
 
     if result.points:
-        click.echo(summary.points_text(result))
+        click.echo(shown(summary.points_table(result)))
         for point in result.points if explain else ():
-            click.echo(f"{point.pipeline.microbatches} microbatches:\n{summary.steps_text(point)}")
+            click.echo(f"{point.pipeline.microbatches} microbatches:\n{shown(summary.steps_table(point))}")
         return
-    click.echo("\n".join([summary.title(result), *summary.answer(result)]))
+    lines = [summary.best_line(result), summary.title(result), *summary.answer(result)]
+    click.echo("\n".join(wrapped(line, width()) for line in lines if line))
     if explain:
-        click.echo(summary.steps_text(result))
+        click.echo(shown(summary.steps_table(result)))
     if result.schedule is not None:
         show_grid(result.schedule)
     if len(result.named):
-        click.echo(f"\n{result.named.text('Named schedules on this hardware', width())}")
+        answer = summary.answer_row(result)
+        title = "Named schedules on this hardware" if answer is None else "The answer among the named schedules on this hardware"
+        text = result.named.text(title, width(), answer=answer, objective=result.objective, styled=styled())
+        click.echo(f"\n{text}")
     for line in summary.remarks(result):
-        click.echo(line)
+        click.echo(wrapped(line, width()))
     if len(result.placements) > 1:
-        click.echo("\n".join([summary.placements_text(result), *summary.scope_lines(result)]))
+        click.echo(shown(summary.placements_table(result)))
+        click.echo("\n".join(wrapped(line, width()) for line in summary.scope_lines(result)))
     for line in [] if opinion is None else summary.opinion_lines(result, opinion):
-        click.echo(line)
+        click.echo(wrapped(line, width()))

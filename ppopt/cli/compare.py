@@ -37,7 +37,10 @@ def compare(given: Given, files: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json_text(document(model, named=table)), nl=False)
         return
-    from ppopt.cli.render import width
-    from ppopt.text import heading
+    from ppopt.cli.render import styled, width
+    from ppopt.text import heading, wrapped
 
-    click.echo(table.text(heading(model.pipeline), width()))
+    best = table.best_elsewhere()
+    if best:
+        click.echo(wrapped(best, width()))
+    click.echo(table.text(wrapped(heading(model.pipeline), width()), width(), styled=styled()))

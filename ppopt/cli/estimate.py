@@ -76,8 +76,9 @@ def estimate(
             click.echo(json.dumps(record_of(asked), indent=1))
         elif explain or (output is None and measured is None):
             from ppopt.cli.estimated import report
+            from ppopt.cli.render import say
 
-            click.echo(report(source, asked, explain=explain))
+            say(report(source, asked, explain=explain))
     except EstimateError as error:
         raise source.error(error) from None
 

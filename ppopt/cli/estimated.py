@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.markup import escape
-
 from ppopt.cli.render import width
 from ppopt.files.estimates import Source
 from ppopt.text import new_table, rendered
@@ -41,7 +39,7 @@ def report(source: Source, asked: Asked, *, explain: bool) -> str:
         table = new_table(None, ["layer"], ["count", "parameters", "state [GB]"])
         for layer in record["layers"]:
             cells = (str(layer["count"]), f"{layer['parameters']:,}", _figure(layer["state_bytes"] / 1e9))
-            table.add_row(escape(layer["name"]), *cells)
+            table.add_row(layer["name"], *cells)
         note = "FLOPs, bytes and times need a sequence: --set transformer.sequence=4096"
         return "\n".join([*parts, rendered(table, width()), note])
     estimate = asked.estimate()
@@ -88,7 +86,9 @@ def _rows(estimate: Estimate) -> Iterator[_Row]:
 def _sizes(estimate: Estimate, rows: Sequence[_Row]) -> str:
     timed = estimate.cluster is not None
     heads = ["count", "parameters", *(f"{op} [TFLOP]" for op in OPS), "kept [GB]", "selective", "full", "retained", "state"]
-    table = new_table(None, ["layer"], heads + [f"{op} [ms]" for op in OPS if timed])
+    ranks = {"parameters": 4, "selective": 6, "full": 6, "retained": 5, "state": 3, "kept": 2}
+    ranks |= {f"{op} [TFLOP]": 7 if timed else 1 for op in OPS}
+    table = new_table(None, ["layer"], heads + [f"{op} [ms]" for op in OPS if timed], ranks=ranks)
     for row in rows:
         one, flops, kept = row.one, row.one.flops, row.one.kept
         work = (flops.forward, flops.backward_input, flops.backward_weight)
@@ -98,7 +98,7 @@ def _sizes(estimate: Estimate, rows: Sequence[_Row]) -> str:
         if one.seconds is not None:
             seconds = (one.seconds.forward, one.seconds.backward_input, one.seconds.backward_weight)
             cells += [_figure(1000 * value) for value in seconds]
-        table.add_row(escape(row.name), *cells)
+        table.add_row(row.name, *cells)
     return rendered(table, width())
 
 
@@ -118,7 +118,7 @@ def _times(rows: Sequence[_Row]) -> str:
         assert row.one.seconds is not None
         for op, parts in zip(OPS, row.one.seconds.parts, strict=True):
             cells = (parts.compute, parts.memory, parts.transfers, parts.total)
-            table.add_row(escape(row.name) if op == "F" else "", op, *(_figure(1000 * value) for value in cells))
+            table.add_row(row.name if op == "F" else "", op, *(_figure(1000 * value) for value in cells))
         for level, more in (("selective", row.one.seconds.selective), ("full", row.one.seconds.full)):
             if more:
                 table.add_row("", f"recompute {level}", "", "", "", _figure(1000 * more))
@@ -134,7 +134,7 @@ def _traffic(estimate: Estimate, rows: Sequence[_Row]) -> str:
     names = [name for name in sent[0] if any(of[name] for of in sent)]
     table = new_table(None, ["layer"], names)
     for row, of in zip(rows, sent, strict=True):
-        table.add_row(escape(row.name), *(_figure(of[name] / 1e9) for name in names))
+        table.add_row(row.name, *(_figure(of[name] / 1e9) for name in names))
     return rendered(table, width())
 
 
@@ -155,11 +155,11 @@ def _tensors(rows: Sequence[_Row]) -> str:
     table = new_table(None, ["layer", "from F to the backward"], ["GB"])
     for row in rows:
         for i, (name, size) in enumerate(row.one.kept.held.items()):
-            table.add_row(escape(row.name) if i == 0 else "", name, _figure(float(size) / 1e9))
+            table.add_row(row.name if i == 0 else "", name, _figure(float(size) / 1e9))
     second = new_table(None, ["layer", "from I to W"], ["GB"])
     for row in rows:
         for i, (name, size) in enumerate(row.one.kept.retained.items()):
-            second.add_row(escape(row.name) if i == 0 else "", name, _figure(float(size) / 1e9))
+            second.add_row(row.name if i == 0 else "", name, _figure(float(size) / 1e9))
     return f"{rendered(table, width())}\n\n{rendered(second, width())}"
 
 
@@ -173,7 +173,7 @@ def fit_report(found: Calibration) -> str:
     table = new_table(None, ["row", "operation"], ["measured [ms]", "before [ms]", "fitted [ms]", "error"])
     for one in found.compared:
         cells = (_figure(1000 * value) for value in (one.measured, one.before, one.after))
-        table.add_row(escape(one.label), one.op, *cells, f"{100 * one.error:+.1f} %")
+        table.add_row(one.label, one.op, *cells, f"{100 * one.error:+.1f} %")
     lines = [rendered(table, width()), ""]
     for op in (None, *MEASURED):
         if op is None or any(one.op == op for one in found.compared):

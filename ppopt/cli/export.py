@@ -80,7 +80,8 @@ def export(file: str, given: Given, target: str, names: ModuleNames | None, outp
 
 
 def _trace(schedule: Schedule) -> Iterable[str]:
-    from ppopt.files.chrome_trace import microseconds, trace_lines
+    from ppopt.files.chrome_trace import trace_lines
+    from ppopt.pipeline import microseconds
 
     if microseconds(schedule.pipeline.units.time) is None:
         click.echo("The model has no unit of time: 1 is shown as 1 us (--set units.time=ms says otherwise).", err=True)
@@ -91,6 +92,7 @@ def _torch(schedule: Schedule, comms: bool) -> Iterable[str]:
     from ppopt.files.torch_check import violations
     from ppopt.files.torch_csv import lines_of
     from ppopt.files.torch_export import actions_of, for_torch, settings, with_comms
+    from ppopt.files.torch_recompute import twice
 
     runnable = for_torch(schedule)
     verified(runnable.schedule, "the schedule as PyTorch runs it")
@@ -98,7 +100,8 @@ def _torch(schedule: Schedule, comms: bool) -> Iterable[str]:
     found = violations(rows, schedule.pipeline.microbatches)
     if found:  # a mistake of the program
         raise RuntimeError(f"the file for PyTorch would be wrong: {found[0]}")
-    for line in (*cut_lines(schedule.pipeline), *runnable.notes, *settings(runnable.schedule.pipeline, comms)):
+    notes = (*runnable.notes, *twice(runnable.schedule))
+    for line in (*cut_lines(schedule.pipeline), *notes, *settings(runnable.schedule.pipeline, comms)):
         click.echo(line, err=True)
     return lines_of(rows)
 

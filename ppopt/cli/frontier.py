@@ -19,6 +19,7 @@ from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 
 if TYPE_CHECKING:
+    from ppopt import text
     from ppopt.pipeline import Pipeline
     from ppopt.schedule import Objective
     from ppopt.search import Result, Settings
@@ -76,7 +77,8 @@ def frontier(
         if limits == "none":
             raise click.BadParameter("expected numbers with commas between", param_hint="--limits")
         wanted = [Fraction(str(limit)) for limit in (limits if isinstance(limits, list) else [limits])]
-    pipeline = given.read().pipeline
+    model = given.read()
+    pipeline = model.pipeline
 
     lines = _explored(pipeline, settings, form, objective=objective, limits=wanted, points=points, chunks=given.chunks)
     if not any(line.points for line in lines):
@@ -86,11 +88,7 @@ def frontier(
         lines[0] = replace(lines[0], named=table.rows)
         click.echo(json.dumps(frontier_dict(lines), indent=1, ensure_ascii=False))
     else:
-        for line in lines:
-            _print(line)
-        from ppopt.cli.render import width
-
-        click.echo(table.text("Named schedules without a limit", width()))
+        _print_all(lines, table, model.stands_for)
     if plot is not None:
         _draw(lines, plot)
 
@@ -111,6 +109,13 @@ def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: 
         for i, each in enumerate(places, 1):
             with at(f"[{i}/{len(places)}] {brief(each)}") if len(places) > 1 else nullcontext():
                 lines.append(explore(each, settings, objective=objective, progress=show, **options))
+            if any(point.result.limit == "interrupted" for point in lines[-1].points):
+                break
+    left = [brief(each) for each in places[len(lines) :]]
+    limits = [_limit(p) for p in lines[-1].points if p.result.limit == "interrupted" and not p.result.seconds]
+    left += [f"limits {', '.join(limits)}"] if limits else []
+    if left:
+        click.echo(f"Interrupted before these were begun: {', '.join(left)}.", err=True)
     return lines
 
 
@@ -135,9 +140,9 @@ def _draw(lines: Sequence[Frontier], path: str) -> None:
 
 
 def _limit(point: Point) -> str:
-    from ppopt.text import number
+    from ppopt.text import figure
 
-    return " ".join(number(most) for most in (point.limit if isinstance(point.limit, list) else [point.limit]))
+    return " ".join(figure(most) for most in (point.limit if isinstance(point.limit, list) else [point.limit]))
 
 
 def _value(point: Point) -> str:
@@ -151,32 +156,48 @@ def _value(point: Point) -> str:
     return f"{number(result.value)}, lower bound {number(result.lower_bound)}"
 
 
-def _print(line: Frontier) -> None:
-    from ppopt.cli.render import width
+def _print_all(lines: Sequence[Frontier], table: Table, name: str | None) -> None:
+    """The frontiers, the named schedules, and what follows for who buys memory."""
+    from ppopt.cli.render import shown, styled, width
+    from ppopt.study.buying import recommendation
+    from ppopt.text import wrapped
+
+    for line in lines:
+        click.echo(shown(_table(line)) + "\n")
+    click.echo(table.text("Named schedules without a limit", width(), objective=lines[0].objective, styled=styled()))
+    click.echo("")
+    for sentence in recommendation(lines, name or "1f1b"):
+        click.echo(wrapped(sentence, width()))
+
+
+def _table(line: Frontier) -> text.Table:
     from ppopt.pipeline import CHOOSE
     from ppopt.search.summary import recomputing
-    from ppopt.text import heading, new_table, number, percent, rendered
+    from ppopt.text import figure, heading, new_table, percent, unit
 
     units = line.pipeline.units
-    head = [f"limit{f' ({units.memory})' if units.memory else ''}"]
-    figures = [f"{line.objective}{f' ({units.time})' if units.time else ''}", "lower bound", "gap", "bubble ratio", "seconds"]
+    figures = [unit(line.objective, units.time), unit("lower bound", units.time), "gap", "bubble ratio", "seconds"]
     layers, open_ = line.pipeline.layers is not None, line.pipeline.recompute == CHOOSE
     chosen = ["layers of each stage"] * layers + ["recomputing"] * open_
-    table = new_table(heading(line.pipeline), head, figures, [*chosen, "proved by"])
+    repeats = open_ or line.pipeline.recompute != "none"
+    figures[4:4] = ["efficiency"] * repeats
+    ranks = {"seconds": 6, "proved by": 5, "bubble ratio": 4, "efficiency": 3, "recomputing": 2, "layers of each stage": 1}
+    table = new_table(heading(line.pipeline), [unit("limit", units.memory)], figures, [*chosen, "proved by"], ranks=ranks)
     for point in line.points:
-        result = point.result
+        result, schedule = point.result, point.result.schedule
         table.add_row(
             _limit(point),
-            "" if result.value is None else number(result.value),
-            number(result.lower_bound),
+            "" if result.value is None else figure(result.value),
+            figure(result.lower_bound),
             "" if result.gap is None else percent(result.gap),
-            "" if result.schedule is None else percent(result.schedule.bubble_ratio),
+            "" if schedule is None else percent(schedule.bubble_ratio),
+            *(["" if schedule is None else percent(schedule.efficiency)] * repeats),
             f"{result.seconds:.1f}",
             *([_cut(result)] if layers else []),
-            *([recomputing(result.pipeline) if result.schedule is not None else ""] if open_ else []),
+            *([recomputing(result.pipeline) if schedule is not None else ""] if open_ else []),
             (result.proved_by or "") if result.reason == "optimal" else "",
         )
-    click.echo(rendered(table, width()))
+    return table
 
 
 def _cut(result: Result) -> str:

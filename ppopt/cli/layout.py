@@ -97,8 +97,6 @@ def _show(reading: Reading, runtime: str, as_json: bool) -> None:
 
 
 def _table(found: Layout) -> str:
-    from rich.markup import escape
-
     from ppopt.cli.render import width
     from ppopt.text import new_table, rendered
 
@@ -107,12 +105,12 @@ def _table(found: Layout) -> str:
         heads = [f"chunk {c}" for c in chunks] if found.virtual > 1 else ["holds"]
         table = new_table(None, ["device", *heads], ["layers"])
         for d, held in enumerate(found.devices):
-            table.add_row(str(d), *(escape(shown(stage)) for stage in held), str(sum(map(layers_in, held))))
+            table.add_row(str(d), *(shown(stage) for stage in held), str(sum(map(layers_in, held))))
     else:
         table = new_table(None, ["device", "chunk", "holds"], ["layers"])
         for d, held in enumerate(found.devices):
             for c, stage in enumerate(held):
-                table.add_row(str(d), str(c), escape(shown(stage)), str(layers_in(stage)))
+                table.add_row(str(d), str(c), shown(stage), str(layers_in(stage)))
     return rendered(table, width())
 
 

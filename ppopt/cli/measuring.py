@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ppopt.cli.render import width
-from ppopt.files.chrome_trace import microseconds
+from ppopt.cli.render import shown, width
 from ppopt.files.recorded import Clock
+from ppopt.pipeline import microseconds
 from ppopt.runs import Run, RunSchedule, idle_of
 from ppopt.runs.beside import Beside, Late, figures_of, shares
-from ppopt.runs.timeline import CAUSES
-from ppopt.text import new_table, percent, rendered, sizes, unit
+from ppopt.text import figure, new_table, percent, sizes, unit, wrapped
+from ppopt.timing.waits import Cause
 
+LESS = {"idle: start": 2, "idle: end": 2, "idle: memory": 1, "idle: order": 1, "began": 1, "half within": 1}
+"""Columns that are left out first where there is no room."""
 SHOWN = 8
 """Most devices whose clocks are listed."""
 
@@ -20,8 +22,9 @@ SHOWN = 8
 def report(run: Run, measured: RunSchedule, found: Beside | None, top: int) -> str:
     """All that is printed of a run, beside its plan where there is one; ``top``: rows of the table of what came late."""
     label = measured.pipeline.units.time
+    columns = width()
     parts = [
-        *_head(run, measured),
+        *(wrapped(line, columns) for line in _head(run, measured)),
         "",
         _devices(measured, found),
         "",
@@ -30,17 +33,17 @@ def report(run: Run, measured: RunSchedule, found: Beside | None, top: int) -> s
     ]
     if found is None:
         return "\n".join(parts)
-    parts[3:3] = _summary(found)
+    parts[3:3] = [wrapped(line, columns) for line in _summary(found)]
     late = found.late
     if late and top:
-        shown = f"the {top} of {len(late)} at which most was added" if len(late) > top else f"all {len(late)}"
-        parts += ["", f"Operations that began later than planned, {shown}", _late(late[:top], label)]
+        which = f"the {top} of {len(late)} at which most was added" if len(late) > top else f"all {len(late)}"
+        parts += ["", f"Operations that began later than planned, {which}", _late(late[:top], label)]
     return "\n".join(parts)
 
 
 def _number(value: float) -> str:
     """Five significant digits."""
-    return f"{value:.5g}" if abs(value) >= 1e-9 else "0"
+    return figure(value) if abs(value) >= 1e-9 else "0"
 
 
 def _signed(value: float) -> str:
@@ -120,20 +123,20 @@ def _devices(measured: RunSchedule, found: Beside | None) -> str:
     pipeline = measured.pipeline
     label = pipeline.units.time
     idle = idle_of(measured)
-    causes = [cause for cause in CAUSES if any(of[cause] for of in idle)]
+    causes = [cause for cause in Cause if any(of[cause] for of in idle)]
     heads = [unit("work", label), *(f"idle: {cause}" for cause in causes), "bubble ratio", *(["planned"] if found else [])]
-    table = new_table(None, ["device"], heads)
+    table = new_table(None, ["device"], heads, ranks=LESS)
     for device, (work, of) in enumerate(zip(measured.work, idle, strict=True)):
         times = (_number(float(pipeline.time(ticks))) for ticks in (work, *(of[cause] for cause in causes)))
         planned = [] if found is None else [percent(1 - _work(found, device) / found.planned)]
         table.add_row(str(device), *times, percent(1 - work / measured.makespan), *planned)
-    return rendered(table, width())
+    return shown(table)
 
 
 def _operations(measured: RunSchedule, found: Beside | None, label: str) -> str:
     """By device and kind."""
     heads = ["count", unit("median", label), "half within", *(["planned", "deviation"] if found else [])]
-    table = new_table(None, ["device", "kind"], heads)
+    table = new_table(None, ["device", "kind"], heads, ranks=LESS)
     before = None
     for each in figures_of(measured) if found is None else found.figures():
         cells = [str(each.count), _number(each.median), f"{_number(each.low)} to {_number(each.high)}"]
@@ -142,16 +145,16 @@ def _operations(measured: RunSchedule, found: Beside | None, label: str) -> str:
             cells.append("" if each.deviation is None else f"{100 * each.deviation:+.1f} %")
         table.add_row("" if each.device == before else str(each.device), each.kind, *cells)
         before = each.device
-    return rendered(table, width())
+    return shown(table)
 
 
 def _late(late: list[Late], label: str) -> str:
     heads = [unit("planned", label), "began", "late", "took longer"]
-    table = new_table(None, ["operation", "device"], heads, ["waited for"])
+    table = new_table(None, ["operation", "device"], heads, ["waited for"], ranks=LESS)
     for each in late:
         times = (_number(each.planned), _number(each.began), _signed(each.late), _signed(each.longer))
         table.add_row(each.op, str(each.device), *times, _waited(each))
-    return rendered(table, width())
+    return shown(table)
 
 
 def _waited(each: Late) -> str:

@@ -11,6 +11,7 @@ from ppopt.files import document, json_text
 from ppopt.files.torch_csv import lines_of
 from ppopt.named import Model
 from ppopt.named.verified import excess, verified
+from ppopt.schedule import Schedule
 
 
 @click.command(short_help="One named schedule's order, as CSV in PyTorch's notation.")
@@ -29,9 +30,25 @@ def order(schedule: str, given: Given, params: dict[str, Any], as_json: bool) ->
       ppopt order interleaved-1f1b models/gpt-1.5b.toml --chunks 4 --json
       ppopt order interleaved-1f1b -d 4 -m 16 --param group_size=8
     """
+    model, timed = named_schedule(schedule, given, params)
+    if as_json:
+        click.echo(json_text(document(model, schedule=timed)), nl=False)
+        return
+    if len(timed.pipeline.routes) > 1:
+        click.echo("Note: this order has two routes (two copies of the weights); PyTorch has no such placement.", err=True)
+    for line in lines_of(timed.order.ops(device) for device in range(timed.pipeline.devices)):
+        click.echo(line, nl=False)
+
+
+def named_schedule(name: str, given: Given, params: dict[str, Any]) -> tuple[Model, Schedule]:
+    """A named schedule on its own placement, checked, and the model that it is for; over the memory limit with a warning.
+
+    Raises:
+        UsageError: several numbers of chunks are given.
+    """
     if len(given.chunks) > 1:
-        raise click.UsageError("order shows one schedule: expected a single number of chunks")
-    definition = find_schedule(schedule)
+        raise click.UsageError("one schedule is shown: expected a single number of chunks")
+    definition = find_schedule(name)
     model = given.read()
     own = model.params if model.schedule == definition.name else {}
     read = definition.read({**own, **params})
@@ -39,10 +56,4 @@ def order(schedule: str, given: Given, params: dict[str, Any], as_json: bool) ->
     verified(timed, definition.name)
     if not timed.within_memory:
         click.echo(f"Warning: {definition.name} exceeds the memory limit: {excess(timed)}", err=True)
-    if as_json:
-        click.echo(json_text(document(Model(timed.pipeline, definition.name, read), schedule=timed)), nl=False)
-        return
-    if len(timed.pipeline.routes) > 1:
-        click.echo("Note: this order has two routes (two copies of the weights); PyTorch has no such placement.", err=True)
-    for line in lines_of(timed.order.ops(device) for device in range(timed.pipeline.devices)):
-        click.echo(line, nl=False)
+    return Model(timed.pipeline, definition.name, read), timed

@@ -54,6 +54,7 @@ def plan(
     """
     with uninterrupted():
         from ppopt.cli.planned import report, written
+        from ppopt.cli.render import say
         from ppopt.files import json_text, setting, write_text
         from ppopt.files.estimates import read_source
         from ppopt.study.planning import plan as find_best
@@ -74,7 +75,10 @@ def plan(
         raise click.UsageError(str(error)) from error
     if output is not None and plans:
         write_text(output, written(plans[0], output))
-    click.echo(json_text(plans.as_dict()) if as_json else report(plans, top), nl=not as_json)
+    if as_json:
+        click.echo(json_text(plans.as_dict()), nl=False)
+    else:
+        say(report(plans, top))
     click.get_current_context().exit(_code(plans))
 
 

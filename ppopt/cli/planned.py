@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ppopt.cli.render import width
+from ppopt.cli.render import shown
 from ppopt.files import json_text, result_dict
 from ppopt.files.model_tree import model_dict
 from ppopt.files.toml_text import toml_text
 from ppopt.study.planning import Plan, Plans
-from ppopt.text import new_table, number, percent, place, rendered
+from ppopt.text import figure, new_table, number, percent, place
 
 GIB = 2**30 / 1e9
+_RANKS = {"layers of the stages": 9, "tokens/s/GPU": 8, "bound": 7, "memory": 6, "recompute": 5, "MFU": 4}
+_RANKS |= {"expert": 3, "context": 3, "zero": 3, "schedule": 2, "placement": 1}
+"""Columns that are left out first where there is no room."""
 
 
 def report(plans: Plans, top: int) -> str:
@@ -50,19 +53,19 @@ def _nearest(nearest: Any) -> str:
 def _table(title: str, plans: Iterable[Plan]) -> str:
     sizes = ["tensor", "data", "pipeline", "context", "expert", "microbatch", "zero"]
     rows = list(plans)
-    shown = [
+    kept = [
         name
         for name in sizes
         if name in ("tensor", "data", "pipeline", "microbatch") or any(_size(row, name) > 1 for row in rows)
     ]
     figures = ["step [s]", "bound [s]", "tokens/s/GPU", "MFU", "memory [GB]"]
-    table = new_table(title, ["schedule", "placement", "recompute"], [*shown, *figures], ["layers of the stages"])
+    table = new_table(title, ["schedule", "placement", "recompute"], [*kept, *figures], ["layers of the stages"], ranks=_RANKS)
     for row in rows:
-        cells = [str(_size(row, name)) for name in shown]
-        cells += [number(row.step_time), number(min(row.lower_bound, row.step_time)), f"{row.tokens_per_second_per_gpu:.0f}"]
-        cells += [percent(row.mfu), number(round(row.peak_memory, 2))]
+        cells = [str(_size(row, name)) for name in kept]
+        cells += [figure(row.step_time), figure(min(row.lower_bound, row.step_time)), f"{row.tokens_per_second_per_gpu:.0f}"]
+        cells += [percent(row.mfu), figure(round(row.peak_memory, 2))]
         table.add_row(row.found.name, place(row.pipeline), _recompute(row), *cells, _counts(row.pipeline.counts))
-    return rendered(table, width())
+    return shown(table)
 
 
 def _size(row: Plan, name: str) -> int:

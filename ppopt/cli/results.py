@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from ppopt.text import figure
+
 
 @click.command(short_help="What sweeps have found, as table, CSV or JSON.")
 @click.argument("store", type=click.Path(exists=True, dir_okay=False))
@@ -68,31 +70,54 @@ def results(
         writer.writerows(rows)
         click.echo(text.getvalue(), nl=False)
         return
-    _table(rows, [column for column in columns if column not in _HIDDEN])
+    filled = [column for column in columns if any(row.get(column) is not None for row in rows)]
+    _table(rows, _kept(filled))
     for name, (instances, finished) in known.items():
         if study in (None, name):
             click.echo(f"{name}: {finished} of {instances} instances have a result", err=True)
 
 
-_HIDDEN = {"study", "position", "key", "finished", "work", "overhead", "limit", "seed", "objective", "placement", "device_span"}
+_HIDDEN = {"study", "position", "key", "finished", "work", "overhead", "seed", "objective", "placement", "device_span"}
 _HIDDEN |= {"order", "settled", "recompute"}
+_RANKS = {"error": 0, "seconds": 9, "span_bubble_ratio": 8, "proved_by": 7, "stopped_by": 6, "gap": 5, "lower_bound": 4}
+_RANKS |= {"efficiency": 7, "reason": 4, "value": 5}
+_RANKS |= {"chunks": 6, "within_memory": 3, "bubble_ratio": 2, "peak_memory": 2}
 """Columns that a terminal has no room for."""
 
 
 def _table(rows: list[dict[str, Any]], columns: list[str]) -> None:
-    import rich.box
-    import rich.console
-    import rich.table
+    from ppopt.cli.render import shown, width
+    from ppopt.named import NAMED
+    from ppopt.text import Column, Table, wrapped
 
-    table = rich.table.Table(box=rich.box.SIMPLE)
-    for column in columns:
-        table.add_column(column.split(".")[-1].replace("_", " "), overflow="fold")
+    table = Table(
+        None,
+        tuple(Column(_head(c), _is_figure(rows, c), _RANKS.get(c, 0), c in ("error", "excluded", "proved_by")) for c in columns),
+    )
+    counted = {row["schedule"]: NAMED[row["schedule"]].counted for row in rows if row["schedule"] in NAMED}
     for row in rows:
-        table.add_row(*(_shown(row.get(column)) for column in columns))
-    console = rich.console.Console()
-    if not console.is_terminal:
-        console.width = 10_000  # a pipe has no width
-    console.print(table)
+        cells = [_shown(row.get(column)) for column in columns]
+        if counted.get(row["schedule"]):
+            cells[columns.index("schedule")] += " ‡"
+        table.add_row(*cells)
+    click.echo(shown(table))
+    for note in dict.fromkeys(filter(None, counted.values())):
+        click.echo(wrapped(f"‡ {note}", width()))
+
+
+def _kept(columns: list[str]) -> list[str]:
+    """Those that are shown: of a key that is varied not what was found for it."""
+    varied = {column.rpartition(".")[2] for column in columns if "." in column}
+    return [column for column in columns if column not in _HIDDEN and column not in varied]
+
+
+def _head(column: str) -> str:
+    return column.split(".")[-1].replace("_", " ")
+
+
+def _is_figure(rows: list[dict[str, Any]], column: str) -> bool:
+    values = [row.get(column) for row in rows]
+    return all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values)
 
 
 def _shown(value: Any) -> str:
@@ -100,4 +125,4 @@ def _shown(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    return figure(value) if isinstance(value, int | float) else str(value)

@@ -7,6 +7,7 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -95,7 +96,7 @@ def facts_of(d: Definition) -> Iterator[str]:
 
 def explain(definition: Definition) -> None:
     """All about one schedule."""
-    from ppopt.cli.render import picture
+    from ppopt.cli.render import picture, say
     from ppopt.text import heading
 
     d = definition
@@ -110,20 +111,31 @@ def explain(definition: Definition) -> None:
         "source": d.source,
         "package": NAMED.origin(d.name),
     }
-    click.echo(f"{d.name}: {d.summary}\n")
+    say(f"{d.name}: {d.summary}\n")
     for fact, text in facts.items():
         if text:
-            click.echo(f"{fact + ':':13}{text}")
+            click.echo(_fact(fact, text))
     for p in d.parameters:
         choices = f" ({', '.join(p.choices)})" if p.choices else ""
-        click.echo(f"{'parameter:':13}{p.name}{choices}: {p.meaning}; default: {p.default}")
+        click.echo(_fact("parameter", f"{p.name}{choices}: {p.meaning}; default: {p.default}"))
     shown = [(example, *picture(example)) for example in examples(d)]
     if not shown:
         sizes = ", ".join(f"{devices} and {microbatches}" for devices, microbatches in SIZES)
-        click.echo(f"\nNo picture: it does not exist at the sizes that are tried (devices and microbatches {sizes}).")
+        say(f"\nNo picture: it does not exist at the sizes that are tried (devices and microbatches {sizes}).")
         return
     example, text, _ = next((entry for entry in shown if entry[2]), shown[-1])
     click.echo(f"\nAt unit costs, {heading(example.pipeline)}:\n\n{text}")
+
+
+def _fact(name: str, text: str) -> str:
+    """A line under its name, or several, no wider than the screen."""
+    from ppopt.cli.render import width
+
+    columns = width()
+    if columns is None:
+        return f"{name + ':':13}{text}"
+    lines = textwrap.wrap(text, max(20, columns - 13), break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join(f"{head:13}{line}" for head, line in zip_longest((f"{name}:",), lines, fillvalue=""))
 
 
 def examples(definition: Definition) -> Iterator[Schedule]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Many pipelines, resumable.")
 @click.argument("study")
-@click.option("-o", "--store", metavar="FILE", help="Where results are kept; by default STUDY with the suffix .db.")
+@click.option("-o", "--store", metavar="FILE", help="Where results are kept; by default the study's name with .db, beside STUDY.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default as many as the cores allow.")
 @click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler (extra: dask).")
 @click.option("--retry", is_flag=True, help="Run failed instances again.")
@@ -39,12 +39,11 @@ def sweep(study: str, store: str | None, workers: int | None, dask: str | None, 
     from ppopt.study.sweep import sweep as run
 
     own_store = store is not None
-    if store is None:
-        if study == "-":
-            raise click.UsageError("a study from standard input needs --store FILE")
-        store = os.path.splitext(study)[0] + ".db"
+    if store is None and study == "-":
+        raise click.UsageError("a study from standard input needs --store FILE")
     try:
         plan = read_study(study)
+        store = store or os.path.join(os.path.dirname(study), plan.name.replace(os.sep, "-") + ".db")
         with _shown(len(plan.instances)) as show:
             if dask is None:
                 state = run(plan, store, workers=workers, retry=retry, progress=show)

@@ -7,7 +7,6 @@ what needs it; the memory held by each device as a counter. The file is made lin
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -15,27 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppopt.op import Kind, Op, Pair, Send
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.schedule import Schedule, durations, halves, memory_changes
-
-_MICROSECONDS = {
-    **dict.fromkeys(("s", "sec", "second", "seconds"), Fraction(10**6)),
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), Fraction(10**3)),
-    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), Fraction(1)),
-    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), Fraction(1, 1000)),
-}
-_UNIT = re.compile(r"(\d+(?:\.\d+)?)?\s*([a-zA-Zµμ]+)")
 
 DEVICES, LINKS = 0, 1
 """The trace's two processes."""
 _BLOCK = 4096
-
-
-def microseconds(unit: str) -> Fraction | None:
-    """How many microseconds ``ms``, ``0.1 ms``, … are; ``None`` where the label is no unit of time."""
-    match = _UNIT.fullmatch(unit.strip())
-    scale = _MICROSECONDS.get(match[2]) if match else None
-    return Fraction(match[1] or 1) * scale if match and scale else None
 
 
 def trace_lines(schedule: Schedule) -> Iterator[str]:

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ppopt.checker import violations
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.model import ModelError
-from ppopt.files.result import Outcome, Recorded, ResultError, ResultFile, result_of_text
+from ppopt.files.result import Recorded, ResultError, ResultFile, result_of_text
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import compute_only, rows_of_text
 from ppopt.named import Row, of_order
 from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
-from ppopt.pipeline import PLACEMENTS, Pipeline
-from ppopt.schedule import Order, Schedule, halves
+from ppopt.pipeline import PLACEMENTS, IntArray, Pipeline
+from ppopt.schedule import Order, Schedule, Transfers, halves
 from ppopt.timing import in_turn, time_order
 
 Rows: TypeAlias = Sequence[Sequence[Op | Pair | str]]
-
-
-class InFile(NamedTuple):
-    """What a file says of a schedule."""
-
-    schedule: Schedule
-    outcome: Outcome | None
-    """What a solver says of it; ``None``: none ran, the file is an order, or it is drawn on another model."""
-    named: str | None
-    """The named schedule that it is."""
-    recorded: Recorded | None
-    """The times in the file."""
-
-    @property
-    def as_recorded(self) -> Schedule:
-        """With the times of the file where it is an answer that minimises the device span: a device that starts late may have a
-        shorter one. These times are not checked."""
-        if self.outcome is None or self.recorded is None or self.outcome.objective != "span":
-            return self.schedule
-        return _at(self.schedule, self.recorded)
 
 
 def schedule_in(path: str, model: Model | None = None, change: Callable[[Model], Model] = lambda model: model) -> Schedule:
@@ -52,30 +34,75 @@ def schedule_in(path: str, model: Model | None = None, change: Callable[[Model],
         FileError, ResultError, CsvError: the file cannot be read, there is no schedule in it, or it is none.
         ModelError: ``change`` cannot be made.
     """
-    return read_in(path, model, change).schedule
-
-
-def read_in(path: str, model: Model | None = None, change: Callable[[Model], Model] = lambda model: model) -> InFile:
-    """As :func:`schedule_in`, with what the file says of the schedule.
-
-    Raises:
-        FileError, ResultError, CsvError, ModelError: as there.
-    """
     source = source_of(path)
     own, rows, file = _read(path, source)
-    recorded = None if file is None else file.schedule
-    outcome = None if file is None else file.result
     try:
-        given = own()
-        asked = model or change(given)
-        schedule = _timed(asked.pipeline, Order.of(asked.pipeline, rows), recorded)
+        model = model or change(own())
+        return _timed(model.pipeline, Order.of(model.pipeline, rows), None if file is None else file.schedule)
     except ModelError:
         raise
     except ValueError as error:
         raise FileError(f"{source}: {error}") from None
-    if outcome is not None and asked.pipeline == given.pipeline:
-        return InFile(schedule, outcome, None, recorded)
-    return InFile(schedule, None, None if outcome is not None else given.schedule, recorded)
+
+
+class Shown(NamedTuple):
+    """A schedule that is shown: its model, its times, and what the file says of the search (``result``), if that holds."""
+
+    model: Model
+    schedule: Schedule
+    outcome: dict[str, Any] | None
+    searched: bool = False
+    """Whether a search has found it, on this model or on the one of the file; else it is the schedule that the model names."""
+
+
+def shown_in(path: str, model: Model | None = None, change: Callable[[Model], Model] = lambda model: model) -> Shown:
+    """The schedule of a result (JSON) with the times that are recorded, or an order (CSV), every operation as early as can be.
+
+    A result whose model is replaced or changed is as early as can be, too. Memory limits may be exceeded.
+
+    Raises:
+        FileError, ResultError, CsvError: the file cannot be read, there is no schedule in it, it is none, or the recorded times
+            break a rule.
+        ModelError: ``change`` cannot be made.
+    """
+    source = source_of(path)
+    own, rows, file = _read(path, source)
+    try:
+        inside = own()
+        asked = model or change(inside)
+        order = Order.of(asked.pipeline, rows)
+        if file is None or file.schedule is None or asked != inside:
+            timed = _timed(asked.pipeline, order, None if file is None else file.schedule)
+            return Shown(asked, timed, None, file is not None and file.result is not None)
+        schedule = _as_recorded(asked.pipeline, order, file.schedule)
+        free = asked.pipeline.changed(
+            memory=replace(asked.pipeline.memory, limit=None), route_of_microbatch=asked.pipeline.route_of_microbatch
+        )
+        found = violations(free, schedule)
+    except ModelError:
+        raise
+    except ValueError as error:
+        raise FileError(f"{source}: {error}") from None
+    if found:
+        raise FileError(f"{source}: the recorded times break a rule ({found[0].message}); `ppopt check` lists all")
+    return Shown(asked, schedule, None if file.result is None else file.result.model_dump(), file.result is not None)
+
+
+def _as_recorded(pipeline: Pipeline, order: Order, recorded: Recorded) -> Schedule:
+    """The recorded times, to the nearest tick."""
+    per_unit, index = pipeline.ticks.per_unit, pipeline.index
+
+    def ticks(times: Sequence[float]) -> IntArray:
+        return np.array([round(Fraction(time) * per_unit) for time in times], dtype=np.int64)
+
+    start = tuple(ticks(row) for row in recorded.start)
+    lines = {tuple(tuple(pair) for pair in line.link): line for line in recorded.transfers}
+    missing = [line for line in pipeline.lines if line not in lines]
+    if missing:
+        raise ValueError(f"schedule.transfers: those of the link {missing[0]} are missing")
+    sent = [lines[line] for line in pipeline.lines]
+    numbers = (np.array([index.number(parse_transfer(op)) for op in line.order], dtype=np.int64) for line in sent)
+    return Schedule(pipeline, order, start, Transfers(tuple(numbers), tuple(ticks(line.start) for line in sent)))
 
 
 def row_in(path: str, pipeline: Pipeline) -> Row:
@@ -89,7 +116,6 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
     """
     source = source_of(path)
     model, rows, file = _read(path, source)
-    recorded = None if file is None else file.schedule
     try:
         own = model().pipeline
     except FileError as error:
@@ -102,7 +128,7 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
     row = of_order(placed, order, source)
     if row.schedule is None:
         return row
-    return Row.beside(pipeline, source, own.placement, _timed(placed, order, recorded))
+    return Row.beside(pipeline, source, own.placement, _timed(placed, order, None if file is None else file.schedule))
 
 
 def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Schedule:
@@ -123,18 +149,6 @@ def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Sched
         times[index.number(op)] = start
     needed = np.concatenate(schedule.transfers.rows)
     return in_turn(pipeline, order, times) if len(needed) == len(ops) and not np.isnan(times[needed]).any() else schedule
-
-
-def _at(schedule: Schedule, recorded: Recorded) -> Schedule:
-    """The same order at the times of a record; transfers, too, where it has them all."""
-    per_unit, op = schedule.pipeline.ticks.per_unit, schedule.pipeline.index.op
-    start = tuple(np.rint(np.array(row, dtype=np.float64) * per_unit).astype(np.int64) for row in recorded.start)
-    times = {text: time for line in recorded.transfers for text, time in zip(line.order, line.start, strict=True)}
-    rows = [[str(op(number)) for number in row.tolist()] for row in schedule.transfers.rows]
-    if not times.keys() >= {text for row in rows for text in row}:
-        return schedule
-    sent = tuple(np.array([round(times[text] * per_unit) for text in row], dtype=np.int64) for row in rows)
-    return replace(schedule, start=start, transfers=schedule.transfers._replace(start=sent))
 
 
 def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, ResultFile | None]:

@@ -52,9 +52,10 @@ def written_for(runtime: str, schedule: Schedule, names: ModuleNames | None = No
 
 
 def cut_lines(pipeline: Pipeline) -> tuple[str, ...]:
-    """Which layers each stage has, and which of them recompute, in a line each; nothing for a pipeline without layers."""
+    """Which layers each stage has, and which of them recompute, in a line each; without layers which stages recompute, if any."""
     if pipeline.layers is None:
-        return ()
+        stages = sorted(pipeline.recomputing)
+        return (f"stages that recompute: {', '.join(map(str, stages))}",) if stages else ()
     names = [group.name for group in pipeline.layers.groups]
     held = [
         ", ".join(name if n == 1 else f"{n} {name}" for name, n in zip(names, row, strict=True) if n) or "empty"

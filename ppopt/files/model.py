@@ -32,6 +32,7 @@ from ppopt.pipeline import (
     PipelineError,
     Units,
 )
+from ppopt.pipeline.parts import as_number
 
 FORMAT = 1
 
@@ -150,7 +151,7 @@ def setting(text: str, option: str = "--set", example: str = "costs.forward=2") 
         tree = _toml(f"value = {value}")
     except ValueError:
         if not re.fullmatch(r"[A-Za-z_][\w-]*", value):
-            raise ModelError(flag, "", "the value is neither TOML nor a bare word") from None
+            raise ModelError(flag, "", f"the value is neither TOML nor a bare word{as_number(key, value)}") from None
         tree = {"value": value}
     if tree.keys() != {"value"}:
         raise ModelError(flag, "", "expected a single value")
@@ -244,7 +245,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
     for name in ("routes", "route_of_microbatch"):
         if not isinstance(fields.get(name, []), list):
             raise PipelineError(f"pipeline.{name}", f"expected a list, got {fields[name]!r}")
-    labels = {"name": tree.get("name", ""), **{f"units.{key}": label for key, label in tables["units"].items()}}
+    labels = {"name": tree.get("name", ""), **{f"units.{key}": tables["units"].get(key, "") for key in ("time", "memory")}}
     for key, label in labels.items():
         if not isinstance(label, str):
             raise PipelineError(key, f"expected a text, got {label!r}")

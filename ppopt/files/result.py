@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 import ppopt
+from ppopt.files.figures import metrics_dict, usage_dict
 from ppopt.files.model import ModelError, model_of
 from ppopt.files.model_tree import model_dict, recompute_of
 from ppopt.files.text import FileError, read_text, source_of, write_text
 from ppopt.named.model import Model
-from ppopt.pipeline import DataParallel, IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule, durations
-from ppopt.timing import exposed_traffic
 
 if TYPE_CHECKING:
     from ppopt.named import Row
@@ -66,7 +66,7 @@ def document(model: Model, *, schedule: Schedule | None = None, named: Sequence[
         "model": model_dict(model, resolved=schedule is not None),
         "result": None,
         "schedule": None if schedule is None else schedule_dict(schedule),
-        "metrics": None if schedule is None else metrics_dict(schedule),
+        "metrics": None if schedule is None else {**metrics_dict(schedule), **usage_dict(schedule)},
         "named": [row_dict(row) for row in named],
     }
 
@@ -84,6 +84,7 @@ def _outcome(result: Result) -> Tree:
         "seed": result.seed,
         "versions": dict(result.versions),
         **({"constraints": [str(word) for word in result.constraints]} if result.constraints else {}),
+        **({"untried": list(result.untried)} if result.untried else {}),
         **_partition(result.pipeline),
         **({} if result.runtime is None else {"runtime": result.runtime.tree}),
     }
@@ -175,22 +176,6 @@ def schedule_dict(schedule: Schedule) -> Tree:
     return tree
 
 
-def metrics_dict(schedule: Schedule) -> Tree:
-    """What follows from a schedule."""
-    pipeline = schedule.pipeline
-    traffic = pipeline.data_parallel != DataParallel()
-    return {
-        **({"exposed_traffic": pipeline.time(exposed_traffic(schedule))} if traffic else {}),
-        "makespan": pipeline.time(schedule.makespan),
-        "device_span": pipeline.time(schedule.device_span),
-        "bubble_ratio": schedule.bubble_ratio,
-        "span_bubble_ratio": schedule.span_bubble_ratio,
-        "overhead": schedule.overhead,
-        "work": [pipeline.time(work) for work in schedule.work],
-        "peak_memory": [pipeline.amount(peak) for peak in schedule.peak_memory],
-    }
-
-
 def row_dict(row: Row) -> Tree:
     """One named schedule; without a schedule ``excluded`` says why, and the figures are null."""
     chosen = row.recompute
@@ -204,6 +189,7 @@ def row_dict(row: Row) -> Tree:
         "makespan": row.makespan,
         "device_span": row.device_span,
         "bubble_ratio": row.bubble_ratio,
+        "efficiency": row.efficiency,
         "work": None if row.work is None else list(row.work),
         "peak_memory": None if row.peak_memory is None else list(row.peak_memory),
         "within_memory": row.within_memory,

@@ -34,7 +34,9 @@ def compared(model: Model, names: Sequence[str], memory: bool) -> Answer:
     messages += [f"{row.label} exceeds the memory limit" for row in there if not row.within_memory]
     if not there:
         return Answer(None, messages)
-    return Answer(page(shown(sorted(there, key=_place)), memory=memory, title=model.pipeline.name or "Named schedules"), messages)
+    return Answer(
+        page(shown([*sorted(there, key=_place)]), memory=memory, title=model.pipeline.name or "Named schedules"), messages
+    )
 
 
 def _place(row: Row) -> tuple[bool, float]:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 PATIENCE = 20.0
@@ -46,7 +46,7 @@ class Job:
         """Whether the process is gone."""
         return self.code is not None
 
-    async def events(self) -> AsyncIterator[dict[str, Any]]:
+    async def events(self) -> AsyncGenerator[dict[str, Any], None]:
         """What the search says, from the beginning; ends with it. Whoever listens watches it: once nobody does, it is ended."""
         self._watchers += 1
         told = 0

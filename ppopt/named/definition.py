@@ -85,6 +85,8 @@ class Definition:
     peak: str = ""
     idle: str = ""
     open_rule: str = ""
+    counted: str = ""
+    """What its microbatches are, where they are not what those of other schedules are; tables mark it."""
     fill: Callable[[Pipeline, tuple[Word, ...], Parameters], Schedule] | None = None
     built_in: bool = field(default=False, compare=False)
     """Whether it is one of this package: its words are known to be about what a pipeline of its placement has, each on one

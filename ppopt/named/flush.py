@@ -113,6 +113,7 @@ DEFINITIONS = (
         constrain=seq1f1b,
         parameters=(Parameter("pieces", "how many pieces a sequence is cut into (k)", "2"),),
         needs="M mod k = 0, M and peak counted in pieces, which cost the same",
+        counted="microbatches are pieces of sequences here, each as long as a whole microbatch of the others",
         peak="min(M, D-d-1+k)",
     ),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ppopt.pipeline import Pipeline, in_words
-from ppopt.schedule import Figures, Schedule
+from ppopt.schedule import Figures, Number, Objective, Schedule
 from ppopt.text import number, percent, place
 
 
@@ -57,6 +57,10 @@ class Row(Figures):
             return f"{self.name} + recompute {_levels(self.recompute)}"
         return f"{self.name} + recompute {in_words(self.recompute)}"
 
+    def objective(self, name: Objective) -> Number:
+        """``makespan`` or ``span`` (the device span), in the user's unit; 0 where it is excluded."""
+        return (self.makespan if name == "makespan" else self.device_span) or 0
+
     def __str__(self) -> str:
         schedule = self.schedule
         if schedule is None:
@@ -81,7 +85,7 @@ def _levels(stages: Sequence[Sequence[tuple[str, str, int]]]) -> str:
 
 
 def figures(schedule: Schedule) -> list[str]:
-    """Makespan, device span, bubble ratio, span bubble ratio, largest peak memory, as tables show them."""
+    """Makespan, device span, bubble ratio, span bubble ratio, largest peak memory, as sentences have them."""
     pipeline = schedule.pipeline
     return [
         number(pipeline.time(schedule.makespan)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, overload
 
 from ppopt.named.definition import UnknownSchedule
-from ppopt.named.registry import find
-from ppopt.named.row import Row, figures
-from ppopt.pipeline import Pipeline
-from ppopt.text import heading, new_table, rendered, unit
+from ppopt.named.registry import NAMED, find
+from ppopt.named.row import Row
+from ppopt.pipeline import Pipeline, Units
+from ppopt.schedule import Objective, Schedule
+from ppopt.text import Style, figure, heading, new_table, percent, rendered, unit, wrapped
 
 EQUAL_WORK = (
     "the model's costs are uneven, and this row assumes that each device has the same work here as on the model's placement; "
@@ -19,7 +21,8 @@ EQUAL_WORK = (
 
 
 class Table(Sequence[Row]):
-    """The rows of a comparison, in the order of the catalogue; printed, those that apply come first, the fastest at the top.
+    """The rows of a comparison, in the order of the catalogue; printed, those that fit the memory come first, the fastest at
+    the top, then those that do not.
 
     ``table["1f1b"]`` is the row of a schedule (of several rows with that name the fastest that fits the memory, see
     :meth:`rows_of`), ``table[0]`` the first row. ``pipeline`` is the one that was asked about, ``stands_for`` the name of the row
@@ -84,32 +87,130 @@ class Table(Sequence[Row]):
     def __repr__(self) -> str:
         return f"<Table: {len(self.rows)} rows for {heading(self.pipeline)}>"
 
-    def text(self, title: str | None = None, width: int | None = None) -> str:
-        """The table in at most ``width`` columns, then what its marks mean, then what does not apply, with the reasons."""
+    def text(
+        self,
+        title: str | None = None,
+        width: int | None = None,
+        *,
+        answer: Row | None = None,
+        objective: Objective = "makespan",
+        styled: bool = False,
+    ) -> str:
+        """The table in at most ``width`` columns, then what its marks mean, then what does not apply, with the reasons.
+
+        Those that fit the memory come first, the fastest at the top, the ``answer`` among them; then those that do not. With
+        ``styled`` the answer is bold, and what does not fit dim.
+        """
+        rows = [row for row in self.rows if row.schedule is not None]
+        rows += [answer] if answer is not None and answer.schedule is not None else []
+        columns = [column for column in _COLUMNS if column.wanted(rows)]
         units = self.pipeline.units
-        heads = [unit("makespan", units.time), unit("device span", units.time), "bubble ratio", "span bubble ratio"]
-        table = new_table(title, ["schedule", "placement", "chunks"], [*heads, unit("peak memory", units.memory)], ["memory"])
-        for row in sorted(self.rows, key=_rank_by_makespan):
-            if row.schedule is not None:
-                name = f"{row.label} *" if self.marks(row) else row.label
-                placement = f"{row.placement} †" if row.assumes_equal_work else row.placement
-                within = "" if row.schedule.within_memory else "over the limit"
-                table.add_row(name, placement, str(row.chunks), *figures(row.schedule), within)
-        lines = [rendered(table, width)]
-        if any(map(self.marks, self.rows)):
+        heads = [column.head(units, rows) for column in columns]
+        ranks = {column.name: 0 if column.name == _OBJECTIVES[objective] else column.rank for column in columns}
+        table = new_table(title, ["schedule", "placement", "chunks"], heads, ranks={**ranks, "placement": 2, "chunks": 5})
+        for row in sorted(rows, key=lambda row: (*_rank(row, objective)[:3], row is not answer, row.name)):
+            assert row.schedule is not None
+            style: Style = "bold" if row is answer else "" if row.schedule.within_memory else "dim"
+            cells = [column.cell(row.schedule) for column in columns]
+            table.add_row(
+                self._name(row), row.placement + _mark(row.assumes_equal_work, " †"), str(row.chunks), *cells, style=style
+            )
+        return "\n".join([rendered(table, width, styled=styled), *(wrapped(line, width) for line in self._notes(rows))])
+
+    def best_elsewhere(self, objective: Objective = "makespan", value: float | None = None) -> str:
+        """The fastest row that fits, in a line, where it is on a placement that the model neither has nor leaves open, and faster
+        than ``value``; else empty."""
+        places = {place.routes for place in self.pipeline.placements()}
+        fitting = [row for row in self.rows if row.schedule is not None and row.within_memory]
+        best = min(fitting, key=partial(_rank, objective=objective), default=None)
+        if best is None or best.schedule is None or best.schedule.pipeline.routes in places:
+            return ""
+        time = best.objective(objective)
+        if value is not None and time >= value:
+            return ""
+        chunks = f", {best.chunks} chunks" if best.chunks > 1 else ""
+        time_ = f"{figure(time)} {self.pipeline.units.time}".rstrip()
+        return f"best: {best.placement}{_mark(best.assumes_equal_work, ' †')}{chunks}, {time_} ({best.label})"
+
+    def _name(self, row: Row) -> str:
+        return f"{row.label}{_mark(self.marks(row), ' *')}{_mark(bool(_counted(row)), ' ‡')}"
+
+    def _notes(self, rows: Sequence[Row]) -> list[str]:
+        """What the marks mean, and what does not apply."""
+        lines = []
+        if any(map(self.marks, rows)):
             lines.append(f"* the schedule that the model stands for ({self.stands_for})")
-        if any(row.assumes_equal_work for row in self.rows):
+        if any(row.assumes_equal_work for row in rows):
             lines.append(f"† {EQUAL_WORK}")
+        lines += [f"‡ {text}" for text in dict.fromkeys(filter(None, map(_counted, rows)))]
+        if not all(row.within_memory for row in rows):
+            lines.append("! over the memory limit")
         excluded = [row.excluded for row in self.rows if row.excluded is not None]
         if excluded:
             lines += ["Not applicable:", *(f"  {reason}" for reason in excluded)]
-        return "\n".join(lines)
+        return lines
 
 
-def _rank(row: Row) -> tuple[bool, bool, float]:
+class _Column(NamedTuple):
+    """A column of figures; ``rank`` as in :class:`ppopt.text.Column`."""
+
+    name: str
+    rank: int
+    cell: Callable[[Schedule], str]
+    unit: Callable[[Units, Sequence[Row]], str] = lambda units, rows: ""
+    wanted: Callable[[Sequence[Row]], bool] = lambda rows: True
+
+    def head(self, units: Units, rows: Sequence[Row]) -> str:
+        """Its name with its unit."""
+        return unit(self.name, self.unit(units, rows))
+
+
+def _time(ticks: Callable[[Schedule], int]) -> Callable[[Schedule], str]:
+    return lambda schedule: figure(schedule.pipeline.time(ticks(schedule)))
+
+
+def _rates(rows: Sequence[Row]) -> list[tuple[float, str]]:
+    found = (row.schedule.throughput for row in rows if row.schedule is not None)
+    return [rate for rate in found if rate is not None]
+
+
+def _peak(schedule: Schedule) -> str:
+    """The largest peak, with a mark where a device exceeds its limit."""
+    held = figure(schedule.pipeline.amount(max(schedule.peak_memory)))
+    return held if schedule.pipeline.amounts.limit is None else f"{held} {' ' if schedule.within_memory else '!'}"
+
+
+def _repeats(rows: Sequence[Row]) -> bool:
+    return any(row.schedule is not None and row.schedule.repeated > 0 for row in rows)
+
+
+_COLUMNS = (
+    _Column("makespan", 3, _time(lambda schedule: schedule.makespan), lambda units, rows: units.time),
+    _Column("device span", 6, _time(lambda schedule: schedule.device_span), lambda units, rows: units.time),
+    _Column("bubble ratio", 1, lambda schedule: percent(schedule.bubble_ratio)),
+    _Column("span bubble ratio", 7, lambda schedule: percent(schedule.span_bubble_ratio)),
+    _Column("efficiency", 4, lambda schedule: percent(schedule.efficiency), wanted=_repeats),
+    _Column(
+        "throughput",
+        3,
+        lambda schedule: "" if schedule.throughput is None else figure(schedule.throughput[0]),
+        lambda units, rows: _rates(rows)[0][1],
+        wanted=lambda rows: bool(_rates(rows)),
+    ),
+    _Column("peak memory", 0, _peak, lambda units, rows: units.memory),
+)
+_OBJECTIVES = {"makespan": "makespan", "span": "device span"}
+
+
+def _mark(there: bool, mark: str) -> str:
+    return mark if there else ""
+
+
+def _counted(row: Row) -> str:
+    """What the microbatches of a named schedule are, where that is not what those of others are."""
+    return NAMED[row.name].counted if row.name in NAMED else ""
+
+
+def _rank(row: Row, objective: Objective = "makespan") -> tuple[bool, bool, float, str]:
     """What fits before what does not, and both before what does not apply; the fastest first."""
-    return row.schedule is None, not row.within_memory, row.makespan or 0
-
-
-def _rank_by_makespan(row: Row) -> tuple[float, str]:
-    return row.makespan or 0, row.name
+    return row.schedule is None, not row.within_memory, row.objective(objective), row.name

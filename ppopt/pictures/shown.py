@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ppopt.files import FileError, Model
-from ppopt.files.exported import InFile, read_in
+from ppopt.files.exported import shown_in
 from ppopt.named import Row, find
 from ppopt.named.verified import verified
 from ppopt.pipeline import BEST, CHOOSE, Pipeline
@@ -129,32 +129,18 @@ def _shown(drawn: Drawn, model: Model | None, change: Callable[[Model], Model]) 
 
 
 def _of_file(path: str, model: Model | None, change: Callable[[Model], Model]) -> Shown:
-    file = read_in(path, model, change)
-    stem = "order" if path == "-" else os.path.splitext(os.path.basename(path))[0]
-    schedule, outcome = _verified(file, path), file.outcome
+    file = shown_in(path, model, change)
+    stem, source = "order" if path == "-" else os.path.splitext(os.path.basename(path))[0], os.path.basename(path)
+    schedule, outcome = file.schedule, file.outcome
+    own = schedule.pipeline.name
     if outcome is None:
-        name = file.named or stem
-        own = schedule.pipeline.name
-        return Shown(name if own in ("", name) else f"{own}: {name}", schedule, source=os.path.basename(path))
-    scope = scope_of(schedule.pipeline, outcome.scope)
-    proof = Proof(outcome.reason, outcome.objective, outcome.lower_bound, outcome.proved_by, scope)
-    _check(file, proof, path)
-    return replace(_titled(schedule, stem, proof), source=os.path.basename(path))
-
-
-def _verified(file: InFile, path: str) -> Schedule:
-    """The schedule of a file, checked.
-
-    Raises:
-        FileError: the times of the file break a rule.
-    """
-    schedule = file.as_recorded
-    if schedule is file.schedule:
-        return verified(schedule, path)
-    try:
-        return verified(schedule, path)
-    except RuntimeError:
-        raise FileError(f"{path}: schedule.start: these times break a rule; `ppopt check` says which") from None
+        verified(schedule, path)
+        name = (None if file.searched else file.model.schedule) or stem
+        return Shown(name if own in ("", name) else f"{own}: {name}", schedule, source=source)
+    scope = scope_of(schedule.pipeline, outcome["scope"])
+    proof = Proof(outcome["reason"], outcome["objective"], outcome["lower_bound"], outcome["proved_by"], scope)
+    _check(schedule, proof, path)
+    return replace(_titled(schedule, stem, proof), source=source)
 
 
 def _titled(schedule: Schedule, title: str, proof: Proof | None) -> Shown:
@@ -179,13 +165,13 @@ def scope_of(pipeline: Pipeline, scope: Mapping[str, Any] | None) -> str:
     return f"on {words}{cut}{recompute}"
 
 
-def _check(file: InFile, proof: Proof, path: str) -> None:
+def _check(schedule: Schedule, proof: Proof, path: str) -> None:
     """Raise where a file says that its schedule is better than possible.
 
     Raises:
         FileError: it does.
     """
-    value = Shown("", file.schedule, proof).value
+    value = Shown("", schedule, proof).value
     if value < proof.lower_bound * (1 - 1e-9):
         problem = f"is more than the {proof.objective} of the schedule, {value}; `ppopt check` says what is wrong"
         raise FileError(f"{path}: result.lower_bound: {proof.lower_bound} {problem}")

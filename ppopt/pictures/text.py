@@ -12,16 +12,17 @@ FINEST = 12
 """A cell is the greatest common divisor of all times while the shortest operation has at most this many of them."""
 
 
-def grid(schedule: Schedule, width: int | None = None) -> str:
+def grid(schedule: Schedule, width: int | None = None, *, coarse: bool = False) -> str:
     """The schedule as text, one cell per time unit: ``F0`` where an operation starts, ``-`` while it goes on, ``.`` idle.
 
     Operations are named by kind and microbatch where every device has one stage, else in full (``2F0``); a pair is
     ``2F3;5B1``. The unit is the greatest common divisor of all times; where that is much shorter than any operation, it
     is the shortest operation and the others are rounded to it, as the last line then says. Operations that take no time
-    are left out. With ``width``, lines longer than that many characters lose their middle.
+    are left out. With ``width``, lines longer than that many characters lose their middle. ``coarse``: the unit is the shortest
+    operation anyway.
     """
     pipeline = schedule.pipeline
-    unit, even = _unit(schedule)
+    unit, even = _unit(schedule, coarse)
     rows = _cells(schedule, unit) if unit else [[] for _ in schedule.start]
     columns = max((last for row in rows for _, last, _ in row), default=0)
     cell = max([2, *(-(-(len(label) + 1) // (last - first)) for row in rows for first, last, label in row)])
@@ -39,7 +40,7 @@ def grid(schedule: Schedule, width: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _unit(schedule: Schedule) -> tuple[int, bool]:
+def _unit(schedule: Schedule, coarse: bool) -> tuple[int, bool]:
     """Ticks per cell (0: nothing takes time), and whether all times are multiples of it."""
     durations = np.concatenate(schedule.duration)
     positive = durations[durations > 0]
@@ -48,7 +49,8 @@ def _unit(schedule: Schedule) -> tuple[int, bool]:
     starts = np.concatenate(schedule.start)
     divisor = int(np.gcd.reduce(np.concatenate((positive, starts - starts.min()))))
     shortest = int(positive.min())
-    return (divisor, True) if shortest <= FINEST * divisor else (shortest, False)
+    fine = shortest == divisor or (shortest <= FINEST * divisor and not coarse)
+    return (divisor, True) if fine else (shortest, False)
 
 
 def _cells(schedule: Schedule, unit: int) -> list[list[tuple[int, int, str]]]:

@@ -17,7 +17,6 @@ from ppopt.pipeline.parts import (
     PipelineError,
     Table,
     TooLittleMemory,
-    Units,
     Value,
     as_number,
     exact,
@@ -26,6 +25,7 @@ from ppopt.pipeline.parts import (
 from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 from ppopt.pipeline.ticks import Ticks
+from ppopt.pipeline.units import Units, microseconds
 
 __all__ = [
     "ANY",
@@ -61,6 +61,7 @@ __all__ = [
     "fewer_devices",
     "halves",
     "in_words",
+    "microseconds",
     "plain",
     "room_to_split",
     "routes_of",

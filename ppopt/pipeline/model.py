@@ -21,11 +21,12 @@ from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, giv
 from ppopt.pipeline.layers import Layers
 from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
-from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, Units, plain, whole
+from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, read_split, routes_of
 from ppopt.pipeline.runtimes import check_routes, read_runtime
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
+from ppopt.pipeline.units import Units
 
 MAX_DEVICES = 1024
 MAX_MICROBATCHES = 2**18

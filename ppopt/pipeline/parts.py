@@ -352,11 +352,3 @@ class DataParallel:
         for name in ("all_gather", "reduce_scatter"):
             value = _optional_values(f"data_parallel.{name}", getattr(self, name))
             object.__setattr__(self, name, Fraction(0) if value is None else value)
-
-
-@dataclass(frozen=True)
-class Units:
-    """Labels of tables and pictures; they change no number."""
-
-    time: str = ""
-    memory: str = ""

@@ -52,6 +52,11 @@ def written_out(pipeline: Pipeline) -> Pipeline:
     return _with(each, costs={"recompute": None, **longer}, memory=memory, recompute="none")
 
 
+def working_once(pipeline: Pipeline) -> Pipeline:
+    """The pipeline where nothing recomputes, and memory is unlimited."""
+    return _with(pipeline, costs={}, memory={"limit": None}, recompute="none")
+
+
 def _with(pipeline: Pipeline, *, costs: dict[str, Any], memory: dict[str, Any], **changes: Any) -> Pipeline:
     """The pipeline with other costs, memory and fields, its microbatches on the same routes."""
     return pipeline.changed(

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.files.chrome_trace import microseconds
 from ppopt.files.model import ModelError
 from ppopt.files.recorded import ProfileError
 from ppopt.files.torch_export import for_torch
 from ppopt.op import Kind, Op, Pair
+from ppopt.pipeline import microseconds
 from ppopt.pipeline.runtimes import NotForTorch
 from ppopt.runs.clocks import halves, needs
 from ppopt.runs.run import Run

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 import ppopt
-from ppopt.files.result import FORMAT, metrics_dict, schedule_dict
+from ppopt.files.figures import metrics_dict, usage_dict
+from ppopt.files.result import FORMAT, schedule_dict
 from ppopt.runs.beside import Beside, Late, figures_of, shares
 from ppopt.runs.run import Run
 from ppopt.runs.timeline import RunSchedule, gaps_of, idle_of
@@ -16,13 +17,10 @@ def document(run: Run, measured: RunSchedule, found: Beside | None) -> dict[str,
     """A step of a run, and its plan; times in the unit of ``units.time``, those of the clocks in seconds."""
     pipeline = measured.pipeline
     metrics = metrics_dict(measured)
+    idle = idle_of(measured)
+    devices = zip(usage_dict(measured)["devices"], idle, strict=True)
     metrics["devices"] = [
-        {
-            "work": pipeline.time(work),
-            "idle": {cause: pipeline.time(ticks) for cause, ticks in idle.items()},
-            "bubble_ratio": 1 - work / measured.makespan if measured.makespan else 0.0,
-        }
-        for work, idle in zip(measured.work, idle_of(measured), strict=True)
+        {**of, "idle": {str(cause): pipeline.time(ticks) for cause, ticks in why.items()}} for of, why in devices
     ]
     tree: dict[str, Any] = {
         "ppopt": ppopt.__version__,
@@ -48,7 +46,7 @@ def document(run: Run, measured: RunSchedule, found: Beside | None) -> dict[str,
         "schedule": schedule_dict(measured),
         "metrics": metrics,
         "idle": [
-            [{"from": pipeline.time(gap.since), "to": pipeline.time(gap.until), "cause": gap.cause} for gap in row]
+            [{"from": pipeline.time(gap.since), "to": pipeline.time(gap.until), "cause": str(gap.cause)} for gap in row]
             for row in gaps_of(measured)
         ],
         "operations": [asdict(each) for each in (found.figures() if found else figures_of(measured))],

@@ -6,26 +6,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import median
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from ppopt.files.chrome_trace import microseconds
 from ppopt.files.inferred import infer_pipeline
 from ppopt.op import Kind, Op, Pair
-from ppopt.pipeline import Costs, IntArray, Memory, Pipeline, Units
+from ppopt.pipeline import Costs, IntArray, Memory, Pipeline, Units, microseconds
 from ppopt.pipeline.ticks import Ticks, ticks_of
 from ppopt.runs.clocks import halves, needs
 from ppopt.runs.run import Run
 from ppopt.schedule import Order, Schedule
-from ppopt.timing.waits import Cause, Waited
+from ppopt.timing.waits import Cause, Idle, Waited, merged
 
 FINEST = Fraction(1, 10)
 """Microseconds of a tick, where that is no more than a unit."""
 UNIT = "ms"
-CAUSES = ("start", "data", "order", "memory", "transfer", "end")
-"""Why a device of a run is idle: as :class:`~ppopt.timing.waits.Cause` says; ``transfer``: the input of its next operation has
-been computed and the device waits all the same, for the transfer, a launch, or anything else that the files do not show."""
 
 
 class _Fine(Pipeline):
@@ -111,25 +107,21 @@ def _pipeline(run: Run, unit: str, held: Pipeline | None, scale: float) -> Pipel
 # --- idle time ---------------------------------------------------------------------------------------------------
 
 
-class Gap(NamedTuple):
-    """A device is idle, from ``since`` until ``until`` (ticks), for one of :data:`CAUSES`."""
+def gaps_of(schedule: RunSchedule) -> list[list[Idle]]:
+    """Per device when it was idle between the begin of the step and its end, and why.
 
-    since: int
-    until: int
-    cause: str
-
-
-def gaps_of(schedule: RunSchedule) -> list[list[Gap]]:
-    """Per device when it was idle between the begin of the step and its end, and why."""
+    :attr:`~ppopt.timing.waits.Cause.LINK` is all of the time after the input of its next operation was computed: the transfer, a
+    launch, or anything else that the files do not show.
+    """
     made = _inputs_made(schedule)
-    rows: list[list[Gap]] = []
+    rows = []
     for device, idle in enumerate(Waited(schedule).idle):
-        gaps = []
+        gaps: list[Idle] = []
         for gap in idle:
-            known = made[device][gap.place] if gap.cause in (Cause.DATA, Cause.ORDER, Cause.MEMORY, Cause.LINK) else gap.until
+            known = gap.until if gap.cause in (Cause.START, Cause.END) else made[device][gap.place]
             cut = min(max(known, gap.since), gap.until)
-            gaps += [Gap(gap.since, cut, str(gap.cause)), Gap(cut, gap.until, "transfer")]
-        rows.append([gap for gap in gaps if gap.since < gap.until])
+            gaps += [gap._replace(until=cut), gap._replace(since=cut, cause=Cause.LINK)]
+        rows.append(list(merged(gap for gap in gaps if gap.since < gap.until)))
     return rows
 
 
@@ -145,8 +137,8 @@ def _inputs_made(schedule: RunSchedule) -> list[list[int]]:
     ]
 
 
-def idle_of(schedule: RunSchedule) -> list[dict[str, int]]:
+def idle_of(schedule: RunSchedule) -> list[dict[Cause, int]]:
     """Per device the ticks for which it was idle, by cause; with its work they make up the makespan."""
     return [
-        {cause: sum(gap.until - gap.since for gap in row if gap.cause == cause) for cause in CAUSES} for row in gaps_of(schedule)
+        {cause: sum(gap.until - gap.since for gap in row if gap.cause == cause) for cause in Cause} for row in gaps_of(schedule)
     ]

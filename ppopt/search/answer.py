@@ -127,7 +127,8 @@ class _Question:
                 each(point)
             if point.interrupted:
                 break
-        return dataclasses.replace(points[-1], points=tuple(points))
+        left = tuple(f"{count} microbatches" for count in counts[len(points) :])
+        return dataclasses.replace(points[-1], points=tuple(points), untried=(*points[-1].untried, *left))
 
     def answer(self, known: dict[tuple[str, int], PeriodicSchedule]) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
         """The result, its rows checked; ``known`` is what modulo scheduling has found for fewer microbatches, by placement."""

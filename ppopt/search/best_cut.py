@@ -59,6 +59,8 @@ class BesideBest:
                 clock.interrupt()
                 if self.result.limit == "time":
                     self.result = dataclasses.replace(self.result, limit="interrupted")
+        if self.result.best_cut is None:
+            self.result = dataclasses.replace(self.result, untried=("the best cut",))
         return self.result
 
     def _beside(self, own: Result, clock: Clock, enough: Time, progress: Report | None) -> Result:

@@ -194,6 +194,9 @@ def combined(pipeline: Pipeline, results: Sequence[Result], branches: Sequence[B
             None if pipeline.layers is None else pipeline.partition,
         ),
         placements=tuple(results),
+        untried=tuple(
+            brief(branch.pipeline) for branch in branches if branch.result is None and branch.floor(best.objective) < value
+        ),
     )
 
 

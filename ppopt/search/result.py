@@ -112,6 +112,8 @@ class Result(Figures):
     placements: tuple[Result, ...] = ()
     points: tuple[Result, ...] = ()
     best_cut: Result | None = None
+    untried: tuple[str, ...] = ()
+    """What might have something better and was not begun, in words: the search was interrupted, or its time was over."""
     runtime: RunBy | None = None
     """The runtime that the answer is for; then the scope is what it can run of what was open."""
 

@@ -208,7 +208,8 @@ def compared(
     share = strategies.RESTRICTED * settings.seconds
     result = restricted(dataclasses.replace(settings, seconds=share))
     if result.limit == "interrupted":
-        return dataclasses.replace(result, runtime=RunBy(runtime, Unrestricted(result.value, 0)))
+        untried = (*result.untried, "what is known without the restriction")
+        return dataclasses.replace(result, runtime=RunBy(runtime, Unrestricted(result.value, 0)), untried=untried)
     left = settings.seconds - (share if settings.deterministic else min(share, result.seconds))
     with at("without the restriction"):
         other = free(dataclasses.replace(settings, seconds=left), value_of(result))

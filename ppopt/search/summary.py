@@ -11,10 +11,11 @@ from ppopt.named import Row
 from ppopt.named.row import figures
 from ppopt.pipeline import DataParallel, Level, Pipeline, in_words
 from ppopt.pipeline.cutting import levels_of
-from ppopt.text import heading, new_table, number, percent, place, rendered, unit
+from ppopt.text import Table, figure, heading, new_table, number, percent, place, rendered, unit
 from ppopt.timing import exposed_traffic
 
 if TYPE_CHECKING:
+    from ppopt.schedule import Schedule
     from ppopt.search.result import Result
     from ppopt.search.second_opinion import Opinion
 
@@ -26,7 +27,7 @@ _LIMITS = {"time": "stopped at the time limit", "gap": "stopped at the gap", "in
 def summary(result: Result) -> str:
     """What ``print(result)`` shows, in at most ten lines."""
     if result.points:
-        lines = points_text(result).splitlines()
+        lines = rendered(points_table(result)).splitlines()
         hidden = f"… and {len(lines) - LINES + 1} more: each is one of result.points"
         return "\n".join(lines if len(lines) <= LINES else [*lines[: LINES - 1], hidden])
     lines = [title(result), *answer(result), *scope_lines(result), *remarks(result)]
@@ -44,12 +45,12 @@ def title(result: Result) -> str:
 
 def answer(result: Result) -> list[str]:
     """Value, bound and proof in a few lines."""
-    pipeline, schedule, value, gap, idle = result.pipeline, result.schedule, result.value, result.gap, result.idle_gap
+    pipeline, schedule, value, gap = result.pipeline, result.schedule, result.value, result.gap
     unit_ = f" {pipeline.units.time}" if pipeline.units.time else ""
     stopped = f"; {_LIMITS[result.limit]}" if result.limit is not None else ""
     seconds = f"{result.seconds:.1f} s{stopped}"
     bound = f"{number(result.lower_bound)}{unit_}"
-    if schedule is None or value is None or gap is None or idle is None:
+    if schedule is None or value is None or gap is None:
         if result.reason == "infeasible":
             proof = f", proved by {result.proved_by}" if result.proved_by else ""
             where = f" and what {result.runtime.name} can run" if result.runtime is not None else ""
@@ -60,16 +61,46 @@ def answer(result: Result) -> list[str]:
         lines = [f"{found}: optimal, proved by {result.proved_by} ({seconds})"]
     else:
         proof = f" by {result.proved_by}" if result.proved_by else ""
-        gaps = f"gap {percent(gap)}" + (f", idle gap {percent(idle)}" if idle <= 1 else "")  # more: not even the work is proved
-        lines = [f"{found}; lower bound {bound}{proof}, {gaps} ({seconds})"]
+        lines = [f"{found}; lower bound {bound}{proof}, gap {percent(gap)} ({seconds})"]
+        lines += idle_gap_lines(result)
+    lines += figure_lines(schedule)
+    return lines + cut_lines(pipeline) + best_cut_lines(result)
+
+
+def figure_lines(schedule: Schedule) -> list[str]:
+    """Makespan, spans, ratios, throughput, exposed traffic and the peak of memory in a few lines."""
+    pipeline = schedule.pipeline
+    unit_ = f" {pipeline.units.time}" if pipeline.units.time else ""
     makespan, span, bubble, span_bubble, peak = figures(schedule)
-    lines.append(f"makespan {makespan}{unit_}, device span {span}{unit_}, bubble ratio {bubble}, span bubble ratio {span_bubble}")
+    lines = [f"makespan {makespan}{unit_}, device span {span}{unit_}, bubble ratio {bubble}, span bubble ratio {span_bubble}"]
+    lines += rate_lines(schedule)
     if pipeline.data_parallel != DataParallel():
         exposed = number(pipeline.time(exposed_traffic(schedule)))
         lines.append(f"all-gather and reduce-scatter make the makespan {exposed}{unit_} longer")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
     lines.append(f"peak memory {peak}{memory}")
-    return lines + cut_lines(pipeline) + best_cut_lines(result)
+    return lines
+
+
+def rate_lines(schedule: Schedule) -> list[str]:
+    """The efficiency where work is repeated, and the throughput where it is known, in a line."""
+    parts = []
+    if schedule.repeated:
+        parts.append(f"efficiency {percent(schedule.efficiency)} (without the work that is repeated)")
+    if schedule.throughput is not None:
+        parts.append(f"throughput {figure(schedule.throughput[0])} {schedule.throughput[1]}")
+    return [", ".join(parts)] if parts else []
+
+
+def idle_gap_lines(result: Result) -> list[str]:
+    """How much of the idle time might be avoidable, in a line; nothing where the bound is less than the work."""
+    schedule, idle, value = result.schedule, result.idle_gap, result.ticks.value
+    if schedule is None or idle is None or value is None or not 0 < idle <= 1:
+        return []
+    time, unit_ = result.pipeline.time, result.pipeline.units.time
+    avoidable, all_ = number(time(value - result.ticks.lower_bound)), number(time(value - max(schedule.work)))
+    units = f" {unit_}" if unit_ else ""
+    return [f"the busiest device is idle for {all_}{units}; at most {avoidable}{units} of that ({percent(idle)}) can be avoided"]
 
 
 def cut_lines(pipeline: Pipeline) -> list[str]:
@@ -171,7 +202,7 @@ def remarks(result: Result) -> list[str]:
             equal = "equals" if time == value else f"takes {percent(time / value - 1) if value else number(time)} more than"
             lines.append(f"{row.label} {equal} {best}.")
     solved = [placed.pipeline for placed in result.placements] or [result.pipeline]
-    routes, scope = {each.routes for each in solved}, " and ".join(map(place, solved))
+    routes, scope = {each.routes for each in solved}, _solved(result)
     for row in fitting:
         time = _objective(result, row)
         if time < value and row.schedule is not None and row.schedule.pipeline.routes not in routes:
@@ -188,49 +219,82 @@ def _objective(result: Result, row: Row) -> float:
     return time
 
 
-def placements_text(result: Result) -> str:
+def placements_table(result: Result) -> Table:
     """What each placement has reached and what is proved of it."""
     units = result.pipeline.units
-    table = new_table(
-        "Placements", ["placement", "chunks"], [unit(result.objective, units.time), "lower bound", "seconds"], ["proof"]
-    )
+    heads = [unit(result.objective, units.time), unit("lower bound", units.time), "seconds"]
+    table = new_table("Placements", ["placement", "chunks"], heads, ["proof"], ranks={"seconds": 2})
     for placed in result.placements:
         proof = placed.proved_by or "" if placed.reason == "optimal" else placed.reason
         if placed.reason == "feasible" and placed.limit is None:
             proof = "cannot beat the best"
-        value = "" if placed.value is None else number(placed.value)
-        figures_ = [value, number(placed.lower_bound), f"{placed.seconds:.1f}"]
+        value = "" if placed.value is None else figure(placed.value)
+        figures_ = [value, figure(placed.lower_bound), f"{placed.seconds:.1f}"]
         table.add_row(placed.pipeline.placement, str(placed.pipeline.chunks), *figures_, proof)
-    return rendered(table)
+    return table
 
 
-def points_text(result: Result) -> str:
+def points_table(result: Result) -> Table:
     """The results for several numbers of microbatches."""
     cut = any(point.best_cut is not None for point in result.points)
-    columns = [unit(result.objective, result.pipeline.units.time), "lower bound", *["best cut"] * cut]
-    columns += ["idle gap", "bubble ratio", "span bubble ratio"]
+    rates = [None if point.schedule is None else point.schedule.throughput for point in result.points]
+    rate = next((f"throughput [{each[1]}]" for each in rates if each is not None), None)
+    units = result.pipeline.units
+    columns = [unit(result.objective, units.time), unit("lower bound", units.time), "gap", *["best cut"] * cut]
+    columns += ["bubble ratio", "span bubble ratio", *([] if rate is None else [rate])]
     left = ["microbatches"] + ["placement", "chunks"] * (result.scope is not None)
-    table = new_table("Microbatches", left, [*columns, "seconds"], ["proof"])
+    ranks = {"span bubble ratio": 5, "seconds": 4, "chunks": 3, "placement": 2, "throughput": 2, "proof": 1}
+    table = new_table("Microbatches", left, [*columns, "seconds"], ["proof"], ranks=ranks)
     for point in result.points:
-        schedule, idle = point.schedule, point.idle_gap
-        value, ratios = "", ["", "", ""]
-        if schedule is not None and point.value is not None and idle is not None:
-            value = number(point.value)
-            ratios = [f"{idle:.3f}", f"{schedule.bubble_ratio:.4f}", f"{schedule.span_bubble_ratio:.4f}"]
+        schedule = point.schedule
+        value, gap, ratios = "", "", ["", ""]
+        if schedule is not None and point.value is not None and point.gap is not None:
+            value, gap = figure(point.value), percent(point.gap)
+            ratios = [f"{schedule.bubble_ratio:.4f}", f"{schedule.span_bubble_ratio:.4f}"]
+        shown = (
+            [] if rate is None else ["" if schedule is None or schedule.throughput is None else figure(schedule.throughput[0])]
+        )
         proof = point.proved_by or "" if point.reason == "optimal" else point.reason
         where = [point.pipeline.placement, str(point.pipeline.chunks)] * (result.scope is not None)
-        best = [""] if point.best_cut is None or point.best_cut.value is None else [number(point.best_cut.value)]
-        figures_ = [value, number(point.lower_bound), *best * cut, *ratios, f"{point.seconds:.1f}"]
+        best = [""] if point.best_cut is None or point.best_cut.value is None else [figure(point.best_cut.value)]
+        figures_ = [value, figure(point.lower_bound), gap, *best * cut, *ratios, *shown, f"{point.seconds:.1f}"]
         table.add_row(str(point.pipeline.microbatches), *where, *figures_, proof)
-    return rendered(table)
+    return table
 
 
-def steps_text(result: Result) -> str:
+def steps_table(result: Result) -> Table:
     """The steps of the search and their times."""
     table = new_table("Steps", ["step"], ["seconds"], ["outcome"])
     for step in result.steps:
         table.add_row(step.name, f"{step.seconds:.2f}", step.outcome)
-    return rendered(table)
+    return table
+
+
+def stopped(result: Result) -> str:
+    """Why a search ended that has not begun everything."""
+    return "Interrupted" if result.interrupted else "Stopped at the time limit"
+
+
+def answer_row(result: Result) -> Row | None:
+    """The answer as a row beside the named schedules; ``None``: there is none."""
+    schedule = result.schedule
+    if schedule is None:
+        return None
+    name = "the optimum" if result.reason == "optimal" else "the best found"
+    return Row(name, schedule.pipeline.placement, schedule.pipeline.chunks, schedule, None)
+
+
+def best_line(result: Result) -> str:
+    """The fastest named schedule of another placement, where it is faster than the answer; else empty."""
+    if result.order is not None or result.runtime is not None:  # what binds is wanted
+        return ""
+    line = result.named.best_elsewhere(result.objective, result.value)
+    return f"{line}; the answer below is for {_solved(result)}" if line else ""
+
+
+def _solved(result: Result) -> str:
+    """The placements that were solved."""
+    return " and ".join(map(place, [placed.pipeline for placed in result.placements] or [result.pipeline]))
 
 
 def opinion_lines(result: Result, opinion: Opinion) -> list[str]:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from ppopt.files.result import metrics_dict, result_dict
+from ppopt.files.figures import metrics_dict
+from ppopt.files.result import result_dict
 from ppopt.named import Definition, Restriction, ScheduleWarning, UnknownSchedule, best_of, find
 from ppopt.named.verified import verified
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
@@ -268,10 +269,11 @@ def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()  # an instance has one number of microbatches: a study varies it
     result = solve(pipeline, **settings, best_cut=False)
-    tree = result_dict(result)
-    found = {key: value for key, value in tree["result"].items() if key not in ("seconds", "versions", "scope", "placements")}
+    outcome = result_dict(result)["result"]
+    found = {key: value for key, value in outcome.items() if key not in ("seconds", "versions", "scope", "placements")}
     found |= choices(pipeline, result.pipeline)
-    return "done", {"placement": result.pipeline.placement, "chunks": result.pipeline.chunks, **found, **(tree["metrics"] or {})}
+    figures = {} if result.schedule is None else metrics_dict(result.schedule)
+    return "done", {"placement": result.pipeline.placement, "chunks": result.pipeline.chunks, **found, **figures}
 
 
 def _placement(schedule: Schedule) -> Tree:

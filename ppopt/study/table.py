@@ -22,7 +22,7 @@ def rows_of(results: Iterable[Stored]) -> list[dict[str, Any]]:
         row.update({key: value for key, value in task.pop("solve", {}).items() if key in ("solver", "objective")})
         row.update({f"asked_{key}": value for key, value in task.items()})
         row["status"] = result.status
-        row.update(result.outcome)
+        row.update({"stopped_by" if key == "limit" else key: value for key, value in result.outcome.items()})
         row.update(seconds=result.seconds, finished=result.finished, key=result.key)
         rows.append({key: _flat(value) for key, value in row.items()})
     return rows

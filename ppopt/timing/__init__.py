@@ -3,20 +3,27 @@
 from ppopt.timing.links import begun, in_turn, left_shifted
 from ppopt.timing.obeys import broken
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
+from ppopt.timing.usage import CAUSES, PHASES, DeviceUse, LinkUse, devices_of, links_of
 from ppopt.timing.waits import Cause, Idle, Step, Wait, Waited
 
 __all__ = [
+    "CAUSES",
+    "PHASES",
     "Cause",
     "CyclicOrder",
+    "DeviceUse",
     "Idle",
+    "LinkUse",
     "OrderError",
     "Step",
     "Wait",
     "Waited",
     "begun",
     "broken",
+    "devices_of",
     "exposed_traffic",
     "in_turn",
     "left_shifted",
+    "links_of",
     "time_order",
 ]

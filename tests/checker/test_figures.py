@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ppopt.checker import Rule, mismatches
+from ppopt.checker import Rule, Violation, mismatches
 from tests.support.checked import TWO, VALID, only
 
 FIGURES: dict[str, Any] = {
@@ -63,3 +63,49 @@ def test_wrong_figures_are_found(key: str, value: Any) -> None:
 )
 def test_wrong_outcomes_are_found(change: dict[str, Any], rule: Rule) -> None:
     assert only(mismatches(TWO, VALID, outcome={**OUTCOME, **change})).rule == rule
+
+
+FIRST: dict[str, Any] = {
+    "work": 3,
+    "idle": {"start": 0, "data": 4, "link": 1, "memory": 0, "order": 0, "end": 0},
+    "idle_by_phase": {"warm-up": 5, "steady": 0, "cool-down": 0},
+    "utilisation": 3 / 8,
+    "sent": 1,
+    "received": 1,
+    "peak_memory": 1,
+}
+SECOND = {**FIRST, "idle": {"start": 2, "data": 0, "link": 0, "memory": 0, "order": 0, "end": 3}}
+
+
+def of_devices(first: Any) -> list[Violation]:
+    return mismatches(TWO, VALID, metrics={**FIGURES, "devices": [first, SECOND]})
+
+
+def test_right_figures_of_devices_are_accepted() -> None:
+    assert of_devices(FIRST) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"work": 2}, "work"),
+        ({"peak_memory": 2}, "peak_memory"),
+        ({"utilisation": 0.5}, "utilisation"),
+        ({"idle": {**FIRST["idle"], "data": 3}}, "sum of idle"),
+        ({"idle": {**FIRST["idle"], "data": "much"}}, "sum of idle"),
+        ({"idle_by_phase": {"warm-up": 5, "steady": 1}}, "sum of idle_by_phase"),
+        ({"idle": {**FIRST["idle"], "data": 3, "end": 1}}, "idle.end"),
+        ({"idle": {**FIRST["idle"], "data": 3, "start": 1}}, "idle.start"),
+    ],
+)
+def test_wrong_figures_of_devices_are_found(change: dict[str, Any], told: str) -> None:
+    found = only(of_devices({**FIRST, **change}))
+    assert (found.rule, found.device) == (Rule.METRIC, 0)
+    assert f"metrics.devices[0]: {told}" in found.message
+
+
+@pytest.mark.parametrize("devices", [[], "none", [1, 2]])
+def test_what_lists_no_devices_is_found(devices: Any) -> None:
+    assert only(mismatches(TWO, VALID, metrics={**FIGURES, "devices": devices})).message.startswith(
+        "metrics.devices has to list 2"
+    )

@@ -17,7 +17,7 @@ def test_the_table_shows_value_and_proof() -> None:
     shown = run("solve", "-d", "3", "-m", "8,4", "--memory-limit", "3", "--workers", "1")
     text, progress = shown.stdout, shown.stderr
     rows = [line.split() for line in text.splitlines() if line.split() and line.split()[0] in ("4", "8")]
-    assert [row[:4] for row in rows] == [["4", "14", "14", "0.000"], ["8", "26", "26", "0.000"]]
+    assert [row[:4] for row in rows] == [["4", "14", "14", "0.0"], ["8", "26", "26", "0.0"]]
     assert progress.index("4 microbatches") < progress.index("8 microbatches")
 
 

@@ -48,7 +48,10 @@ def test_the_answer_and_its_proof() -> None:
 
 def test_for_people(tmp_path: Path) -> None:
     shown = run("solve", str(MODELS / "1f1b.toml"), *QUICK, "--explain").stdout
-    assert shown.startswith("1f1b: 4 devices, 8 microbatches, linear\nmakespan 27: optimal, proved by ")
+    best, title, value = shown.splitlines()[:3]
+    assert best == "best: loop, 2 chunks, 25.5 (interleaved-zb); the answer below is for linear"
+    assert title == "1f1b: 4 devices, 8 microbatches, linear"
+    assert value.startswith("makespan 27: optimal, proved by ")
     assert "idle gap" not in shown
     assert "Steps" in shown
     assert "device 3:" in shown

@@ -61,3 +61,17 @@ def test_an_interrupted_sweep_says_how_to_go_on(
     Path(given[0]).write_text('[model.pipeline]\ndevices = 2\n[vary]\npipeline.microbatches = [2]\n[run]\nschedules = ["1f1b"]\n')
     store = "all.db" if "-o" in given else given[0].replace(".toml", ".db")
     assert run("sweep", *given, code=130).stderr.splitlines()[0] == f"what is finished is in {store}; go on with: {again}"
+
+
+def test_the_store_has_the_name_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    study = '[model.pipeline]\ndevices = 2\nmicrobatches = 2\n[model.memory]\nlimit = 1\n[run]\nschedules = ["seq1f1b"]\n'
+    (tmp_path / "sub" / "s.toml").write_text(f'name = "my study"\n{study}[solve]\ntime_limit = 5\n')
+    monkeypatch.chdir(tmp_path)
+    run("sweep", "sub/s.toml", "--workers", "1")
+    text = run("results", "sub/my study.db").stdout
+    assert "seq1f1b ‡" in text
+    assert "‡ microbatches are pieces of sequences" in text
+    columns = run("results", "sub/my study.db", "--csv").stdout.splitlines()[0].split(",")
+    assert "stopped_by" in columns
+    assert "limit" not in columns

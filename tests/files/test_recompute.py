@@ -21,5 +21,5 @@ def test_the_answer_is_a_result_like_any_other(tmp_path: Path) -> None:
     assert tree["steps"][0]["name"] == "stages: all open"
     assert run("check", output).stdout == f"{output}: no violation\n"
     stdout = run("solve", model, "--workers", "1").stdout
-    assert stdout.startswith("3 devices, 5 microbatches, linear, recompute in stage")
+    assert "\n3 devices, 5 microbatches, linear, recompute in stage" in stdout
     assert "\nmakespan 37: optimal, proved by branch and bound over the stages that recompute" in stdout

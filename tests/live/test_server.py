@@ -20,8 +20,9 @@ if importlib.util.find_spec("tornado") is None and not os.environ.get("CI"):
 
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
+from ppopt.live.handlers import MOST_BYTES
 from ppopt.live.jobs import Job
-from ppopt.live.server import MOST_BYTES, Running
+from ppopt.live.server import Running
 
 
 class Client:

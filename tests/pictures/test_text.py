@@ -84,3 +84,11 @@ def test_a_schedule_that_does_not_start_at_zero_is_drawn_from_its_start() -> Non
     schedule = named("1f1b", 2, 2)
     late = Schedule(schedule.pipeline, schedule.order, tuple(row + 7 for row in schedule.start))
     assert cells(grid(late)) == cells(grid(schedule))
+
+
+def test_a_coarse_grid_rounds_to_the_shortest_operation() -> None:
+    schedule = named("zb-v", 3, 5, links=Links(0.2))  # a chunk takes 0.5; all times are multiples of 0.1
+    fine, coarse = grid(schedule), grid(schedule, coarse=True)
+    assert len(coarse.splitlines()[2]) < len(fine.splitlines()[2]) / 3
+    assert coarse.splitlines()[-1] == "one cell is 0.5 × the time unit; times are rounded to it"
+    assert grid(named("1f1b", 2, 2), coarse=True) == grid(named("1f1b", 2, 2))

@@ -83,5 +83,5 @@ def test_why_devices_are_idle() -> None:
     assert run.start[0].tolist() == [0, 40_000, 164_000, 284_000]
     tenths = [{cause: ticks / 10_000 for cause, ticks in idle.items() if ticks} for idle in idle_of(run)]
     # device 0 waits for 1B0, which ends at 16.2, then for its transfer; between 24.4 and 28.2 for 1B1
-    assert tenths[0] == {"data": pytest.approx(8.2 + 3.8), "transfer": pytest.approx(0.4)}
+    assert tenths[0] == {"data": pytest.approx(8.2 + 3.8), "link": pytest.approx(0.4)}
     assert tenths[1] == {"start": 4.2, "end": pytest.approx(8.2)}

@@ -203,7 +203,7 @@ def test_the_memory_budget_ends_in_a_recommendation(tmp_path: Path, capsys: pyte
     script("memory_budget").main(["--quick", "--time-limit", "1", "--points", "4", "-o", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
     said = {line.split(":")[0]: line for line in lines if ":" in line}
-    assert said["Today"].startswith("Today: 1F1B takes 344.1 ms and needs 17.76 GiB")
+    assert said["Today"].startswith("Today: 1f1b takes 344.1 ms and needs 17.76 GiB")
     assert "less time" in said["Same memory"]
     assert "proved optimal there" in said["Best buy"] or "from the optimum there" in said["Best buy"]
     assert "ppopt solve models/gpt-14.6b.toml -d 4 -m 8 --placement" in said["To get it"]

@@ -1,17 +1,22 @@
 """The strategy: known optima, proofs, laws that answers obey, limits and interruptions."""
 
 import _thread
+import dataclasses
 import threading
 from fractions import Fraction
 
 import pytest
 
 from ppopt.checker import violations
+from ppopt.files import result_dict
 from ppopt.heuristics import each_baseline
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
+from ppopt.search.closed import ClosedSearch, quick_bound
 from ppopt.search.steps.decisions import between
+from ppopt.text import brief
 from tests.support.search import proved
+from tests.support.tiers import thorough
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
 
@@ -191,3 +196,33 @@ def test_targets_between_bound_and_best():
     assert between(7, 8, [], 2) == [7]
     assert between(7, 8, [7], 2) == []
     assert between(7, 10, [8], 2) == [9]
+
+
+@thorough
+def test_an_interrupted_search_says_what_it_has_not_begun(monkeypatch):
+    monkeypatch.setattr(ClosedSearch, "go_on", interrupting(ClosedSearch.go_on))
+    pipeline = Pipeline(4, 8, "any", (2, 4), costs=Costs(forward=1, backward_input=2), memory=Memory(limit=2))
+    result = solve(pipeline, seconds=0.5, workers=1)
+    assert (result.limit, len(result.placements)) == ("interrupted", 1)
+    (begun,) = result.placements
+    others = [each for each in pipeline.placements() if each.routes != begun.pipeline.routes]
+    may = [brief(each) for each in others if quick_bound(each, "makespan") < result.value]
+    assert (len(others), sorted(result.untried)) == (4, sorted(may))
+    assert may
+    easy = solve(Pipeline(4, 8, "any", (2, 4), memory=Memory(limit=4)), seconds=20, workers=1)
+    assert (easy.reason, len(easy.placements), easy.untried) == ("optimal", 1, ())  # the others cannot have anything better
+    several = solve(Pipeline(3, [4, 8, 16]), seconds=20, workers=1)
+    assert (len(several.points), several.untried) == (1, ("8 microbatches", "16 microbatches"))
+    assert result_dict(result)["result"]["untried"] == list(result.untried)
+    assert "untried" not in result_dict(solve(Pipeline(2, 2), seconds=20, workers=1))["result"]
+
+
+def interrupting(go_on):
+    """The same search, interrupted at its end."""
+
+    def search(self, clock, *args, **more):
+        result = go_on(self, clock, *args, **more)
+        clock.interrupt()
+        return dataclasses.replace(result, limit="interrupted")
+
+    return search

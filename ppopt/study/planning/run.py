@@ -16,7 +16,7 @@ from ppopt.clock import Clock
 from ppopt.files.estimates import read_source
 from ppopt.interrupt import noting
 from ppopt.pipeline import PipelineError
-from ppopt.search import tuning
+from ppopt.search import at, tuning
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.study.planning.looks import Found, look, nearby
@@ -26,6 +26,7 @@ from ppopt.study.planning.recipe import timed
 from ppopt.study.planning.result import MS, Plan, PlanReason, Plans, Space
 from ppopt.study.planning.space import Case, cases_of
 from ppopt.study.store import Store
+from ppopt.text import brief
 from ppopt.transformer import EstimateError
 
 Progress: TypeAlias = Callable[[float | None, float], None]
@@ -213,11 +214,16 @@ class _Run:
         if known is not None:
             return self.memo.found(pipeline, known)
         own = clock.slice(LOOK * self.settings.seconds)
-        found = taken(own)
+        with at(self._place(leaf)), at(step.split()[0]):
+            found = taken(own)
         if not own.over:
             tree = self.memo.tree(found, lower_bound=leaf.bound / MS, settled=False)
             self.memo.keep(key, leaf.case, pipeline, step.split()[0], tree, time.monotonic() - begun)
         return found
+
+    def _place(self, leaf: _Leaf) -> str:
+        """A combination on a placement, in words."""
+        return f"[{leaf.number + 1}/{len(self.leaves)}] {leaf.case.combination}, {brief(leaf)}"
 
     def _open(self) -> list[_Leaf]:
         """What may still have the best, the least bound first."""
@@ -263,7 +269,8 @@ class _Run:
             leaf.seconds *= 2
             return
         most = math.inf if self.best_found is None else self.best_found.value
-        result = search.go_on(self.clock.slice(leaf.seconds), most, None)
+        with at(self._place(leaf)):
+            result = search.go_on(self.clock.slice(leaf.seconds), most, None)
         leaf.seconds *= 2
         bound = float(Fraction(result.ticks.lower_bound, result.ticks.per_unit))
         if bound > leaf.bound:
