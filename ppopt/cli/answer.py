@@ -31,6 +31,14 @@ def tell_placement(given: Given, model: Model, binding: Binding) -> None:
     click.echo(f"Note: {binding.schedule} is solved on its own placement, {place(moved)}.", err=True)
 
 
+def tell_untried(result: Result) -> None:
+    """Say what might have something better and was not begun."""
+    from ppopt.search import summary
+
+    if result.untried:
+        click.echo(f"{summary.stopped(result)} before these were begun: {', '.join(result.untried)}.", err=True)
+
+
 def exit_code(result: Result) -> int:
     """The documented exit code; of several numbers of microbatches the worst."""
     if result.points:
@@ -39,8 +47,11 @@ def exit_code(result: Result) -> int:
     return INTERRUPTED if interrupted else CODES[result.reason]
 
 
-def show_result(result: Result, explain: bool, opinion: Opinion | None) -> None:
-    """The answer, its picture where it is small, and the named schedules beside it."""
+def show_result(result: Result, explain: bool, opinion: Opinion | None, text: str | None = None) -> None:
+    """The ``text`` that is asked for (JSON); or the answer, its picture where it is small, and the named schedules beside it."""
+    if text is not None:
+        click.echo(text, nl=False)
+        return
     from ppopt.cli.render import show_grid, shown, styled, width
     from ppopt.search import summary
 
@@ -58,8 +69,8 @@ def show_result(result: Result, explain: bool, opinion: Opinion | None) -> None:
     if len(result.named):
         answer = summary.answer_row(result)
         title = "Named schedules on this hardware" if answer is None else "The answer among the named schedules on this hardware"
-        text = result.named.text(title, width(), answer=answer, objective=result.objective, styled=styled())
-        click.echo(f"\n{text}")
+        shown_rows = result.named.text(title, width(), answer=answer, objective=result.objective, styled=styled())
+        click.echo(f"\n{shown_rows}")
     for line in summary.remarks(result):
         click.echo(wrapped(line, width()))
     if len(result.placements) > 1:

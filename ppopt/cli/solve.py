@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppopt.cli.answer import exit_code, show_result, tell_placement
+from ppopt.cli.answer import exit_code, show_result, tell_placement, tell_untried
 from ppopt.cli.options import (
     Given,
     find_schedule,
@@ -86,7 +86,7 @@ def solve(
     """
     with uninterrupted():
         from ppopt.files import json_text, result_dict, write_text
-        from ppopt.search import Binding, model_text, summary
+        from ppopt.search import Binding, model_text
         from ppopt.search import solve as find_best
         from ppopt.search import verify as second_opinion
         from ppopt.search.running import ORDERS
@@ -101,15 +101,11 @@ def solve(
     with Progress(objective, model.pipeline.units.time, form) as progress:
         ask = partial(find_best, model, settings, objective=objective, order=binding, runtime=runtime, best_cut=best_cut)
         result = ask(progress=progress, each=progress.point)
-    if result.untried:
-        click.echo(f"{summary.stopped(result)} before these were begun: {', '.join(result.untried)}.", err=True)
+    tell_untried(result)
     opinion = second_opinion(result, settings) if verify else None
     text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""
     with kept(output, text):
-        if as_json:
-            click.echo(text, nl=False)
-        else:
-            show_result(result, explain, opinion)
+        show_result(result, explain, opinion, text if as_json else None)
     if exported is not None:
         write_text(exported, model_text(result, settings.solver))
     if opinion is not None and opinion.confirmed is False:

@@ -31,7 +31,7 @@ def test_links_are_busy() -> None:
     assert links_of(two(latency=1)) == ()
 
 
-@drawn(10, 150, machines(30).flatmap(lambda pipeline: orders(pipeline).map(lambda order: time_order(pipeline, order))))
+@drawn(6, 150, machines(30).flatmap(lambda pipeline: orders(pipeline).map(lambda order: time_order(pipeline, order))))
 def test_work_and_causes_and_phases_add_up(schedule: Schedule) -> None:
     for use in devices_of(schedule):
         assert tuple(use.idle) == CAUSES

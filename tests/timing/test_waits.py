@@ -100,7 +100,7 @@ def schedules(draw: st.DrawFn, pipeline: Pipeline) -> Schedule:
 any_schedule = (machines(24) | paired(24)).flatmap(schedules)
 
 
-@drawn(12, 500, any_schedule)
+@drawn(8, 500, any_schedule)
 def test_causes_are_what_the_definitions_say_at_every_instant(schedule: Schedule) -> None:
     instants, waited = Instants(schedule), Waited(schedule)
     begin, end = schedule.begin, schedule.begin + schedule.makespan
@@ -115,7 +115,7 @@ def test_causes_are_what_the_definitions_say_at_every_instant(schedule: Schedule
         }
 
 
-@drawn(12, 150, any_schedule)
+@drawn(8, 150, any_schedule)
 def test_the_critical_path_has_no_gap_but_latencies(schedule: Schedule) -> None:
     pipeline = schedule.pipeline
     waited, ticks = Waited(schedule), pipeline.ticks
