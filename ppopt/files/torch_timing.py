@@ -22,7 +22,7 @@ from typing import Any
 VERSION = 1
 """Of the record's format."""
 _METHODS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
-_ATTRIBUTES = ("_stages", "_loss_fn", "_n_microbatches", "step")
+_ATTRIBUTES = ("_loss_fn", "_n_microbatches", "step")
 
 
 class StageTimer:
@@ -36,18 +36,19 @@ class StageTimer:
     """
 
     def __init__(self, schedule: Any) -> None:
+        stages = getattr(schedule, "_stages", None) or [getattr(schedule, "_stage", None)]  # classes for one stage have one
         missing = [name for name in _ATTRIBUTES if not hasattr(schedule, name)]
-        missing += [name for name in _METHODS if missing or not all(hasattr(stage, name) for stage in schedule._stages)]
+        missing += [name for name in _METHODS if not all(hasattr(stage, name) for stage in stages)]
         if missing:
             raise TypeError(f"the schedule has no {missing[0]}; StageTimer is tested with PyTorch 2.13")
-        self._schedule = schedule
+        self._schedule, self._stages = schedule, stages
         self._step = -1
         self._zero: tuple[Any, int] | None = None
         self._times: dict[tuple[int, str], list[list[tuple[int, Any, Any]]]] = {}
-        self._sizes: dict[int, dict[str, int]] = {stage.stage_index: {} for stage in schedule._stages}
+        self._sizes: dict[int, dict[str, int]] = {stage.stage_index: {} for stage in stages}
         self._links: list[dict[str, Any]] = []
         schedule.step = self._stepping(schedule.step)
-        for stage in schedule._stages:
+        for stage in stages:
             self._wrap(stage)
         if schedule._loss_fn is not None:
             last = max(self._sizes)
@@ -116,7 +117,7 @@ class StageTimer:
     def _device(self) -> Any:
         import torch
 
-        return torch.device(self._schedule._stages[0].device)
+        return torch.device(self._stages[0].device)
 
     def _sized(self, stage: Any, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The stage's first forward: count the bytes of what it keeps for its backward (no time is taken)."""
@@ -152,7 +153,7 @@ class StageTimer:
         import torch
         import torch.distributed as dist
 
-        group = self._schedule._stages[0].group
+        group = self._stages[0].group
         rank, ranks = dist.get_rank(group), dist.get_world_size(group)
         largest = torch.tensor([max(of.get("output_bytes", 0) for of in self._sizes.values())], device=self._device())
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
@@ -175,7 +176,7 @@ class StageTimer:
 
         if self._device().type == "cuda":
             torch.cuda.synchronize()
-        group = self._schedule._stages[0].group
+        group = self._stages[0].group
         stages = []
         for stage in sorted(self._sizes):
             kinds = {kind: self._seconds(stage, kind) for kind in "FBIW" if (stage, kind) in self._times}

@@ -138,3 +138,31 @@ def test_links_are_measured_with_three_sizes(folder: Path) -> None:
     profile = combine(read_files(files(folder, "timing")))
     assert profile.occupied
     assert len(profile.links[0, 1].sizes) == 3
+
+
+def with_its_own_class(rank: int, results: Connection, folder: str) -> None:
+    """Some steps of PyTorch's own 1F1B, which leaves no ranges in traces."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    from ppopt.files.torch_timing import StageTimer
+
+    stage = PipelineStage(run_in_torch.transformer_block(rank), rank, 2, torch.device("cpu"))
+    schedule = Schedule1F1B(stage, MICROBATCHES, loss_fn=torch.nn.functional.mse_loss)
+    timer = StageTimer(schedule)
+    inputs, target = run_in_torch.batch_of(MICROBATCHES)
+    for _ in range(STEPS):
+        dist.barrier()
+        schedule.step(*([inputs] if rank == 0 else []), target=target if rank else None, losses=[] if rank else None)
+    timer.save(f"{folder}/timing-{rank}.json")
+    results.send("done")
+
+
+def test_classes_for_one_stage_are_timed_too(tmp_path: Path) -> None:
+    with run_in_torch.ranks_running(2, with_its_own_class, str(tmp_path)) as pipes:
+        assert [pipe.recv() for pipe in pipes if pipe.poll(run_in_torch.TIMEOUT)] == ["done", "done"]
+    run = read_run(files(tmp_path, "timing"))
+    order = find("1f1b").schedule(Pipeline(2, MICROBATCHES)).order.texts()
+    assert [[str(ran.op) for ran in row] for row in run.rows] == order
+    assert run.clocks.early == 0

@@ -57,7 +57,7 @@ def read_trace(path: str, tree: dict[str, Any], skip: int, blocks: str) -> Recor
     if category is None:
         raise ProfileError(
             "has no ranges named PP:…, which PyTorch's schedules of several stages and those from a CSV file make while the "
-            "profiler runs; of Schedule1F1B there are none: run the same order as a CSV file"
+            "profiler runs; of Schedule1F1B there are none: use StageTimer, or run the same order as a CSV file"
         )
     on_gpu = category == _CATEGORIES[0]
     if not on_gpu and not inside:
