@@ -288,7 +288,8 @@ def compared(pipeline: Pipeline, make_stage: Callable[[int], Any], delay: float,
     for path, entry in zip(paths, found, strict=True):
         Path(path).write_text("".join(lines_of(with_comms(entry.planned))))
     seconds = run(paths, make_stage, rounds, str(place), delay / 1000)
-    print(f"messages {delay:g} ms late; ms, median of {rounds} steps")
+    print(f"messages {delay:g} ms late; ms, median of {rounds} steps; of one step what operations on its path took longer than")
+    print("planned, and what more passed between them")
     print(f"{'schedule':44} {'predicted':>10} {'measured':>10} {'operations':>11} {'between':>8}")
     points = []
     for number, (entry, took) in enumerate(zip(found, seconds, strict=True)):
