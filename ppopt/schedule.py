@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -133,6 +133,8 @@ class Schedule:
     order: Order
     start: tuple[IntArray, ...]
     transfers: Transfers = NO_TRANSFERS
+    exact: ClassVar[bool] = True
+    """Whether an operation begins at the very tick at which what it waits for ends; what was measured does not."""
 
     @cached_property
     def duration(self) -> tuple[IntArray, ...]:

@@ -35,7 +35,8 @@ ROOMS = (
         "timing",
         "heuristics",
     ),
-    *("checker", "named", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "study", "pictures", "live", "cli"),
+    *("checker", "named", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "runs"),
+    *("study", "pictures", "live", "cli"),
 )
 
 

@@ -1,36 +1,45 @@
 """Measure, plan, run, compare: does the order in which ppopt ranks schedules hold in PyTorch?
 
-    python scripts/close_the_loop.py [--waiting] [--ranks 4] [--folder FOLDER]
+    python scripts/close_the_loop.py [--waiting] [--ranks 4] [--delay 0,5,20] [--folder FOLDER]
 
 A small model, cut in deliberately uneven stages, two per rank, is trained by a process per rank on this machine's CPU: first
 two files, one with fused and one with split backwards, to measure the stages; of these a model file is made; then named
 schedules and what ``solve`` finds are timed with it, exported, and run in turn. Needs ``torch`` and an idle core per rank; with
 ``--waiting`` the stages wait instead of computing, as a process does for its accelerator, and a busy machine is enough.
+
+``--delay`` has every message between ranks arrive so many milliseconds late, one delay after the other; the plans know of it. How
+well predicted and measured times agree over all of them is printed as a correlation, and drawn. With ``--folder`` the files are
+kept, with a picture of a step of every schedule beside its plan.
 """
 
 from __future__ import annotations
 
 import argparse
+import queue
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
+from statistics import correlation, median
 from typing import Any
 
 from run_in_torch import Job, job_of, load, ranks_running
 
 from ppopt.files import model_of_text
 from ppopt.files.profile import combine, model_text
-from ppopt.files.recorded import read_recorded
+from ppopt.files.recorded import read_files
 from ppopt.files.torch_csv import lines_of
 from ppopt.files.torch_export import actions_of, for_torch, with_comms
 from ppopt.named import find
-from ppopt.pipeline import Pipeline
+from ppopt.pictures.measured import draw
+from ppopt.pipeline import Links, Pipeline
+from ppopt.runs import beside, read_run
+from ppopt.runs.beside import shares
 from ppopt.schedule import Schedule
 from ppopt.search import solve
 
@@ -49,6 +58,16 @@ class Entry:
 
     name: str
     planned: Schedule
+
+
+@dataclass(frozen=True)
+class Point:
+    """A schedule that was run; times in ms."""
+
+    name: str
+    delay: float
+    predicted: float
+    measured: float
 
 
 # --- the model ---------------------------------------------------------------------------------------------------
@@ -101,13 +120,71 @@ def waiting(stage: int) -> Any:
     return Stage()
 
 
+@dataclass
+class Sent:
+    """A message on its way; ``wait`` as PyTorch has it."""
+
+    gone: threading.Event = field(default_factory=threading.Event)
+    work: Any = None
+
+    def wait(self) -> None:
+        """Until it has arrived."""
+        self.gone.wait()
+        self.work.wait()
+
+
+class Wire:
+    """Sends messages some seconds late, in the order in which they are handed over; nobody waits for that but who receives."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._queue: queue.SimpleQueue[tuple[float, Any, Sent]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def send(self, op: Any) -> Sent:
+        """A message, to be sent when its time has come."""
+        sent = Sent()
+        self._queue.put((time.perf_counter() + self._seconds, op, sent))
+        return sent
+
+    def _run(self) -> None:
+        while True:
+            due, op, sent = self._queue.get()
+            time.sleep(max(0.0, due - time.perf_counter()))
+            sent.work = op.op(op.tensor, group=op.group, tag=op.tag, group_dst=op.group_peer)
+            sent.gone.set()
+
+
+def delay_messages(seconds: float) -> None:
+    """Have PyTorch's pipeline runtime in this process send its messages so many seconds late."""
+    import torch.distributed as dist
+    import torch.distributed.pipelining.schedules as schedules
+
+    wire, at_once = Wire(seconds), schedules._batch_p2p
+
+    def late(ops: list[Any], desc: str | None = None) -> list[Any]:
+        if {op.op for op in ops} == {dist.isend}:
+            return [wire.send(op) for op in ops]
+        return list(at_once(ops, desc))
+
+    schedules._batch_p2p = late
+
+
 def train(
-    rank: int, results: Connection, jobs: Sequence[Job], make_stage: Callable[[int], Any], rounds: int, record: str | None
+    rank: int,
+    results: Connection,
+    jobs: Sequence[Job],
+    make_stage: Callable[[int], Any],
+    rounds: int,
+    record: str | None,
+    delay: float,
 ) -> None:
     """A rank: run the files in turn, ``rounds`` times, and send the seconds of every step but the first of each."""
     import torch
     import torch.distributed as dist
 
+    if delay:
+        delay_messages(delay)
     inputs, target = (torch.randn(jobs[0].microbatches * ROWS, WIDTH) for _ in range(2))
     schedules = []
     for job in jobs:
@@ -133,11 +210,13 @@ def train(
         timer.save(f"{record}/timing-{number}-{rank}.json")
 
 
-def run(paths: Sequence[str], make_stage: Callable[[int], Any], rounds: int, record: str | None = None) -> list[list[float]]:
-    """Seconds of every step of every file: of the rank that takes longest."""
+def run(
+    paths: Sequence[str], make_stage: Callable[[int], Any], rounds: int, record: str | None = None, delay: float = 0.0
+) -> list[list[float]]:
+    """Seconds of every step of every file: of the rank that takes longest; messages arrive ``delay`` seconds late."""
     jobs = [job_of(path) for path in paths]
     seconds = [[0.0] * rounds for _ in jobs]
-    with ranks_running(jobs[0].ranks, train, jobs, make_stage, rounds, record) as pipes:
+    with ranks_running(jobs[0].ranks, train, jobs, make_stage, rounds, record, delay) as pipes:
         for pipe in pipes:
             for _ in range(rounds * len(jobs)):
                 number, round_, took = pipe.recv()
@@ -158,7 +237,7 @@ def measured(shape: Pipeline, make_stage: Callable[[int], Any], folder: Path) ->
         path.write_text("".join(lines_of(actions_of(find(name).schedule(shape)))))
         paths.append(str(path))
     run(paths, make_stage, 6, str(folder))
-    recorded = [read_recorded(str(path)) for path in sorted(folder.glob("timing-*.json"))]
+    recorded = read_files([str(path) for path in sorted(folder.glob("timing-*.json"))])
     text = model_text(combine(recorded), "uneven stages")
     (folder / "model.toml").write_text(text)
     print(text)
@@ -191,35 +270,99 @@ def one_microbatch(pipeline: Pipeline) -> tuple[Fraction, ...]:
     )
 
 
+def delayed(pipeline: Pipeline, milliseconds: float) -> Pipeline:
+    """The pipeline with links that take so much longer."""
+    more = Fraction(str(milliseconds))
+    latency = pipeline.links.latency
+    assert isinstance(latency, tuple)
+    table = [[entry + more * (a != b) for b, entry in enumerate(row)] for a, row in enumerate(latency)]
+    return pipeline.changed(links=Links(table, pipeline.links.occupancy))
+
+
+def compared(pipeline: Pipeline, make_stage: Callable[[int], Any], delay: float, rounds: int, folder: Path) -> list[Point]:
+    """All schedules with messages so many milliseconds late: planned, run, and printed."""
+    place = folder / f"delay-{delay:g}"
+    place.mkdir(exist_ok=True)
+    found = entries(delayed(pipeline, delay))
+    paths = [str(place / f"{number}.csv") for number in range(len(found))]
+    for path, entry in zip(paths, found, strict=True):
+        Path(path).write_text("".join(lines_of(with_comms(entry.planned))))
+    seconds = run(paths, make_stage, rounds, str(place), delay / 1000)
+    print(f"messages {delay:g} ms late; ms, median of {rounds} steps; of one step what operations on its path took longer than")
+    print("planned, and what more passed between them")
+    print(f"{'schedule':44} {'predicted':>10} {'measured':>10} {'operations':>11} {'between':>8}")
+    points = []
+    for number, (entry, took) in enumerate(zip(found, seconds, strict=True)):
+        pipeline = entry.planned.pipeline
+        point = Point(entry.name, delay, float(pipeline.time(entry.planned.makespan)), median(took) * 1000)
+        timings = sorted(map(str, place.glob(f"timing-{number}-*.json")))
+        step = beside(read_run(timings), entry.planned)
+        draw(step.run, step.measured, step, str(place / f"{number}.png"))
+        points.append(point)
+        longer, between = shares(step.path)
+        print(f"{point.name:44} {point.predicted:10.1f} {point.measured:10.1f} {longer:+11.1f} {between:+8.1f}")
+    return points
+
+
+def in_order(points: Sequence[Point]) -> bool:
+    """Print how many pairs come in the order of their predictions, and whether all do."""
+    pairs = [(a, b) for a in points for b in points if a.delay == b.delay and a.predicted * 1.02 < b.predicted]
+    right = sum(a.measured < b.measured for a, b in pairs)
+    print(f"{right} of {len(pairs)} pairs whose predictions differ by more than 2% come in the same order")
+    return right == len(pairs)
+
+
+def scatter(points: Sequence[Point], path: str) -> None:
+    """Measured over predicted times, a colour for each delay."""
+    from matplotlib.figure import Figure
+
+    from ppopt.pictures.figure import save
+    from ppopt.pictures.palette import MARKERS, SERIES
+
+    picture = Figure(figsize=(7, 6), layout="constrained")
+    ax = picture.subplots()
+    for k, delay in enumerate(sorted({point.delay for point in points})):
+        some = [point for point in points if point.delay == delay]
+        x, y = [point.predicted for point in some], [point.measured for point in some]
+        ax.plot(x, y, MARKERS[k % len(MARKERS)], color=SERIES[k % len(SERIES)], label=f"messages {delay:g} ms late")
+    most = max(max(point.predicted, point.measured) for point in points)
+    ax.plot([0, most], [0, most], color="#777777", linewidth=0.8, zorder=0)
+    ax.set_xlim(0, 1.05 * most)
+    ax.set_ylim(0, 1.05 * most)
+    ax.set_xlabel("predicted (ms)")
+    ax.set_ylabel("measured (ms)")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    save(picture, path)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--waiting", action="store_true", help="stages wait instead of computing")
     parser.add_argument("--ranks", type=int, choices=(2, 4), default=2, help="number of processes (default 2)")
     parser.add_argument("--microbatches", type=int, default=6, help="default 6")
     parser.add_argument("--rounds", type=int, default=11, help="steps per schedule (default 11)")
+    parser.add_argument("--delay", default="0", metavar="MS,…", help="messages arrive so much later (default 0)")
+    parser.add_argument("--plot", metavar="PICTURE", help="measured over predicted times: png, svg or pdf")
     parser.add_argument("--folder", help="keep the files here")
     arguments = parser.parse_args()
+    try:
+        delays = [float(text) for text in arguments.delay.split(",")]
+    except ValueError:
+        parser.error(f"--delay: expected milliseconds with commas between, got {arguments.delay!r}")
+    if not all(0 <= delay < 1000 for delay in delays):
+        parser.error("--delay: expected milliseconds from 0 to 1000")
     make_stage = waiting if arguments.waiting else computing
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(arguments.folder or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         pipeline = measured(Pipeline(arguments.ranks, arguments.microbatches), make_stage, folder)
-        compared = entries(pipeline)
-        paths = []
-        for number, entry in enumerate(compared):
-            path = folder / f"{number}.csv"
-            path.write_text("".join(lines_of(with_comms(entry.planned))))
-            paths.append(str(path))
-        seconds = run(paths, make_stage, arguments.rounds)
-    predicted = [entry.planned.pipeline.time(entry.planned.makespan) for entry in compared]
-    took = [median(of_entry) * 1000 for of_entry in seconds]
-    print(f"{'schedule':44} {'predicted':>10} {'measured':>10}   (ms; median of {arguments.rounds} steps)")
-    for i in sorted(range(len(compared)), key=predicted.__getitem__):
-        print(f"{compared[i].name:44} {predicted[i]:10.1f} {took[i]:10.1f}")
-    pairs = [(i, j) for i in range(len(compared)) for j in range(len(compared)) if predicted[i] * 1.02 < predicted[j]]
-    right = sum(took[i] < took[j] for i, j in pairs)
-    print(f"{right} of {len(pairs)} pairs whose predictions differ by more than 2% come in the same order")
-    return 0 if right == len(pairs) else 1
+        points = [point for delay in delays for point in compared(pipeline, make_stage, delay, arguments.rounds, folder)]
+    predicted, took = [point.predicted for point in points], [point.measured for point in points]
+    print(f"correlation of predicted and measured times: {correlation(predicted, took):.4f} ({len(points)} points)")
+    if arguments.plot:
+        scatter(points, arguments.plot)
+    return 0 if in_order(points) else 1
 
 
 if __name__ == "__main__":

@@ -34,8 +34,10 @@ from ppopt.named import find
 from ppopt.pictures.figure import figure, save
 from ppopt.pictures.frontier import frontier as draw_frontier
 from ppopt.pictures.gantt import gantt, legend_handles
+from ppopt.pictures.measured import picture_of
 from ppopt.pictures.timeaxis import time_axis
 from ppopt.pipeline import Costs, Pipeline
+from ppopt.runs import beside, read_run
 from ppopt.schedule import Schedule
 from ppopt.study.frontier import frontier
 
@@ -153,6 +155,14 @@ def _save(picture: Image.Image, path: Path, texts: Mapping[str, str]) -> None:
     print(path)
 
 
+def run_beside_its_plan() -> Figure:
+    """The example of docs/runs.md."""
+    folder = ROOT / "models" / "runs"
+    plan = find("1f1b").schedule(pp.read_model(str(folder / "llama-3-8b.toml")).pipeline)
+    found = beside(read_run(sorted(map(str, folder.glob("event_times_*.json")))), plan)
+    return picture_of(found.measured, "eight layers of Llama 3 8B on each device: a run and its plan", found)
+
+
 def make_docs() -> None:
     """All pictures of README and docs."""
     DOCS.mkdir(exist_ok=True)
@@ -168,6 +178,7 @@ def make_docs() -> None:
     best = pp.solve(links, seconds=60).schedule
     save_small(figure([("two sites with one line between them", best)]), DOCS / "links.png")
     save_small(memory_frontier(), DOCS / "frontier.png")
+    save_small(run_beside_its_plan(), DOCS / "measured.png")
     save_studies()
 
 

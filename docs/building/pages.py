@@ -35,6 +35,7 @@ ROOMS = {
     "periodic": (),
     "search": ("strategies", "tuning"),
     "files": (),
+    "runs": ("clocks", "beside"),
     "study": ("buying", "frontier", "plan", "planning", "store", "sweep"),
     "pictures": ("curves", "figure", "frontier", "gantt", "memory", "plot", "shown", "text"),
     "live": ("form", "answers"),

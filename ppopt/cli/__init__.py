@@ -32,7 +32,8 @@ COMMANDS = {
     "serve": "The form in a browser: schedules side by side, searches, plans.",
     "export": "A schedule as a file for PyTorch, Perfetto or other runtimes.",
     "estimate": "A model file from a config.json or sizes, and hardware.",
-    "profile": "A model file from a real run in PyTorch.",
+    "profile": "A model file from a real run.",
+    "measured": "A step of a real run, drawn and summed up, beside its plan.",
     "layout": "How a runtime cuts the layers of a model into stages.",
     "schedules": "The named schedules.",
 }

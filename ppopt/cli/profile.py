@@ -7,12 +7,14 @@ from typing import Literal
 
 import click
 
+from ppopt.cli.options import Command
 from ppopt.cli.values import Counts
 from ppopt.files import setting, write_text
 from ppopt.files.blocks import BLOCK, NO_BLOCK
-from ppopt.files.profile import Profile, combine, model_text
+from ppopt.files.link_fit import said_of
+from ppopt.files.profile import Profile, combine, model_text, spreads
 from ppopt.files.profiled_layers import Grouping, ProfiledLayers, dealt_layers, named_layers
-from ppopt.files.recorded import read_recorded
+from ppopt.files.recorded import read_files
 
 
 class Pattern(click.ParamType):  # type: ignore[type-arg]
@@ -29,7 +31,19 @@ class Pattern(click.ParamType):  # type: ignore[type-arg]
         return value
 
 
-@click.command(short_help="A model file from a real run in PyTorch.")
+def format_options(command: Command) -> Command:
+    """What a file of a run may leave open."""
+    placement_help = "Where the chunks of a Primus dump are: loop (default), or wave for its V schedules."
+    group_help = "Group size of Megatron's interleaved order, where a Primus dump names no microbatches. Default: the devices."
+    for option in (
+        click.option("--group-size", type=click.IntRange(min=1), metavar="N", help=group_help),
+        click.option("--placement", type=click.Choice(["loop", "wave"]), help=placement_help),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="A model file from a real run.")
 @click.argument("traces", metavar="TRACE…", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="MODEL", help="Default: standard output.")
 @click.option("--name", default="", help="Name of the model.")
@@ -52,6 +66,7 @@ class Pattern(click.ParamType):  # type: ignore[type-arg]
     metavar="N,…",
     help="Divide each stage evenly over so many layers (8 or 4,4,5,3).",
 )
+@format_options
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the model file, such as links.latency=0.1."
 )
@@ -63,11 +78,14 @@ def profile(
     layers: Grouping | Literal["none"] | None,
     blocks: str | None,
     dealt: tuple[int, ...] | None,
+    placement: str | None,
+    group_size: int | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Make a model file of TRACE files, one per rank: of PyTorch's profiler (.json or .json.gz), or timing records.
+    """Make a model file of TRACE files, one per rank: of PyTorch's profiler (.json or .json.gz), timing records, event times of
+    Megatron, or dumps of Primus with their config.json.
 
-    Records are written by ppopt.files.torch_timing.StageTimer in the training script and hold sizes and latencies too; what the
+    Records are written by ppopt.files.torch_timing.StageTimer in the training script and hold sizes and links too; what the
     files do not hold is assumed, and the model file says so. Files of several runs go together, one with B and one with I and W.
     Where the forwards of a trace name layers (torch.profiler.record_function), the file has these layers.
 
@@ -83,9 +101,15 @@ def profile(
         raise click.UsageError("--layers none writes the times of stages; it takes no --blocks")
     changes = [setting(text) for text in settings]
     pattern = NO_BLOCK if dealt is not None or layers == "none" else blocks or BLOCK
-    measured = combine([read_recorded(path, skip, pattern) for path in traces])
+    measured = combine(read_files(traces, skip, pattern, placement=placement, group_size=group_size))
     found = _layers(measured, layers, blocks, dealt)
     text = model_text(measured, name, changes, found)
+    for warning in measured.warnings:
+        click.echo(f"Warning: {warning}.", err=True)
+    if apart := spreads(measured):
+        click.echo(f"Half of the samples lie within: {', '.join(apart)} of their median, in the widest stage.", err=True)
+    if measured.occupied:
+        click.echo(f"Links: {said_of(measured.links)}.", err=True)
     for note in found.notes if found else ():
         click.echo(f"{note[0].upper()}{note[1:]}.", err=True)
     if output is None:

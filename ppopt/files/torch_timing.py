@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 VERSION = 1
 """Of the record's format."""
 _METHODS = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
-_ATTRIBUTES = ("_stages", "_loss_fn", "_n_microbatches", "step")
+_ATTRIBUTES = ("_loss_fn", "_n_microbatches", "step")
 
 
 class StageTimer:
@@ -36,26 +36,30 @@ class StageTimer:
     """
 
     def __init__(self, schedule: Any) -> None:
+        stages = getattr(schedule, "_stages", None) or [getattr(schedule, "_stage", None)]  # classes for one stage have one
         missing = [name for name in _ATTRIBUTES if not hasattr(schedule, name)]
-        missing += [name for name in _METHODS if missing or not all(hasattr(stage, name) for stage in schedule._stages)]
+        missing += [name for name in _METHODS if not all(hasattr(stage, name) for stage in stages)]
         if missing:
             raise TypeError(f"the schedule has no {missing[0]}; StageTimer is tested with PyTorch 2.13")
-        self._schedule = schedule
+        self._schedule, self._stages = schedule, stages
         self._step = -1
-        self._times: dict[tuple[int, str], list[list[Any]]] = {}
-        self._sizes: dict[int, dict[str, int]] = {stage.stage_index: {} for stage in schedule._stages}
+        self._zero: tuple[Any, int] | None = None
+        self._times: dict[tuple[int, str], list[list[tuple[int, Any, Any]]]] = {}
+        self._sizes: dict[int, dict[str, int]] = {stage.stage_index: {} for stage in stages}
         self._links: list[dict[str, Any]] = []
         schedule.step = self._stepping(schedule.step)
-        for stage in schedule._stages:
+        for stage in stages:
             self._wrap(stage)
         if schedule._loss_fn is not None:
             last = max(self._sizes)
             loss = schedule._loss_fn
-            schedule._loss_fn = lambda *args, **kwargs: self._timed(last, "loss", loss, *args, **kwargs)
+            schedule._loss_fn = lambda *args, **kwargs: self._timed(last, "loss", -1, loss, *args, **kwargs)
 
     def _stepping(self, step: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*args: Any, **kwargs: Any) -> Any:
             self._step += 1
+            if self._zero is None:
+                self._zero = self._both_clocks()
             return step(*args, **kwargs)
 
         return stepping
@@ -64,25 +68,29 @@ class StageTimer:
         forward, backward, weight = (getattr(stage, name) for name in _METHODS)
         index = stage.stage_index
 
-        def forward_one_chunk(*args: Any, **kwargs: Any) -> Any:
+        def forward_one_chunk(chunk: int, *args: Any, **kwargs: Any) -> Any:
             if not self._sizes[index]:
-                return self._sized(stage, forward, *args, **kwargs)
-            return self._timed(index, "F", forward, *args, **kwargs)
+                return self._sized(stage, forward, chunk, *args, **kwargs)
+            return self._timed(index, "F", chunk, forward, chunk, *args, **kwargs)
 
         def backward_one_chunk(chunk: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False) -> Any:
             kind = "B" if full_backward else "I"
-            return self._timed(index, kind, backward, chunk, loss=loss, full_backward=full_backward, last_backward=last_backward)
+            more = {"loss": loss, "full_backward": full_backward, "last_backward": last_backward}
+            return self._timed(index, kind, chunk, backward, chunk, **more)
+
+        def backward_weight_one_chunk(chunk: int, *args: Any, **kwargs: Any) -> Any:
+            return self._timed(index, "W", chunk, weight, chunk, *args, **kwargs)
 
         stage.forward_one_chunk = forward_one_chunk
         stage.backward_one_chunk = backward_one_chunk
-        stage.backward_weight_one_chunk = lambda *args, **kwargs: self._timed(index, "W", weight, *args, **kwargs)
+        stage.backward_weight_one_chunk = backward_weight_one_chunk
 
-    def _timed(self, stage: int, kind: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _timed(self, stage: int, kind: str, microbatch: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         began = self._now()
         result = function(*args, **kwargs)
         steps = self._times.setdefault((stage, kind), [])
         steps += [[] for _ in range(self._step + 1 - len(steps))]
-        steps[self._step].append((began, self._now()))
+        steps[self._step].append((microbatch, began, self._now()))
         return result
 
     def _now(self) -> Any:
@@ -95,10 +103,21 @@ class StageTimer:
         event.record()
         return event
 
+    def _both_clocks(self) -> tuple[Any, int]:
+        """One moment by :meth:`_now` and by the host's clock; of several readings the quickest one, where that can be told."""
+        import torch
+
+        if self._device().type == "cuda":
+            torch.cuda.synchronize()
+            return self._now(), time.time_ns()
+        readings = [(time.perf_counter(), time.time_ns(), time.perf_counter()) for _ in range(5)]
+        before, nanoseconds, after = min(readings, key=lambda reading: reading[2] - reading[0])
+        return (before + after) / 2, nanoseconds
+
     def _device(self) -> Any:
         import torch
 
-        return torch.device(self._schedule._stages[0].device)
+        return torch.device(self._stages[0].device)
 
     def _sized(self, stage: Any, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The stage's first forward: count the bytes of what it keeps for its backward (no time is taken)."""
@@ -124,23 +143,27 @@ class StageTimer:
         }
         return output
 
-    def measure_links(self, repeats: int = 20) -> None:
-        """Time messages of the size of the largest stage output between all pairs of ranks; call it on all ranks.
+    def measure_links(self, repeats: int = 20, sizes: Sequence[int] | None = None) -> None:
+        """Time messages between all pairs of ranks; call it on all ranks.
 
-        It takes one pair after the other: a message there and back, ``repeats`` times; half of that is one way.
+        It takes one pair after the other: a message there and back, ``repeats`` times; half of that is one way. ``sizes`` are in
+        bytes; by default that of the largest stage output, half and a quarter of it, so that what a message takes at any size
+        can be told from what each of its bytes takes.
         """
         import torch
         import torch.distributed as dist
 
-        group = self._schedule._stages[0].group
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
-        largest = torch.tensor([max(sizes.get("output_bytes", 0) for sizes in self._sizes.values())], device=self._device())
+        group = self._stages[0].group
+        rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+        largest = torch.tensor([max(of.get("output_bytes", 0) for of in self._sizes.values())], device=self._device())
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
-        message = torch.zeros(max(int(largest), 1), dtype=torch.uint8, device=self._device())
-        for a in range(size):
-            for b in range(a + 1, size):
+        most = max(int(largest), 1)
+        counts = sorted({max(int(count), 1) for count in (sizes if sizes is not None else (most // 4, most // 2, most))})
+        messages = [torch.zeros(count, dtype=torch.uint8, device=self._device()) for count in counts]
+        for a in range(ranks):
+            for b in range(a + 1, ranks):
                 dist.barrier(group=group)
-                if rank in (a, b):
+                for message in messages if rank in (a, b) else ():
                     first, peer = rank == a, b if rank == a else a
                     seconds = [_there_and_back(message, first, peer, group) / 2 for _ in range(repeats + 1)][1:]
                     if first:
@@ -153,7 +176,7 @@ class StageTimer:
 
         if self._device().type == "cuda":
             torch.cuda.synchronize()
-        group = self._schedule._stages[0].group
+        group = self._stages[0].group
         stages = []
         for stage in sorted(self._sizes):
             kinds = {kind: self._seconds(stage, kind) for kind in "FBIW" if (stage, kind) in self._times}
@@ -163,19 +186,30 @@ class StageTimer:
                 [f + more for f, more in zip(of_step, losses[len(losses) - len(of_step) :], strict=True)] if losses else of_step
                 for of_step, losses in zip(kinds.get("F", []), loss or [[]] * len(kinds.get("F", [])), strict=True)
             ]
-            stages.append({"stage": stage, **self._sizes[stage], "seconds": kinds})
+            columns = {name: {kind: self._column(stage, kind, name) for kind in kinds} for name in ("microbatch", "began")}
+            stages.append({"stage": stage, **self._sizes[stage], "seconds": kinds, **columns})
         return {
             "ppopt_timing": VERSION,
             "rank": dist.get_rank(group),
             "ranks": dist.get_world_size(group),
             "microbatches": self._schedule._n_microbatches,
             "device": str(self._device()),
+            "clock_ns": self._zero[1] if self._zero is not None else 0,
             "stages": stages,
             "links": self._links,
         }
 
     def _seconds(self, stage: int, kind: str) -> list[list[float]]:
-        return [[_between(*pair) for pair in of_step] for of_step in self._times[stage, kind]]
+        return [[_between(began, ended) for _, began, ended in of_step] for of_step in self._times[stage, kind]]
+
+    def _column(self, stage: int, kind: str, column: str) -> list[list[Any]]:
+        """The microbatches, or the seconds from the begin of the first step to theirs, step by step."""
+        assert self._zero is not None
+        zero = self._zero[0]
+        steps = self._times.get((stage, kind), [])
+        if column == "microbatch":
+            return [[microbatch for microbatch, _, _ in of_step] for of_step in steps]
+        return [[_between(zero, began) for _, began, _ in of_step] for of_step in steps]
 
     def save(self, path: str) -> None:
         """Write the record of this rank."""

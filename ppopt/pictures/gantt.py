@@ -73,8 +73,8 @@ def gantt(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
         return ax
     width, height = points_of(ax)
     middle = bars.row[seen] + APART * (bars.row[seen] >= pipeline.devices)
-    _boxes(ax, bars, middle, seen, left, right, width / axis.length)
-    _numbers(ax, bars, middle, seen, left, right, (width / axis.length, height / height_of(pipeline)))
+    boxes(ax, bars, middle, seen, left, right, width / axis.length)
+    numbers(ax, bars, middle, seen, left, right, (width / axis.length, height / height_of(pipeline)))
     return ax
 
 
@@ -182,7 +182,8 @@ def _edges(half: IntArray) -> tuple[Floats, Floats]:
     return np.where(half == 2, 0.0, -BAR / 2), np.where(half == 1, 0.0, BAR / 2)
 
 
-def _boxes(ax: Axes, bars: Bars, middle: Floats, seen: IntArray, left: Floats, right: Floats, points_per_time: float) -> None:
+def boxes(ax: Axes, bars: Bars, middle: Floats, seen: IntArray, left: Floats, right: Floats, points_per_time: float) -> None:
+    """The boxes that are ``seen``, from ``left`` to ``right`` around ``middle``."""
     top, bottom = _edges(bars.half[seen])
     y0, y1 = middle + top, middle + bottom
     corners = np.stack([np.stack([left, y0], 1), np.stack([right, y0], 1), np.stack([right, y1], 1), np.stack([left, y1], 1)], 1)
@@ -199,7 +200,7 @@ def _boxes(ax: Axes, bars: Bars, middle: Floats, seen: IntArray, left: Floats, r
     )
 
 
-def _numbers(
+def numbers(
     ax: Axes, bars: Bars, middle: Floats, seen: IntArray, left: Floats, right: Floats, points_per_unit: tuple[float, float]
 ) -> None:
     """Microbatch numbers in one size, for those kinds where nearly all of them fit."""

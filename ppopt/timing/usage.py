@@ -77,8 +77,8 @@ def _phases(schedule: Schedule, device: int) -> tuple[int, int]:
     first, second = halves(index, row)
     kind = first // (index.stages * index.microbatches)
     backward, forward = (kind != Kind.F) | (second >= 0), kind == Kind.F
-    warm = int(schedule.start[device][backward].min())
-    return warm, max(warm, int(schedule.end[device][forward].max()))
+    warm = int(schedule.start[device][backward].min(initial=end))  # a run that was cut off may have none
+    return warm, max(warm, int(schedule.end[device][forward].max(initial=0)))
 
 
 def _transfers(schedule: Schedule) -> tuple[list[int], list[int]]:

@@ -140,7 +140,9 @@ class _Graph:
         self.computations = self.network.computations
         numbers = np.array(self.network.number, dtype=np.int64)
         self.start = _starts(schedule)[halves(pipeline.index, numbers)[0]]
-        self.end = self.start + np.array(self.network.duration, dtype=np.int64)
+        duration = np.array(self.network.duration, dtype=np.int64)
+        duration[: self.computations] = np.concatenate(schedule.duration)  # of a real run each operation has its own
+        self.end = self.start + duration
         self.lead = of_stages(pipeline, numbers, pipeline.ticks.lead)
         self.tail = of_stages(pipeline, numbers, pipeline.ticks.tail)
         data = [np.array(of, dtype=np.int64) for of in (self.network.before, self.network.after, self.network.lag)]
@@ -151,7 +153,7 @@ class _Graph:
         lag = np.concatenate((data[2], np.zeros(len(before), dtype=np.int64)))
         self.why = np.concatenate((np.full(len(data[0]), int(Wait.DATA)), np.where(by_link, int(Wait.LINK), int(Wait.DEVICE))))
         self.arrival = self.end[self.before] + lag
-        self.binding = self.start[self.after] == self.arrival
+        self.binding = self.start[self.after] == (self.arrival if schedule.exact else self._latest())
         self._inputs(len(data[0]))
 
     def _inputs(self, count: int) -> None:
@@ -161,6 +163,12 @@ class _Graph:
         self.made = self.ready.copy()
         np.maximum.at(self.ready, after, self.arrival[:count])
         np.maximum.at(self.made, after, np.where(before < self.computations, self.end[before], self.ready[before]))
+
+    def _latest(self) -> IntArray:
+        """By wait the start of what waits where nothing that it waits for is later, which is what it waited for in a real run."""
+        last = np.full(len(self.start), -1, dtype=np.int64)
+        np.maximum.at(last, self.after, self.arrival)
+        return np.where(self.arrival == last[self.after], self.start[self.after], -1)
 
     @cached_property
     def flags(self) -> IntArray:

@@ -85,5 +85,6 @@ def test_pages_have_examples() -> None:
         "studies",
         "plans",
         "page",
+        "runs",
     }
     assert {block.page.stem for block in BLOCKS} == pages
