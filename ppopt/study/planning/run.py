@@ -41,8 +41,8 @@ LOOK = 0.15
 FIRST = 4.0
 """Seconds of the first search on a placement; each later one takes twice as long."""
 STRETCH = 1.4
-"""How many times as long as it has to be a microbatch is in flight in good schedules, about. 1F1B of equal operations: 1.5, as the
-gradients of the weights are on the way, too."""
+"""How many times as long as it has to be a microbatch is in flight in good schedules, about. 1F1B of equal operations: 1.5, as
+the gradients of the weights are on the way, too."""
 BOUNDS = 3
 """Of bounds in closed form for a placement: that of all placements, that of all cuts, and what is likely."""
 BEAT = 0.2
@@ -240,6 +240,8 @@ class _Run:
             found = least_cut(floors, *place, self.best)
             leaf.bound, leaf.counts = max(leaf.bound, found.bound), found.counts
         else:
+            if leaf.counts is None and leaf.bound <= floors.least:  # its cuts were too many; those of the linear one tell as much
+                place = ("linear", 1)
             leaf.likely = least_cut(floors, *place, self.best, STRETCH).bound
         self.clock.charge(tuning.LEAST)
         leaf.known += 1
