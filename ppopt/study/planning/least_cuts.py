@@ -74,7 +74,7 @@ def least_cut(floors: Floors, placement: str, chunks: int, latest: float = math.
     stages = floors.devices * chunks
     if stages > floors.layers:
         return LeastCut(math.inf)
-    if stages == floors.layers:  # there is one cut
+    if stages == floors.layers and chunks > 2:  # there is one cut
         counts = (1,) * stages
         return LeastCut(max(least, floors.of_cut(counts, routes_of(placement, floors.devices, chunks)[0])), counts)
     if least >= latest or chunks > 2:

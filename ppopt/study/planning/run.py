@@ -310,7 +310,7 @@ class _Run:
 
     def _start(self, leaf: Leaf, kind: str, step: str) -> None:
         """Begin a step, unless it is known what comes of it."""
-        leaf.busy, leaf.looked = True, True
+        leaf.busy = True
         key = self.memo.key(leaf.pipeline, step)
         known = self.memo.known(key)
         future: Future[Any] = Future()
@@ -336,7 +336,7 @@ class _Run:
         for future in done:
             leaf, kind, key = self.running.pop(future)
             outcome = outcome_of(leaf, future.result())
-            leaf.busy = False
+            leaf.busy, leaf.looked = False, True
             leaf.spent += outcome.seconds
             if kind == "solve":
                 leaf.seconds *= 2
