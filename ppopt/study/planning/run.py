@@ -262,7 +262,8 @@ class _Run:
             left = [
                 leaf
                 for leaf in self.leaves
-                if leaf.found is not None and not leaf.settled and leaf.bound < self.best and leaf.number not in tried
+                if leaf.found is not None and leaf.found.name != "ppopt" and leaf.number not in tried
+                if not leaf.settled and leaf.bound < self.best
             ]
             leaf = min(left, key=lambda leaf: (leaf.found.value, leaf.number), default=None)  # type: ignore[union-attr]
             if leaf is None or leaf.found is None or leaf.found.value > NEAR * self.best:
