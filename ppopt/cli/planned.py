@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ppopt.cli.render import shown
 from ppopt.files import json_text, result_dict
 from ppopt.files.model_tree import model_dict
 from ppopt.files.toml_text import toml_text
+from ppopt.search.summary import cut_lines
 from ppopt.study.planning import Plan, Plans
 from ppopt.text import figure, new_table, number, percent, place
 
 GIB = 2**30 / 1e9
-_RANKS = {"layers of the stages": 9, "tokens/s/GPU": 8, "bound": 7, "memory": 6, "recompute": 5, "MFU": 4}
-_RANKS |= {"expert": 3, "context": 3, "zero": 3, "schedule": 2, "placement": 1}
+LETTERS = {"tensor": "T", "pipeline": "P", "context": "C", "data": "D", "expert": "E", "microbatch": "b", "zero": "Z"}
+"""Sizes in a table."""
+LEGEND = "T tensor, P pipeline, C context, D data, E expert size, b sequences of a microbatch, Z ZeRO stage; left out: 1 (Z: 0)."
+_RANKS = {"bound": 5, "tokens/s/GPU": 4, "MFU": 3, "recompute": 2, "schedule": 1}
 """Columns that are left out first where there is no room."""
 
 
@@ -25,6 +28,7 @@ def report(plans: Plans, top: int) -> str:
     if plans.nearest is not None:
         parts.append(_nearest(plans.nearest))
     if plans:
+        parts += cut_lines(plans[0].pipeline)
         parts += ["", _table("Combinations, the fastest first", plans[:top])]
         if len(plans) > top:
             parts.append(f"{len(plans) - top} more: --top {len(plans)}")
@@ -37,6 +41,8 @@ def report(plans: Plans, top: int) -> str:
             parts.append(f"The recipe takes {percent(more)} more than the best found.")
     elif plans.recipe_problem is not None:
         parts += ["", f"The recipe has no schedule: {plans.recipe_problem}."]
+    if plans or plans.recipe is not None:
+        parts += [LEGEND]
     return "\n".join(parts)
 
 
@@ -51,25 +57,28 @@ def _nearest(nearest: Any) -> str:
 
 
 def _table(title: str, plans: Iterable[Plan]) -> str:
-    sizes = ["tensor", "data", "pipeline", "context", "expert", "microbatch", "zero"]
-    rows = list(plans)
-    kept = [
-        name
-        for name in sizes
-        if name in ("tensor", "data", "pipeline", "microbatch") or any(_size(row, name) > 1 for row in rows)
-    ]
-    figures = ["step [s]", "bound [s]", "tokens/s/GPU", "MFU", "memory [GB]"]
-    table = new_table(title, ["schedule", "placement", "recompute"], [*kept, *figures], ["layers of the stages"], ranks=_RANKS)
-    for row in rows:
-        cells = [str(_size(row, name)) for name in kept]
-        cells += [figure(row.step_time), figure(min(row.lower_bound, row.step_time)), f"{row.tokens_per_second_per_gpu:.0f}"]
-        cells += [percent(row.mfu), figure(round(row.peak_memory, 2))]
-        table.add_row(row.found.name, place(row.pipeline), _recompute(row), *cells, _counts(row.pipeline.counts))
+    figures: dict[str, Callable[[Plan], str]] = {
+        "step [s]": lambda row: figure(row.step_time),
+        "bound [s]": lambda row: figure(min(row.lower_bound, row.step_time)),
+        "tokens/s/GPU": lambda row: f"{row.tokens_per_second_per_gpu:.0f}",
+        "MFU": lambda row: percent(row.mfu),
+        "memory [GB]": lambda row: figure(round(row.peak_memory, 2)),
+    }
+    table = new_table(title, ["sizes", "schedule", "placement", "recompute"], list(figures), ranks=_RANKS)
+    for row in plans:
+        cells = [cell(row) for cell in figures.values()]
+        table.add_row(_sizes(row), row.found.name, place(row.pipeline), _recompute(row), *cells)
     return shown(table)
 
 
-def _size(row: Plan, name: str) -> int:
-    return row.combination.sizes[name]
+def _sizes(row: Plan) -> str:
+    """``T2 P8 C4 b1 Z1``; of several numbers of GPUs first that."""
+    parts = [f"{row.combination.parallel.gpus}:"] if len(row.case.question.clusters) > 1 else []
+    for name, letter in LETTERS.items():
+        value = row.combination.sizes[name]
+        if value > (name != "zero") or name in ("tensor", "pipeline", "microbatch"):
+            parts.append(f"{letter}{value}")
+    return " ".join(parts)
 
 
 def _recompute(row: Plan) -> str:
@@ -81,10 +90,6 @@ def _recompute(row: Plan) -> str:
         for _, level, n in stage:
             counts[level] += n
     return ", ".join(f"{n} {level}" for level, n in counts.items())
-
-
-def _counts(counts: Iterable[int]) -> str:
-    return ",".join(map(str, counts))
 
 
 def written(plan: Plan, path: str) -> str:

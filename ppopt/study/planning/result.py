@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ppopt.files.model_tree import recompute_of
+from ppopt.layouts.runnable import NAMES
 from ppopt.named import Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
 from ppopt.search.result import Limit, Reason, Result, Ticks
+from ppopt.study.plan import Task, versions_for
 from ppopt.study.planning.looks import Found
 from ppopt.study.planning.space import Case, Combination
 from ppopt.text import number, percent, place
 
 MS = 1000
+STOPPED = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}
 PlanReason = Literal["optimal", "feasible", "infeasible", "no-solution"]
 
 
@@ -33,18 +36,30 @@ class Space(NamedTuple):
     """Not looked at before the time was over."""
 
 
+class Unrestricted(NamedTuple):
+    """What is known of the same question without the restriction to a runtime, in seconds."""
+
+    step_time: float | None
+    """The best; ``None``: no schedule is known."""
+    lower_bound: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """One combination with its best schedule: times in seconds, memory in GB (1e9 bytes).
 
-    No schedule of the combination takes less than ``lower_bound``, which ``proved_by`` shows. ``schedule`` is the name of a named
-    schedule, or ``ppopt`` where it was searched for.
+    No schedule of the combination takes less than ``lower_bound``, which ``proved_by`` shows. ``found`` has the schedule and its
+    name, ``ppopt`` where it was searched for. ``seconds``, ``seed`` and ``limit`` are those of the search for all combinations:
+    how long it took, its seed, and what stopped it.
     """
 
     case: Case
     found: Found
     lower_bound: float
     proved_by: str
+    seconds: float = 0.0
+    seed: int = 0
+    limit: Limit | None = None
 
     @property
     def combination(self) -> Combination:
@@ -98,12 +113,12 @@ class Plan:
             objective="makespan",
             schedule=schedule,
             reason=reason,
-            limit=None if optimal else "time",
+            limit=None if optimal else self.limit,
             ticks=ticks,
             proved_by=self.proved_by,
-            seconds=0.0,
-            seed=0,
-            versions={},
+            seconds=self.seconds,
+            seed=self.seed,
+            versions={} if self.found.name != "ppopt" else versions_for(Task()),
             named=Table((), pipeline),
             steps=(),
         )
@@ -145,13 +160,24 @@ class Plans(Sequence[Plan]):
     recipe: Plan | None = None
     recipe_problem: str | None = None
     seconds: float = 0.0
-    order: tuple[int, ...] = field(default=(), repr=False)
+    runtime: str = ""
+    """The runtime that the question names."""
+    unrestricted: Unrestricted | None = None
+    """What is known without the restriction to a runtime, where the question names one."""
 
     def __len__(self) -> int:
         return len(self.plans)
 
     def __getitem__(self, index: Any) -> Any:
         return self.plans[index]
+
+    def raised(self, lower: float) -> Plans:
+        """With a bound of all combinations that is known besides."""
+        lower = min(lower, self.plans[0].step_time)
+        optimal = lower >= self.plans[0].step_time * (1 - 1e-12)
+        plans = tuple(replace(one, lower_bound=min(max(one.lower_bound, lower), one.step_time)) for one in self.plans)
+        state: tuple[PlanReason, Limit | None] = ("optimal", None) if optimal else (self.reason, self.limit)
+        return replace(self, plans=plans, lower_bound=lower, reason=state[0], limit=state[1])
 
     @property
     def gap(self) -> float | None:
@@ -178,6 +204,9 @@ class Plans(Sequence[Plan]):
             "frontier": [self.plans.index(one) for one in self.frontier],
             "seconds": round(self.seconds, 3),
         }
+        if self.runtime:
+            known = None if self.unrestricted is None else self.unrestricted._asdict()
+            tree["runtime"] = {"name": self.runtime, "unrestricted": known}
         if self.nearest is not None:
             tree["nearest"] = dict(self.nearest)
         if self.recipe is not None:
@@ -188,18 +217,47 @@ class Plans(Sequence[Plan]):
 
     def __str__(self) -> str:
         space = self.space
-        counted = [(space.solved, "were solved"), (space.pruned, "cannot be by their bound"), (space.over_memory, "do not fit")]
-        counted.append((space.open, "were not looked at"))
+        counted = [
+            (space.solved, "were solved"),
+            (space.pruned, "cannot be by their bound"),
+            (space.over_memory, "do not fit"),
+            (space.open, "were not looked at"),
+        ]
         parts = ", ".join(f"{count:,} {what}" for count, what in counted if count)
+        seconds = f"{self.seconds:.1f} s" + ("" if self.limit is None else f"; {STOPPED[self.limit]}")
+        name = NAMES.get(self.runtime, "PyTorch") if self.runtime else ""
+        on, runs = (f" on {name}", f" that {name} runs") if name else ("", "")
         if not self.plans:
-            return f"No schedule was found for any of {space.combinations:,} combinations; {parts}."
+            known = f"; none takes less than {number(self.lower_bound)} s" if self.lower_bound else ""
+            return f"No schedule{runs} was found for any of {space.combinations:,} combinations{known}: {parts} ({seconds})."
         best = self.plans[0]
-        where = place(best.pipeline)
-        return (
-            f"{number(best.step_time)} s per step: {best.combination}, {where}, {best.found.name}\n"
-            f"Nothing in these {space.combinations:,} combinations is faster than {number(self.lower_bound)} s "
-            f"(gap {percent(self.gap or 0.0)}); {parts}."
-        )
+        limit = best.case.memory.limit
+        room = "" if limit is None else f" of {number(float(limit))} GB"  # type: ignore[arg-type]
+        lines = [
+            f"{number(best.step_time)} s per step{on}: {best.combination}, {place(best.pipeline)}, {best.found.name}",
+            f"{best.tokens_per_second_per_gpu:.0f} tokens/s/GPU, MFU {percent(best.mfu)}; the fullest device holds "
+            f"{number(round(best.peak_memory, 2))} GB{room}",
+            f"Nothing{runs} in these {space.combinations:,} combinations is faster than {number(self.lower_bound)} s "
+            f"(gap {percent(self.gap or 0.0)}).",
+            f"Of these, {parts} ({seconds}).",
+        ]
+        return "\n".join([*lines, *self._restriction()])
+
+    def _restriction(self) -> list[str]:
+        """What the restriction to a runtime costs, in a line."""
+        if self.unrestricted is None:
+            return []
+        (value, bound), name = self.unrestricted, NAMES[self.runtime]
+        if not bound:
+            return [f"What more than {name} runs could do was not looked at."]
+        if value is None:
+            return [f"Without the restriction to what {name} runs every schedule takes at least {number(bound)} s."]
+        known = f"{number(value)} s, " + (f"lower bound {number(bound)} s" if bound < value else "the optimum")
+        if not self.plans:
+            return [f"Without the restriction to what {name} runs the best that is known takes {known}."]
+        time = self.plans[0].step_time
+        more = f"{percent(time / value - 1)} more than" if time > value else "as good as"
+        return [f"{name}: {more} the best that is known without the restriction ({known})."]
 
     def __repr__(self) -> str:
         return f"<Plans: {str(self).partition(chr(10))[0]}>"
