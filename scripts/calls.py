@@ -35,7 +35,21 @@ ROOMS = (
         "timing",
         "heuristics",
     ),
-    *("checker", "named", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "study", "pictures", "cli"),
+    *(
+        "checker",
+        "named",
+        "perceptron",
+        "solvers",
+        "cpsat",
+        "ilp",
+        "bounds",
+        "periodic",
+        "search",
+        "files",
+        "study",
+        "pictures",
+        "cli",
+    ),
 )
 
 
