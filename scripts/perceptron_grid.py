@@ -4,7 +4,8 @@ Prints the best grids in their order, and draws samples per second over the tens
 line for each number of microbatches. With the defaults it repeats DistIR's published grid search to all its digits
 (euromlsys21_grid_search_results.csv of microsoft/dist-ir: 64 layers of width 8192, batch 8192); --quirks none says what is left
 of its order where no peculiarity of that simulator counts. Beside the best grids with several stages: what the pipeline of one
-replica takes with that schedule, and with the best named schedule that has one stage per device.
+replica takes with that schedule, and with the best named schedule that has one stage per device. A FILE gives sizes and cost
+model; options go before what it says.
 """
 
 from __future__ import annotations
@@ -59,13 +60,19 @@ def _label(microbatches: int) -> str:
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = perceptrons.parser_of(__doc__ or "", "all")
+    parser.add_argument("file", nargs="?", help="sizes and cost model from a file, such as models/perceptrons/mlp-small.toml")
     parser.add_argument("--layers", type=int, default=64)
     parser.add_argument("--width", type=int, default=8192)
     parser.add_argument("--batch", type=int, default=8192, help="samples of a step (8192)")
     parser.add_argument("--devices", type=int, default=16)
     parser.add_argument("--microbatches", type=lambda text: [int(n) for n in text.split(",")], help="to choose from: 2,4,8")
     parser.add_argument("--top", type=int, default=10, help="grids to print (10)")
-    return parser.parse_args(argv)
+    parser.set_defaults(name="perceptron_grid")
+    options = parser.parse_args(argv)
+    if options.file is not None:
+        parser.set_defaults(**perceptrons.read_question(options.file))
+        options = parser.parse_args(argv)
+    return options
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -93,9 +100,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             line += f"   {options.schedule} {known[options.schedule]:.5g} s, {best} {known[best]:.5g} s"
         print(line)
     rows = [perceptrons.row_of(one) for one in found]
-    perceptrons.write_table(rows, options.output / "perceptron_grid.csv")
+    perceptrons.write_table(rows, options.output / f"{options.name}.csv")
     title = f"{layers} layers of width {options.width}, batch {options.batch}, {devices} devices ({model.name})"
-    perceptrons.draw(panels_of(found), title, options.output / "perceptron_grid.png", xlabel="tensor parts")
+    perceptrons.draw(panels_of(found), title, options.output / f"{options.name}.png", xlabel="tensor parts")
 
 
 if __name__ == "__main__":

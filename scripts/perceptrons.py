@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ppopt.perceptron import COST_MODELS, QUIRKS, CostModel, Simulation, cost_mo
 from ppopt.pictures.curves import curves
 from ppopt.pictures.figure import legend_columns, save
 from ppopt.transformer import EstimateError
+from ppopt.transformer.checked import check_keys
 
 STEADY = "inputs-in-step"
 """The quirk that ``steady`` leaves out."""
@@ -39,6 +41,32 @@ def parser_of(about: str, quirks: str, model: str = "dist-ir-2021-02") -> argpar
     return parser
 
 
+KEYS = {"perceptron": ("layers", "width", "batch"), "cluster": ("devices", "cost_model", "gbit", "quirks", "microbatches")}
+"""The tables of a file, and their keys."""
+
+
+def read_question(path: str) -> dict[str, Any]:
+    """What a file such as models/perceptrons/mlp-small.toml asks for, by the names of the options; its ``name`` too.
+
+    Raises:
+        SystemExit: it cannot be read, or has an unknown key.
+    """
+    try:
+        with open(path, "rb") as file:
+            tree = tomllib.load(file)
+        for key in tree:
+            if key != "name" and key not in KEYS:
+                raise EstimateError(key, f"unknown; expected name, {', '.join(f'[{table}]' for table in KEYS)}")
+        found: dict[str, Any] = {"name": tree.get("name", Path(path).stem)}
+        for table, known in KEYS.items():
+            given = tree.get(table, {})
+            check_keys(table, tuple(given), known)
+            found |= given
+    except (OSError, tomllib.TOMLDecodeError, EstimateError) as error:
+        raise SystemExit(f"error: {path}: {error}") from None
+    return found
+
+
 def model_of(options: argparse.Namespace) -> CostModel:
     """The cost model that the options name.
 
@@ -48,7 +76,8 @@ def model_of(options: argparse.Namespace) -> CostModel:
     try:
         model = cost_model(options.cost_model)
         words = {"all": model.known, "steady": [name for name in model.known if name != STEADY], "none": []}
-        model = model.with_quirks(*words.get(options.quirks, options.quirks.split(",")))
+        quirks = options.quirks.split(",") if isinstance(options.quirks, str) else options.quirks
+        model = model.with_quirks(*words.get(",".join(quirks), quirks))
         return model if options.gbit is None else model.at(options.gbit)
     except EstimateError as error:
         raise SystemExit(f"error: {error}") from None

@@ -75,6 +75,11 @@ def together(rows: Iterable[Tree]) -> Tree:
 
 
 def arguments(about: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of every study, read."""
+    return parser_of(about).parse_args(argv)
+
+
+def parser_of(about: str) -> argparse.ArgumentParser:
     """The options of every study."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("studies"), help="folder for pictures and tables (studies)")
@@ -83,7 +88,7 @@ def arguments(about: str, argv: Sequence[str] | None = None) -> argparse.Namespa
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each optimum (20)")
     parser.add_argument("--store", type=Path, help="SQLite file that keeps results between runs (default: none)")
     parser.add_argument("--workers", type=int, help="processes (default: as many as the cores)")
-    return parser.parse_args(argv)
+    return parser
 
 
 def run(tree: Tree, options: argparse.Namespace, optimal: bool = True) -> list[Stored]:
