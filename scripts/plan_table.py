@@ -3,8 +3,9 @@
     python scripts/plan_table.py --into docs/plans.md                # all, anew: about a minute each, so half an hour
     python scripts/plan_table.py models/plans/gpt-3-13b.toml         # one, printed
 
-A transformer is planned by ppopt plan with its defaults; a perceptron by all its grids (perceptron_grid.py), which are simulated to the
-end. With --store a run that was stopped goes on where it was. Times of searches depend on the machine, and so may what is found.
+A transformer is planned by ppopt plan with its defaults; a perceptron by all its grids (perceptron_grid.py), which are simulated
+to the end. With --store a run that was stopped goes on where it was. Times of searches depend on the machine, and so may what
+is found.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from proof_times import replaced
 
 from ppopt.perceptron import Perceptron
 from ppopt.study.planning import plan
-from ppopt.study.planning.result import Plans
 from ppopt.text import percent
 
 ROOT = Path(__file__).parents[1]
@@ -28,8 +28,11 @@ PLANS, PERCEPTRONS = ROOT / "models" / "plans", ROOT / "models" / "perceptrons"
 MARKS = {PLANS: ("<!-- plans -->", "<!-- end of plans -->"), PERCEPTRONS: ("<!-- perceptrons -->", "<!-- end of perceptrons -->")}
 """The marks around each table, by the folder that it is of."""
 HEADS = {
-    PLANS: "model | parameters | GPUs | tokens a step | best plan found | step | bound | gap | tokens/s/GPU | MFU | peak | combinations",
-    PERCEPTRONS: "model | parameters | devices | best grid | step | samples/s | peak | grids",
+    PLANS: (
+        *("model", "parameters", "GPUs", "tokens a step", "best plan found", "step", "bound", "gap", "tokens/s/GPU", "MFU"),
+        *("peak", "combinations"),
+    ),
+    PERCEPTRONS: ("model", "parameters", "devices", "best grid", "step", "samples/s", "peak", "grids"),
 }
 
 
@@ -112,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows[folder].append(f"| {row} |")
         print(rows[folder][-1], file=sys.stderr, flush=True)
     tables = {
-        folder: [f"| {HEADS[folder]} |", f"|{'---|' * (HEADS[folder].count('|') + 1)}", *lines] for folder, lines in rows.items()
+        folder: [f"| {' | '.join(HEADS[folder])} |", f"|{'---|' * len(HEADS[folder])}", *lines] for folder, lines in rows.items()
     }
     for folder, lines in rows.items():
         if lines:

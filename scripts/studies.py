@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 
 from ppopt.pictures.curves import curves
 from ppopt.pictures.figure import legend_columns, save
+from ppopt.pictures.palette import LIMIT
 from ppopt.study.plan import study_of
 from ppopt.study.store import Store, Stored
 from ppopt.study.sweep import Progress, sweep
@@ -57,6 +58,8 @@ class Panel:
     ylabel: str = ""
     line: Callable[[Stored], str] | None = None
     """The series of a result; by default its schedule and chunks."""
+    limit: float | None = None
+    """A level that y must not be above, drawn dashed."""
 
 
 def times(devices: int) -> Tree:
@@ -173,6 +176,8 @@ def draw(results: Sequence[Stored], panels: Sequence[Panel], title: str, path: P
         x, lines = points(results, panel)
         ylabel = panel.ylabel or str(panel.y).replace("_", " ")
         curves(x, lines, ax, xlabel=panel.xlabel, ylabel=ylabel, log=panel.y == "makespan")
+        if panel.limit is not None:
+            ax.axhline(panel.limit, color=LIMIT, linestyle="--", linewidth=1.0)
         ax.set_title(panel.title)
     picture.suptitle(title)
     handles, labels = axes[0].get_legend_handles_labels()

@@ -6,9 +6,9 @@ pp_generator/task_real_model_scaling.ipynb): 128 layers of width 16384 on 2^14 G
 GiB, half of the pipeline at each site. All replicas share the line between the sites, so that a transfer is 32 GiB. Gradients are
 summed at 200 GiB/s within a site, stage by stage, beside what is still computed.
 
-With --delays a transfer only arrives later, as there; otherwise the line carries one transfer at a time in each direction. --paper
-takes the sizes of the paper's section 5.2 instead: Llama 3.1 405B, embedding and head counted as a layer each, data 64, 500 TFLOP/s.
-The table is in ms and GB (1e9 bytes); the pictures are in GiB and tokens per second and GPU.
+With --delays a transfer only arrives later, as there; otherwise the line carries one transfer at a time in each direction.
+--paper takes the sizes of the paper's section 5.2 instead: Llama 3.1 405B, embedding and head counted as a layer each, data 64,
+500 TFLOP/s. The table is in ms and GB (1e9 bytes); the pictures are in GiB and tokens per second and GPU.
 """
 
 from __future__ import annotations
@@ -157,12 +157,12 @@ def panels(setting: Setting, latency: float, bandwidths: Sequence[float], *, del
     def peak(result: Stored) -> float | None:
         return float(max(result.outcome["peak_memory"])) * 1e9 / GIB
 
-    def panel(title: str, y: Callable[[Stored], float | None], ylabel: str) -> studies.Panel:
-        return studies.Panel(title, keep, x, "bandwidth between the sites [GiB/s]", y, ylabel, line)
+    def panel(title: str, y: Callable[[Stored], float | None], ylabel: str, limit: float | None = None) -> studies.Panel:
+        return studies.Panel(title, keep, x, "bandwidth between the sites [GiB/s]", y, ylabel, line, limit)
 
     return [
         panel("throughput", throughput, "tokens per second and GPU"),
-        panel("peak memory of a device", peak, "GiB"),
+        panel("peak memory of a device", peak, "GiB", LIMIT),
     ]
 
 
@@ -188,9 +188,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         drawn = panels(setting, latency, bandwidths, delays=options.delays)
         title = f"{setting.layers} layers on {setting.gpus:,} GPUs at two sites, latency {latency} ms"
         studies.draw(results, drawn, title, options.output / f"two_sites_throughput-{latency}ms.png")
-    best = max((r for r in results if r.status == "done"), key=lambda r: per_gpu(setting, r.outcome["makespan"]), default=None)
-    if best is not None:
-        print(f"the most: {per_gpu(setting, best.outcome['makespan']):.1f} tokens per second and GPU, {line(best)}")
+    for latency in LATENCIES:
+        for bandwidth in bandwidths:
+            changed = between(setting, bandwidth, latency, options.delays)
+            here = [r for r in results if r.changes["links.inter"] == changed and r.status == "done"]
+            fits = {line(r): per_gpu(setting, r.outcome["makespan"]) for r in here if r.outcome.get("within_memory", True)}
+            best = sorted(fits.items(), key=lambda item: -item[1])[:3]
+            shown = ", ".join(f"{name} {value:.1f}" for name, value in best)
+            print(f"{latency} ms, {bandwidth} GiB/s, tokens per second and GPU in {LIMIT} GiB: {shown}")
 
 
 if __name__ == "__main__":
