@@ -171,9 +171,21 @@ def per_gpu(setting: Setting, makespan: float) -> float:
     return setting.tokens / (makespan / 1000) / setting.gpus
 
 
+BEST = "best found, any placement"
+
+
 def line(result: Stored) -> str:
     """The series of a result."""
-    return studies.label(result) if "schedule" in result.task else f"{studies.proof(result)}, any placement"
+    return studies.label(result) if "schedule" in result.task else BEST
+
+
+def told(setting: Setting, here: Sequence[Stored]) -> str:
+    """Of the results at one point: the best that fit in the memory, and above what nothing is."""
+    fits = {line(r): per_gpu(setting, r.outcome["makespan"]) for r in here if r.outcome.get("within_memory", True)}
+    best = sorted(fits.items(), key=lambda item: -item[1])[:3]
+    most = [per_gpu(setting, r.outcome["lower_bound"]) for r in here if line(r) == BEST]
+    bound = f"; nothing above {most[0]:.1f}" if most else ""
+    return ", ".join(f"{name} {value:.1f}" for name, value in best) + bound
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -192,10 +204,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for bandwidth in bandwidths:
             changed = between(setting, bandwidth, latency, options.delays)
             here = [r for r in results if r.changes["links.inter"] == changed and r.status == "done"]
-            fits = {line(r): per_gpu(setting, r.outcome["makespan"]) for r in here if r.outcome.get("within_memory", True)}
-            best = sorted(fits.items(), key=lambda item: -item[1])[:3]
-            shown = ", ".join(f"{name} {value:.1f}" for name, value in best)
-            print(f"{latency} ms, {bandwidth} GiB/s, tokens per second and GPU in {LIMIT} GiB: {shown}")
+            text = f"{latency} ms, {bandwidth} GiB/s, tokens per second and GPU in {LIMIT} GiB"
+            print(f"{text}: {told(setting, here)}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ def pipeline_of(perceptron: Perceptron, grid: Grid, model: CostModel) -> Pipelin
     A forward is what a stage runs on a microbatch, with the sums over its tensor parts; the backward is split into the gradients
     of its input and of its weights, which add to those of microbatches before (here of every microbatch; the first has none to
     add to). A transfer holds its link; with the quirk ``blocking`` it stops both ends. Sums over replicas come behind. Of the
-    memory, ``static`` are weights and their gradients, ``activation`` what the products and ReLUs of a stage keep.
+    memory, ``static`` are weights and their gradients, ``activation`` what the products and ReLUs of a stage keep. What
+    ``inputs-in-step`` sends is left out, and so is what replicas gather.
 
     Raises:
         EstimateError: the perceptron cannot be cut like that.
@@ -47,7 +48,8 @@ def pipeline_of(perceptron: Perceptron, grid: Grid, model: CostModel) -> Pipelin
         kept.append(held)
         sent.append(model.send(model.number_bytes * samples * outer))
     gradients = model.number_bytes * perceptron.width**2 // parts
-    scatter = each * model.all_reduce(gradients, grid.data) if grid.data > 1 else 0.0
+    ranks = parts if parts > 1 and "gradients-in-tensor-group" in model.quirks else grid.data
+    scatter = each * model.all_reduce(gradients, ranks) if grid.data > 1 else 0.0
     update = {"optimizer": model.elementwise(perceptron.width**2 // parts, 2)} if model.optimizer else {}
     return _pipeline(grid, costs, scatter, update, kept, sent, 2.0 * each * gradients, blocking="blocking" in model.quirks)
 

@@ -46,6 +46,10 @@ def test_blocking_links_and_what_a_step_ends_with_are_in_the_pipeline() -> None:
     assert pipeline.memory.activation == (Fraction(4 * 4 * 32 * 2048, 10**9),) * 4
     assert pipeline.memory.static == Fraction(2 * 4 * 4 * 1024**2, 10**9)
     assert not pipeline_of(SIZES, Grid(2, 1, 4, 4), model.with_quirks()).links.blocking
+    older = COST_MODELS["dist-ir-2021-02"]
+    sums = [pipeline_of(SIZES, Grid(4, 2, 2, 4), older.with_quirks(*quirks)) for quirks in ((), ("gradients-in-tensor-group",))]
+    found = [float(pipeline.data_parallel.reduce_scatter) for pipeline in sums]
+    assert found == pytest.approx([8000 * older.all_reduce(2 * 1024**2, ranks) for ranks in (4, 2)], rel=1e-3)
 
 
 def test_steps_are_those_of_the_original_scheduler() -> None:
