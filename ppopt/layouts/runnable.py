@@ -87,13 +87,25 @@ def places_of(pipeline: Pipeline, runtime: str) -> tuple[Pipeline, ...]:
 
 
 def _takes(pipeline: Pipeline, runtime: str) -> bool:
-    def dealt(placement: str, chunks: int) -> bool:
-        return pipeline.routes == routes_of(placement, pipeline.devices, chunks)
+    places = [("linear", 1), ("wave", 2), *([("loop", pipeline.chunks)] if pipeline.chunks > 1 else [])]
+    return any(
+        has_place(runtime, *place) and pipeline.routes == routes_of(place[0], pipeline.devices, place[1]) for place in places
+    )
 
-    linear, loop = dealt("linear", 1), pipeline.chunks > 1 and dealt("loop", pipeline.chunks)
+
+def has_place(runtime: str, placement: str, chunks: int) -> bool:
+    """Whether a runtime can run a placement with so many stages for each device."""
+    linear, loop = placement == "linear", placement == "loop" and chunks > 1
     if runtime == TORCHTITAN:
-        return linear or loop or dealt("wave", 2)
-    return linear if runtime == MEGATRON else loop
+        return linear or loop or (placement, chunks) == ("wave", 2)
+    if runtime in (MEGATRON, INTERLEAVED):
+        return linear if runtime == MEGATRON else loop
+    return True
+
+
+def has_group(size: int, devices: int, microbatches: int) -> bool:
+    """Whether Megatron's interleaved order takes groups of so many microbatches."""
+    return devices <= size <= microbatches and not 0 < microbatches % size < devices
 
 
 def check_groups(pipeline: Pipeline, size: int | None) -> None:
@@ -104,7 +116,7 @@ def check_groups(pipeline: Pipeline, size: int | None) -> None:
     """
     devices, microbatches = pipeline.devices, pipeline.microbatches
     n = devices if size is None else size
-    good = [n for n in range(devices, microbatches + 1) if microbatches % n == 0 or microbatches % n >= devices]
+    good = [n for n in range(devices, microbatches + 1) if has_group(n, devices, microbatches)]
     if n in good:
         return
     some = ", ".join(map(str, good[:SHOWN])) + ", …" * (len(good) > SHOWN)

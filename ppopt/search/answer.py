@@ -93,6 +93,25 @@ def solve(
     return question.answers(counts, each) if isinstance(counts, tuple) else question.answer({})[0]
 
 
+def branch_of(pipeline: Pipeline, settings: Settings, runtime: str | None = None) -> Branch:
+    """The search for the least makespan of a pipeline on one placement, which can stop and go on; nothing is shown beside it.
+
+    For those who share the time among many pipelines (:mod:`ppopt.study.planning`). ``runtime``: as in :func:`solve`, but nothing
+    is looked for without the restriction.
+
+    Raises:
+        PipelineError: the runtime cannot run it.
+    """
+    model, binding = Model(pipeline), None
+    if runtime is not None:
+        model, binding = running.asked(model, runtime, None, ())
+        binding = None if binding is None else binding.read(model)
+        if runtime != TORCH:
+            running.places(model.pipeline, runtime, binding)
+    question = _Question(model, settings, "makespan", binding, (), runtime, (), False, None)
+    return question._branch(model.pipeline, tuple, {})
+
+
 @dataclasses.dataclass(frozen=True)
 class _Question:
     """The arguments of :func:`solve`, for one number of microbatches."""

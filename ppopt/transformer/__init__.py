@@ -2,7 +2,7 @@
 
 from ppopt.transformer.checked import EstimateError
 from ppopt.transformer.configs import transformer_of
-from ppopt.transformer.estimating import Estimate, LayerEstimate, estimate
+from ppopt.transformer.estimating import Estimate, LayerEstimate, estimate, state_bytes
 from ppopt.transformer.hardware import GPU, preset, presets
 from ppopt.transformer.settings import Cluster, Parallel, Training
 from ppopt.transformer.sizes import Transformer
@@ -22,6 +22,7 @@ __all__ = [
     "estimate",
     "preset",
     "presets",
+    "state_bytes",
     "tables_of",
     "transformer_of",
 ]

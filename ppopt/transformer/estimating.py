@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -198,10 +199,14 @@ class _Estimating:
             self.clock = Clock(self.sizes, self.training, self.parallel, self.cluster)
 
     def _made(self, name: str, kind: str, of: Parameters, work: Flops, kept: Kept, seconds: Seconds | None) -> LayerEstimate:
-        held = of
+        state = states.state(self.held(kind, of), self.parallel, self.training.dtype)
+        return LayerEstimate(name, 1, kind, of, work, kept, state, seconds)
+
+    def held(self, kind: str, of: Parameters) -> Parameters:
+        """What a device holds for a layer that it has."""
         if kind == HEAD and self.sizes.tied and self.parallel.pipeline > 1:  # the last device has a copy of the embedding
-            held = of + Parameters(cut=self.sizes.vocabulary * self.sizes.hidden)
-        return LayerEstimate(name, 1, kind, of, work, kept, states.state(held, self.parallel, self.training.dtype), seconds)
+            return of + Parameters(cut=self.sizes.vocabulary * self.sizes.hidden)
+        return of
 
     def decoder(self, experts: bool, window: int | None) -> LayerEstimate:
         of = parameters.decoder(self.sizes, experts)
@@ -232,6 +237,16 @@ class _Estimating:
             norms = float(kept.held["norms of the projection"])
             seconds = self.clock.prediction(layer.seconds, head.seconds, projection, norms, of)
         return self._made(PREDICTION, PREDICTION, of, work, kept, seconds)
+
+
+def state_bytes(transformer: Transformer, dtype: str, parallel: Parallel) -> float:
+    """Bytes of weights, gradients and optimizer state of all layers, each on the GPU that holds it; no estimate is needed."""
+    making = _Estimating(transformer, Training(1, dtype=dtype), parallel, None)
+    head = making.held(HEAD, parameters.head(transformer))
+    each = [(parameters.embedding(transformer), 1), (head, 1), (parameters.prediction(transformer), transformer.mtp)]
+    kinds = Counter(transformer.has_experts(layer) for layer in range(transformer.layers))
+    each += [(parameters.decoder(transformer, experts), count) for experts, count in kinds.items()]
+    return float(sum(count * states.state(of, parallel, dtype) for of, count in each if count))
 
 
 def estimate(

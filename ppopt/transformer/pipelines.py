@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from ppopt.pipeline import Layer, Layers, Level, Links, Memory, Pipeline, Units
 from ppopt.transformer.checked import EstimateError
@@ -19,7 +19,7 @@ GIGABYTE = 10**9
 
 def rounded(value: float, places: int) -> Fraction:
     """``value`` to so many places behind the point (fewer than none: to tens, hundreds, …)."""
-    return Fraction(str(round(value, places)))
+    return _exact(round(value, places))
 
 
 def places(values: Iterable[float], digits: int) -> int:
@@ -61,36 +61,68 @@ def layers_of(estimate: Estimate, digits: int = DIGITS) -> Layers:
     return Layers([_layer(group, time, memory) for group in estimate.layers])
 
 
-def _layer(group: LayerEstimate, time: int, memory: int) -> Layer:
+class Figures(NamedTuple):
+    """What one layer of a group takes and holds, rounded: times in ms, amounts in GB.
+
+    ``levels``: of each way to recompute its name, what it takes longer, and what is held with it.
+    """
+
+    forward: float
+    backward_input: float
+    backward_weight: float
+    activation: float
+    retained: float
+    weights: float
+    all_gather: float
+    reduce_scatter: float
+    optimizer: float
+    levels: tuple[tuple[str, float, float], ...]
+
+
+def figures_of(group: LayerEstimate, time: int, memory: int) -> Figures:
+    """Those of a layer, rounded to :func:`time_places` and :func:`memory_places`.
+
+    Raises:
+        EstimateError: there are no times.
+    """
     seconds, kept = _seconds(group), group.kept
 
-    def ms(value: float) -> Fraction:
-        return rounded(MILLISECONDS * value, time)
+    def ms(value: float) -> float:
+        return round(MILLISECONDS * value, time)
 
-    def gb(value: float) -> Fraction:
-        return rounded(float(value) / GIGABYTE, memory)
+    def gb(value: float) -> float:
+        return round(float(value) / GIGABYTE, memory)
 
     held = gb(kept.none)
-    levels = []
+    levels: tuple[tuple[str, float, float], ...] = ()
     if group.kind in (DECODER, PREDICTION):
-        levels = [
-            Level("selective", ms(seconds.selective), held - min(held, gb(kept.selective))),
-            Level("full", ms(seconds.full), held - min(held, gb(kept.full))),
-        ]
-    return Layer(
-        group.name,
-        group.count,
+        selective, full = (min(held, gb(of)) for of in (kept.selective, kept.full))
+        levels = (("selective", ms(seconds.selective), selective), ("full", ms(seconds.full), full))
+    return Figures(
         forward=ms(seconds.forward),
         backward_input=ms(seconds.backward_input),
         backward_weight=ms(seconds.backward_weight),
         activation=held,
         retained=gb(kept.between),
         weights=gb(group.state),
-        recompute=levels,
         all_gather=ms(seconds.all_gather),
         reduce_scatter=ms(seconds.reduce_scatter),
         optimizer=ms(seconds.optimizer),
+        levels=levels,
     )
+
+
+def _layer(group: LayerEstimate, time: int, memory: int) -> Layer:
+    found = figures_of(group, time, memory)._asdict()
+    levels = found.pop("levels")
+    numbers: dict[str, Any] = {name: _exact(value) for name, value in found.items()}
+    held = numbers["activation"]
+    recompute = [Level(name, _exact(longer), held - _exact(least)) for name, longer, least in levels]
+    return Layer(group.name, group.count, recompute=recompute, **numbers)
+
+
+def _exact(value: float) -> Fraction:
+    return Fraction(str(value))
 
 
 def memory_of(estimate: Estimate, digits: int = DIGITS) -> Memory:

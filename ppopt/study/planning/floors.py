@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,52 +42,92 @@ SMALL = 1e-6
 """Times of any use are longer, in ms."""
 
 
+class Rows(NamedTuple):
+    """What each layer takes and holds: arrays ``[layer]``; by level ``[layer, level]``, the first without recomputing."""
+
+    group: NDArray[np.int64]
+    forward: Floats
+    gradient: Floats
+    """What the gradient of the input takes."""
+    rest: Floats
+    """What the backward takes beside it, run the cheaper way."""
+    weights: Floats
+    gather: Floats
+    """Before the first operation, once per step."""
+    after: Floats
+    """After the last operation, once per step."""
+    again: Floats
+    """What computing again takes, by level."""
+    keeps: Floats
+    """What is held from F to the gradient of the input, by level."""
+    kept: Floats
+    """What is held from there to the end of the backward at least, by level; no more than :attr:`keeps`."""
+
+    @classmethod
+    def of(cls, layers: Layers, recompute: str) -> Rows:
+        """Those of layers."""
+        group = np.array(layers.group_of)
+        each = {
+            name: np.array([float(value or 0) for value in layers.each(name)])[group] for name in ("weights", "activation", *STEP)
+        }
+        times = np.array([[float(value) for value in row] for row in times_of_layers(layers, "none")])
+        again, held = _levels(layers, recompute)
+        retained = np.array([math.inf if value is None else float(value) for value in layers.each("retained")])[group]
+        return cls(
+            group,
+            times[:, 0],
+            times[:, 1],
+            times[:, 2],
+            each["weights"],
+            each["all_gather"],
+            each["reduce_scatter"] + each["optimizer"],
+            again,
+            held,
+            np.minimum(held, retained[:, None]),
+        )
+
+
 class Floors:
     """What is known of every schedule of a combination before any is made."""
 
-    def __init__(
-        self, layers: Layers, recompute: str, devices: int, microbatches: int, room: float | None, latency: float
-    ) -> None:
-        self.layers, self.devices, self.microbatches, self.latency = len(layers), devices, microbatches, latency
-        self.of_group = np.array(layers.group_of)
-        times = np.array([[float(value) for value in row] for row in times_of_layers(layers, "none")])
-        self.forward, self.gradient, self.rest = times.T
-        each = {name: self._each(layers, name) for name in ("activation", "weights", *STEP)}
-        self.after = each["reduce_scatter"] + each["optimizer"]
-        self.step = self.after + each["all_gather"]
-        self.work = times.sum(axis=1)
-        again, held = _levels(layers, recompute)
-        self.weights, self.again, self.keeps = each["weights"], again, held
+    def __init__(self, rows: Rows, devices: int, microbatches: int, room: float | None, latency: float) -> None:
+        self.rows, self.layers = rows, len(rows.group)
+        self.devices, self.microbatches, self.latency = devices, microbatches, latency
+        self.of_group, self.forward, self.gradient, self.rest = rows.group, rows.forward, rows.gradient, rows.rest
+        self.after, self.step = rows.after, rows.after + rows.gather
+        self.work = rows.forward + rows.gradient + rows.rest
+        self.weights, self.again, self.keeps = rows.weights, rows.again, rows.keeps
         self.way = np.cumsum((self.forward + self.gradient)[::-1])[::-1]
-        self.needs: Floats = self.weights + held.min(axis=1)
+        self.needs: Floats = self.weights + self.keeps.min(axis=1)
         """What each layer holds at least, with one microbatch."""
         self.room = math.inf if room is None else max(room, 1e-6)
         self.shares = np.array(SHARES if room is not None else (1.0,))
-        timed = self._timed(microbatches * self.way[:, None])
+        timed = self._timed(self._area(self.way))
         self.timed: Floats = np.vstack([timed, np.zeros(self.layers)])
         """The part of the sizes that is divided by the time: ``[share, layer]``; in the last row that of the memory alone."""
         fixed = (1 - self.shares[:, None]) * self.weights / self.room
         self.held: Floats = np.vstack([fixed, self.needs / self.room])
         """The other part."""
 
-    def _timed(self, held: Floats) -> Floats:
-        """``[share, layer]``, where layers hold activations so long, all microbatches together: one time for each, or for all."""
+    def _area(self, way: Floats) -> Floats:
+        """``[layer, level]``: what layers hold, times how long, of all microbatches; ``way``: from F to the end of the gradient
+        of the input. What is retained is held for the rest of the backward, too."""
+        area: Floats = self.microbatches * (self.keeps * way[..., None] + self.rows.kept * self.rest[:, None])
+        return area
+
+    def _timed(self, area: Floats) -> Floats:
+        """``[share, layer]``, where layers hold so much for so long."""
         work = self.microbatches * (self.work[:, None] + self.again)
         share = self.shares[:, None, None]
-        level: Floats = (share * work[None] + (1 - share) * (self.keeps * held / self.room)[None]).min(axis=2)
+        level: Floats = (share * work[None] + (1 - share) * (area / self.room)[None]).min(axis=2)
         return level + self.shares[:, None] * self.step
-
-    @staticmethod
-    def _each(layers: Layers, name: str) -> Floats:
-        values = [float(value or 0) for value in layers.each(name)]
-        return np.array([values[group] for group in layers.group_of])
 
     # --- memory ---
 
     @cached_property
     def fits(self) -> bool:
         """Whether there may be a cut in which a microbatch fits."""
-        return not self._impossible(math.inf) and self.least < math.inf
+        return self.shared < math.inf and not self._impossible(math.inf)
 
     def fullest(self) -> tuple[float, int]:
         """What the fullest device holds at least with one microbatch, and which it is, in the linear cut where that is least."""
@@ -97,15 +137,19 @@ class Floors:
     # --- any placement ---
 
     @cached_property
-    def least(self) -> float:
-        """No schedule on any placement takes less; infinite where none fits."""
+    def shared(self) -> float:
+        """No schedule on any placement takes less, were layers divisible; infinite where none fits."""
         left = self.devices - self.held.sum(axis=1)
         if (left < -MARGIN * self.devices).any():
             return math.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             shared = np.where(self.timed.sum(axis=1) > 0, self.timed.sum(axis=1) / np.maximum(left, 1e-300), 0.0)
-        way = float((self.forward + self.gradient).sum())
-        return self._raised(max(float(shared.max()), way), self._impossible)
+        return max(float(shared.max()), float((self.forward + self.gradient).sum())) * (1 - MARGIN)
+
+    @cached_property
+    def least(self) -> float:
+        """No schedule on any placement takes less; infinite where none fits."""
+        return self.shared if self.shared == math.inf else max(self.shared, self._raised(self.shared, self._impossible))
 
     def _impossible(self, time: float) -> bool:
         """Whether some layers have too little room for a schedule of that time, however they are dealt."""
@@ -147,65 +191,6 @@ class Floors:
             low, high = (middle, high) if impossible(middle) else (low, middle)
         return low * (1 - MARGIN)
 
-    # --- the linear placement ---
-
-    @cached_property
-    def linear(self) -> float:
-        """No schedule on the linear placement takes less."""
-        return (
-            max(self.least, self._raised(self.least, lambda time: self.cut(time) is None)) if self.least < math.inf else math.inf
-        )
-
-    def cut(self, time: float) -> tuple[int, ...] | None:
-        """A linear cut that may allow a schedule of that time; ``None``: there is none.
-
-        A stage holds all its activations from the start of its F on, and whole microbatches: as many as it takes to run all of
-        them within the time, each as long as the way through the stages that follow.
-        """
-        count, time = self.layers, max(time, SMALL)
-        fits = np.triu(np.ones((count + 1, count + 1), dtype=bool), 1)
-        needs, step, work = (np.concatenate(([0.0], np.cumsum(of))) for of in (self.needs, self.step, self.work))
-        inside = needs[None, :] - needs[:, None]
-        fits &= inside <= self.room * (1 + MARGIN)
-        inside = self.microbatches * (work[None, :] - work[:, None]) + step[None, :] - step[:, None]
-        fits &= inside <= time * (1 + MARGIN)
-        if time < math.inf:
-            for first in np.flatnonzero(fits.any(axis=1)).tolist():
-                flying = max(1, math.ceil(self.microbatches * self.way[first] / time * (1 - MARGIN)))
-                sizes = self._timed(np.array(flying * time)) / time + self.held[:-1]
-                sums = np.cumsum(sizes[:, first:], axis=1)
-                fits[first, first + 1 :] &= (sums <= 1 + MARGIN).all(axis=0)
-        forward, gradient, rest, after = (
-            np.concatenate(([0.0], np.cumsum(of))) for of in (self.forward, self.gradient, self.rest, self.after)
-        )
-
-        def own(of: Floats) -> Floats:
-            found: Floats = of[None, :] - of[:, None]
-            return found
-
-        late = forward[:, None] + self.microbatches * own(forward + gradient + rest) + own(after)
-        back = (forward + gradient)[:, None] + self.microbatches * own(forward + gradient)
-        reached: list[NDArray[np.bool_]] = [np.zeros(count + 1, dtype=bool)]
-        reached[0][0] = True
-        slack = 1 + MARGIN
-        for device in range(self.devices):
-            late_too = late + device * self.latency <= time * slack
-            back_too = back + 2 * device * self.latency <= time * slack
-            reached.append(np.asarray((reached[-1][:, None] & fits & late_too & back_too).any(axis=0)))
-        if not reached[-1][count]:
-            return None
-        counts: list[int] = []
-        end = count
-        for device in reversed(range(self.devices)):
-            allowed = reached[device] & fits[:, end] & (late[:, end] + device * self.latency <= time * slack)
-            allowed &= back[:, end] + 2 * device * self.latency <= time * slack
-            begins = np.flatnonzero(allowed)
-            even = end * device / (device + 1)  # about as many for each of those that are left
-            begin = int(begins[np.abs(begins - even).argmin()])
-            counts.append(end - begin)
-            end = begin
-        return tuple(reversed(counts))
-
     # --- cuts on any placement ---
 
     def of_cut(self, counts: tuple[int, ...], device_of: tuple[int, ...]) -> float:
@@ -223,7 +208,7 @@ class Floors:
     @cached_property
     def _of_stages(self) -> list[Floats]:
         """By the first layer of a stage, :attr:`timed` of its layers."""
-        return [self._timed(np.array(self.microbatches * self.way[begin])) for begin in range(self.layers)]
+        return [self._timed(self._area(np.full(self.layers, self.way[begin]))) for begin in range(self.layers)]
 
 
 def _levels(layers: Layers, recompute: str) -> tuple[Floats, Floats]:

@@ -6,22 +6,31 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from ppopt.clock import Clock
+from ppopt.layouts.runnable import Policy, policies_of
 from ppopt.named import Definition, Restriction, find
 from ppopt.named.recomputing import best_of
 from ppopt.named.registry import each
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, routes_of
+from ppopt.pipeline.runtimes import TORCH
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
+from ppopt.search.running import ORDERS
 from ppopt.study.planning.floors import Floors
 from ppopt.study.planning.space import Case
 
 Counts = tuple[int, ...]
 ROUNDS = 40
 """Moves of a cut at most, from the one that is nearly even on. Measured: of Llama 3 70B none takes more than 25."""
-SLACK = 1.002
-"""How much longer than the bound a linear cut may take. Measured: 1.001 and 1.005 give the same values on Llama 3 70B."""
+LEAST = 1e-3
+"""A move is made where it lowers the bound by that fraction: nearly even cuts have shorter ways at both ends."""
+NEAR = 8
+"""Cuts near one that are tried, those with the smallest bound first. Measured: more find nothing better on Llama 3 70B."""
+FEW = 4
+"""Microbatches for each device, about, on which it is decided what recomputes: then memory is as full as it will be. Measured on
+DeepSeek-V3 with 480 microbatches: a tenth of the time that all of them take."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +46,8 @@ class Found:
         return Fraction(self.schedule.makespan, self.schedule.pipeline.ticks.per_unit)
 
 
-def first_cut(floors: Floors, placement: str, chunks: int, latest: float = math.inf) -> Counts | None:
-    """A cut with a small bound; ``None``: none was found in which a microbatch fits."""
-    if placement == "linear":
-        return (
-            None
-            if floors.linear == math.inf
-            else floors.cut(min(floors.linear * SLACK, latest)) or floors.cut(floors.linear * SLACK)
-        )
+def first_cut(floors: Floors, placement: str, chunks: int) -> Counts | None:
+    """A cut with a small bound, from a nearly even one on; ``None``: none was found in which a microbatch fits."""
     device_of = routes_of(placement, floors.devices, chunks)[0]
     counts = _even(floors.layers, len(device_of))
     best = floors.of_cut(counts, device_of)
@@ -54,10 +57,6 @@ def first_cut(floors: Floors, placement: str, chunks: int, latest: float = math.
             break
         best, counts = near
     return counts if best < math.inf else None
-
-
-LEAST = 1e-3
-"""A move is made where it lowers the bound by that fraction: nearly even cuts have shorter ways at both ends."""
 
 
 def _even(layers: int, stages: int) -> Counts:
@@ -81,26 +80,34 @@ def _moved(counts: Counts) -> Iterator[Counts]:
                 yield tuple(moved)
 
 
-def look(case: Case, placement: str, chunks: int, clock: Clock) -> Found | None:
-    """The best named schedule that fits on the first cut; ``None``: none was found."""
-    counts = first_cut(case.floors, placement, chunks)
-    if counts is None:
+def look(case: Case, placement: str, chunks: int, counts: Counts | None, clock: Clock) -> Found | None:
+    """The best named schedule that fits on a cut, by default :func:`first_cut`; ``None``: none was found.
+
+    Each is tried with few microbatches; then the most promising one that fits is made with all.
+    """
+    counts = counts or first_cut(case.floors, placement, chunks)
+    pipeline = None if counts is None else _at(case, placement, chunks, counts)
+    if pipeline is None:
         return None
-    best: Found | None = None
-    pipeline = _at(case, placement, chunks, counts)
-    for definition in definitions(placement, chunks) if pipeline is not None else ():
-        if clock.over:
+    tried: list[tuple[float, Any, Definition]] = []
+    for definition in definitions(placement, chunks, case.question.search.runtime):
+        if clock.over and tried:
             break
-        found = scheduled(definition, pipeline, clock)
-        if found is not None and (best is None or found.value < best.value):
-            best = found
-    return best
+        sample = _sampled(definition, pipeline, clock, case.question.search.runtime)
+        if sample is not None:
+            tried.append((*sample, definition))
+    for _, chosen, definition in sorted(tried, key=lambda one: one[0]):
+        found = _made(definition, pipeline, chosen, clock)
+        if found is not None:
+            return found
+    return None
 
 
 def nearby(case: Case, found: Found, clock: Clock) -> Found:
     """The same named schedule on cuts near that of ``found``, from one to the next as long as that is better."""
     device_of, floors, definition = found.schedule.pipeline.routes[0], case.floors, find(found.name)
     tried = {found.schedule.pipeline.counts}
+    runtime = case.question.search.runtime
     while not clock.over:
         value = float(found.value)
         near = [
@@ -112,7 +119,10 @@ def nearby(case: Case, found: Found, clock: Clock) -> Found:
             if bound >= value or clock.over:
                 break
             pipeline = _at(case, found.schedule.pipeline.placement, found.schedule.pipeline.chunks, counts)
-            other = scheduled(definition, pipeline, clock)
+            sample = None if pipeline is None else _sampled(definition, pipeline, clock, runtime)
+            if sample is None or pipeline is None or sample[0] >= value:
+                continue
+            other = _made(definition, pipeline, sample[1], clock)
             if other is not None and other.value < found.value:
                 better = other
                 break
@@ -122,10 +132,6 @@ def nearby(case: Case, found: Found, clock: Clock) -> Found:
     return found
 
 
-NEAR = 8
-"""Cuts near one that are tried, those with the smallest bound first. Measured: more find nothing better on Llama 3 70B."""
-
-
 def _at(case: Case, placement: str, chunks: int, counts: Counts) -> Pipeline | None:
     try:
         return case.pipeline(placement, chunks, partition=counts)
@@ -133,22 +139,92 @@ def _at(case: Case, placement: str, chunks: int, counts: Counts) -> Pipeline | N
         return None
 
 
-def definitions(placement: str, chunks: int) -> list[Definition]:
-    """The named schedules of a placement."""
+def definitions(placement: str, chunks: int, runtime: str = "") -> list[Definition]:
+    """The named schedules of a placement, or that which a runtime has there."""
+    own = ORDERS.get(runtime)
+    if own is not None:
+        return [find(own)]
     return [one for one, v in each((chunks,)) if one.placement == placement and one.routes is None and v in (None, chunks)]
 
 
-def scheduled(definition: Definition, pipeline: Pipeline | None, clock: Clock) -> Found | None:
-    """A named schedule on a cut, with as little recomputing as fits where that is open; ``None``: it does not fit or apply."""
-    if pipeline is None:
+# --- one named schedule on one cut -------------------------------------------------------------------------------
+
+
+def _few(pipeline: Pipeline) -> tuple[Pipeline, ...]:
+    """The pipeline with few microbatches, and with fewer; as it is, where it has few already."""
+    two = 2 * pipeline.devices
+    least = pipeline.microbatches % two + FEW * pipeline.devices
+    if pipeline.microbatches <= least + two:
+        return (pipeline,)
+    return pipeline.changed(microbatches=least + two), pipeline.changed(microbatches=least)
+
+
+def _sampled(definition: Definition, pipeline: Pipeline, clock: Clock, runtime: str) -> tuple[float, Any] | None:
+    """About how long a named schedule takes, in ms, and what recomputes in it, as little as fits; ``None``: it does not apply."""
+    few = _few(pipeline)
+    clock.charge(tuning.SCHEDULED * few[0].index.computations)
+    try:
+        if pipeline.recompute != CHOOSE:
+            schedule = definition.schedule(few[0], pipeline.chunks)
+        elif runtime in ("", TORCH):
+            schedule = best_of(definition, few[0], pipeline.chunks, {}, "makespan")
+        else:
+            schedule = _kept_to(runtime, definition, few[0])
+        if not _fits(schedule, pipeline):
+            return None
+        value = _ms(schedule)
+        if len(few) > 1:  # a microbatch more takes what the last ones took
+            fewer = definition.schedule(few[1].changed(recompute=schedule.pipeline.recompute), pipeline.chunks)
+            each_one = (value - _ms(fewer)) / (few[0].microbatches - few[1].microbatches)
+            value += (pipeline.microbatches - few[0].microbatches) * each_one
+    except (Restriction, PipelineError):
         return None
+    return value, schedule.pipeline.recompute
+
+
+def _made(definition: Definition, pipeline: Pipeline, chosen: Any, clock: Clock) -> Found | None:
+    """A named schedule with all microbatches and this choice of what recomputes; ``None``: it does not fit after all."""
     clock.charge(tuning.SCHEDULED * pipeline.index.computations)
     try:
-        if pipeline.recompute == CHOOSE:
-            schedule = best_of(definition, pipeline, pipeline.chunks, {}, "makespan")
-        else:
-            schedule = definition.schedule(pipeline, pipeline.chunks)
-    except Restriction:
+        schedule = definition.schedule(pipeline.changed(recompute=chosen), pipeline.chunks)
+    except (Restriction, PipelineError):
         return None
-    fits = schedule.within_memory and not schedule.order.paired and schedule.pipeline.routes == pipeline.routes
-    return Found(definition.name, schedule) if fits else None
+    return Found(definition.name, schedule) if _fits(schedule, pipeline) else None
+
+
+def _kept_to(runtime: str, definition: Definition, pipeline: Pipeline) -> Schedule:
+    """A named schedule that fits, with what takes least of the ways to recompute that a runtime has.
+
+    Raises:
+        Restriction: it does not apply, or none of them fits.
+    """
+    found = []
+    for policy in policies_of(pipeline, runtime):
+        high = max(pipeline.counts) if policy.block else 0
+        low, best = 0, _of_policy(definition, pipeline, policy, high)
+        while best is not None and low < high:  # less recomputing holds more
+            middle = (low + high) // 2
+            less = _of_policy(definition, pipeline, policy, middle)
+            low, high, best = (low, middle, less) if less is not None else (middle + 1, high, best)
+        found += [best] if best is not None else []
+    if not found:
+        raise Restriction(f"{definition.name}: it does not fit, whatever {runtime} can recompute")
+    return min(found, key=_ms)
+
+
+def _of_policy(definition: Definition, pipeline: Pipeline, policy: Policy, most: int) -> Schedule | None:
+    assert pipeline.layers is not None
+    tables = policy.tables(pipeline.layers, pipeline.counts, most if policy.block else None)
+    try:
+        schedule = definition.schedule(pipeline.changed(recompute=tables), pipeline.chunks)
+    except PipelineError:
+        return None
+    return schedule if _fits(schedule, pipeline) else None
+
+
+def _fits(schedule: Schedule, pipeline: Pipeline) -> bool:
+    return schedule.within_memory and not schedule.order.paired and schedule.pipeline.routes == pipeline.routes
+
+
+def _ms(schedule: Schedule) -> float:
+    return float(Fraction(schedule.makespan, schedule.pipeline.ticks.per_unit))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ppopt.pipeline import ANY
+from ppopt.pipeline.runtimes import RUNTIMES
 from ppopt.transformer import Cluster, EstimateError, Training, Transformer
 from ppopt.transformer.checked import check_keys, optional, whole, word
 from ppopt.transformer.settings import RECOMPUTE
@@ -16,7 +17,7 @@ Tables = Mapping[str, Mapping[str, Any]]
 PLACEMENTS = ("linear", "loop", "wave", ANY)
 SIZES = ("tensor", "pipeline", "context", "data", "expert", "expert_tensor")
 """What ``[search]`` may list, and ``[parallel]`` fix."""
-SEARCH = (*SIZES, "placement", "chunks")
+SEARCH = (*SIZES, "placement", "chunks", "runtime")
 RECIPE = (*SIZES, "microbatch", "zero", "placement", "chunks", "partition", "recompute", "schedule")
 TABLES = (*KEYS, "search", "recipe")
 Numbers = tuple[int, ...]
@@ -26,7 +27,8 @@ Numbers = tuple[int, ...]
 class Search:
     """What may be chosen among. ``None``: all numbers that divide; of ``expert_tensor``: the tensor size.
 
-    ``placement`` and ``chunks`` are as in :class:`~ppopt.pipeline.Pipeline`.
+    ``placement`` and ``chunks`` are as in :class:`~ppopt.pipeline.Pipeline`. ``runtime``: only what it can run, one of
+    :data:`ppopt.pipeline.runtimes.RUNTIMES`; empty: anything.
     """
 
     tensor: Numbers | None = None
@@ -37,6 +39,7 @@ class Search:
     expert_tensor: Numbers | None = None
     placement: str = ANY
     chunks: Numbers = (1, 2, 4)
+    runtime: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,8 @@ def _search(table: Mapping[str, Any], parallel: Mapping[str, Any]) -> Search:
         found["placement"] = word("search.placement", table["placement"], PLACEMENTS)
     if "chunks" in table:
         found["chunks"] = _listed("search.chunks", table["chunks"])
+    if "runtime" in table:
+        found["runtime"] = word("search.runtime", table["runtime"], RUNTIMES)
     return Search(**found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ppopt.files.model_tree import recompute_of
@@ -11,6 +11,7 @@ from ppopt.named import Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
 from ppopt.search.result import Limit, Reason, Result, Ticks
+from ppopt.study.plan import Task, versions_for
 from ppopt.study.planning.looks import Found
 from ppopt.study.planning.space import Case, Combination
 from ppopt.text import number, percent, place
@@ -33,18 +34,30 @@ class Space(NamedTuple):
     """Not looked at before the time was over."""
 
 
+class Unrestricted(NamedTuple):
+    """What is known of the same question without the restriction to a runtime, in seconds."""
+
+    step_time: float | None
+    """The best; ``None``: no schedule is known."""
+    lower_bound: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """One combination with its best schedule: times in seconds, memory in GB (1e9 bytes).
 
-    No schedule of the combination takes less than ``lower_bound``, which ``proved_by`` shows. ``schedule`` is the name of a named
-    schedule, or ``ppopt`` where it was searched for.
+    No schedule of the combination takes less than ``lower_bound``, which ``proved_by`` shows. ``found`` has the schedule and its
+    name, ``ppopt`` where it was searched for. ``seconds``, ``seed`` and ``limit`` are those of the search for all combinations:
+    how long it took, its seed, and what stopped it.
     """
 
     case: Case
     found: Found
     lower_bound: float
     proved_by: str
+    seconds: float = 0.0
+    seed: int = 0
+    limit: Limit | None = None
 
     @property
     def combination(self) -> Combination:
@@ -98,12 +111,12 @@ class Plan:
             objective="makespan",
             schedule=schedule,
             reason=reason,
-            limit=None if optimal else "time",
+            limit=None if optimal else self.limit,
             ticks=ticks,
             proved_by=self.proved_by,
-            seconds=0.0,
-            seed=0,
-            versions={},
+            seconds=self.seconds,
+            seed=self.seed,
+            versions={} if self.found.name != "ppopt" else versions_for(Task()),
             named=Table((), pipeline),
             steps=(),
         )
@@ -145,13 +158,22 @@ class Plans(Sequence[Plan]):
     recipe: Plan | None = None
     recipe_problem: str | None = None
     seconds: float = 0.0
-    order: tuple[int, ...] = field(default=(), repr=False)
+    unrestricted: Unrestricted | None = None
+    """What is known without the restriction to a runtime, where the question names one."""
 
     def __len__(self) -> int:
         return len(self.plans)
 
     def __getitem__(self, index: Any) -> Any:
         return self.plans[index]
+
+    def raised(self, lower: float) -> Plans:
+        """With a bound of all combinations that is known besides."""
+        lower = min(lower, self.plans[0].step_time)
+        optimal = lower >= self.plans[0].step_time * (1 - 1e-12)
+        plans = tuple(replace(one, lower_bound=min(max(one.lower_bound, lower), one.step_time)) for one in self.plans)
+        state: tuple[PlanReason, Limit | None] = ("optimal", None) if optimal else (self.reason, self.limit)
+        return replace(self, plans=plans, lower_bound=lower, reason=state[0], limit=state[1])
 
     @property
     def gap(self) -> float | None:

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import nullcontext
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import partial
 from typing import Any, TypeAlias, Unpack
 
 from ppopt.clock import Clock
 from ppopt.files.estimates import read_source
 from ppopt.interrupt import noting
-from ppopt.pipeline import PipelineError
-from ppopt.search import tuning
-from ppopt.search.cutting import PartitionChoice
+from ppopt.pipeline.runtimes import TORCH, TORCHTITAN
+from ppopt.search import strategies, tuning
 from ppopt.search.settings import Settings, SettingsFields
-from ppopt.study.planning.looks import Found, look, nearby
+from ppopt.study.planning.answer import answered
+from ppopt.study.planning.least_cuts import least_cut
+from ppopt.study.planning.looks import Found
 from ppopt.study.planning.memo import Memo
 from ppopt.study.planning.question import Question, question_of
 from ppopt.study.planning.recipe import timed
-from ppopt.study.planning.result import MS, Plan, PlanReason, Plans, Space
-from ppopt.study.planning.space import Case, cases_of
+from ppopt.study.planning.result import MS, Plan, Plans, Unrestricted
+from ppopt.study.planning.space import Case, Cases, cases_of
+from ppopt.study.planning.steps import Elsewhere, Leaf, Outcome, outcome_of
 from ppopt.study.store import Store
 from ppopt.transformer import EstimateError
 
 Progress: TypeAlias = Callable[[float | None, float], None]
 """Called with the best step time and the bound of all, in seconds, whenever one improves."""
-CLOSED = "closed form"
 LOOKS = 0.35
 """Part of the time that first looks may take, and then again the cuts near what they found. Measured: of Llama 3 70B all linear
 placements that may be best are looked at in 60 s."""
@@ -40,28 +40,8 @@ LOOK = 0.15
 """Part of the time that one look may take."""
 FIRST = 4.0
 """Seconds of the first search on a placement; each later one takes twice as long."""
-
-
-@dataclass
-class _Leaf:
-    """A combination on one placement, and what is known of it. Bounds and values are in ms."""
-
-    case: Case
-    placement: str
-    chunks: int
-    bound: float
-    number: int
-    looked: bool = False
-    settled: bool = False
-    found: Found | None = None
-    search: PartitionChoice | None = None
-    seconds: float = FIRST
-    proved_by: str = CLOSED
-
-    @property
-    def order(self) -> tuple[float, int]:
-        """The least bound first."""
-        return self.bound, self.number
+BEAT = 0.2
+"""Seconds until somebody who waits for steps elsewhere sees to an interruption."""
 
 
 def plan(
@@ -70,6 +50,8 @@ def plan(
     *,
     store: str | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
+    slots: int = 1,
     **changes: Unpack[SettingsFields],
 ) -> Plans:
     """The best plan for a transformer on a cluster: sizes, microbatch, placement, cut, what recomputes, and the order.
@@ -79,14 +61,17 @@ def plan(
         settings: The time limit and how to search; single fields may be given as keywords: ``plan(asked, seconds=30)``.
         store: A file in which every step is kept; a plan that was stopped goes on where it was.
         progress: Called with the best step time and the bound in seconds, whenever one improves.
+        executor: Where steps are taken, ``slots`` of them at once; by default here, one after the other.
 
-    Ctrl-C ends the search and keeps its best. Every schedule in the answer has passed the checker.
+    Where the question names a runtime, half of the time at most goes to what that can run, the rest to the same question without
+    the restriction (:attr:`Plans.unrestricted`). Ctrl-C ends the search and keeps its best. Every schedule in the answer has
+    passed the checker.
 
     Raises:
         EstimateError: the tables, or all combinations, cannot be.
         ModelError: the file cannot be read, or is no question.
         StoreError: the file is no store.
-        ValueError: a setting is out of range.
+        ValueError: a setting is out of range; deterministic steps elsewhere.
     """
     if isinstance(asked, str):
         source = read_source(asked)
@@ -96,26 +81,69 @@ def plan(
             raise source.error(error) from None
     question = asked if isinstance(asked, Question) else question_of(asked)
     settings = dataclasses.replace(settings or Settings(), **changes)
+    if executor is not None and settings.deterministic:
+        raise ValueError("deterministic: steps elsewhere end when they end; expected no executor")
     with Store(store) if store is not None else nullcontext() as opened:
-        run = _Run(question, settings, Memo(opened, question.name), progress)
-        run.search()
-        return run.answer()
+        memo, where = Memo(opened, question.name), Elsewhere(executor, slots)
+
+        def run(asked: Question, seconds: float, enough: float, clock: Clock | None) -> Plans:
+            own = dataclasses.replace(settings, seconds=seconds)
+            search = _Run(asked, own, memo, where, progress, enough, clock)
+            search.search()
+            return search.answer()
+
+        if question.search.runtime in ("", TORCH):
+            return run(question, settings.seconds, math.inf, None)
+        return _restricted(question, settings, run)
+
+
+def _restricted(question: Question, settings: Settings, run: Callable[[Question, float, float, Clock | None], Plans]) -> Plans:
+    """What a runtime can run, then the same without the restriction as far as it may be better: with PyTorch's costs, where these
+    are the runtime's."""
+    clock = settings.limits().clock
+    own = run(question, strategies.RESTRICTED * settings.seconds, math.inf, clock.slice(strategies.RESTRICTED * settings.seconds))
+    best = own[0].step_time if own else math.inf
+    if clock.interrupted:
+        return dataclasses.replace(own, unrestricted=Unrestricted(best if own else None, 0.0))
+    search = dataclasses.replace(question.search, runtime=TORCH if question.search.runtime == TORCHTITAN else "")
+    free = run(
+        dataclasses.replace(question, search=search, recipe=None), max(clock.left, 1e-3), best * MS, clock.slice(clock.left)
+    )
+    value = min(best, free[0].step_time if free else math.inf)
+    lower = min(free.lower_bound, value)
+    if own and lower > own.lower_bound:  # what holds without the restriction holds under it
+        own = own.raised(lower)
+    known = Unrestricted(value if value < math.inf else None, lower)
+    interrupted = clock.interrupted and own.reason != "optimal"
+    return dataclasses.replace(
+        own, unrestricted=known, seconds=own.seconds + free.seconds, limit="interrupted" if interrupted else own.limit
+    )
 
 
 class _Run:
-    """The state of a search."""
+    """The state of a search; only what is below ``enough`` ms matters."""
 
-    def __init__(self, question: Question, settings: Settings, memo: Memo, progress: Progress | None) -> None:
-        self.question, self.settings, self.memo, self.progress = question, settings, memo, progress
+    def __init__(
+        self,
+        question: Question,
+        settings: Settings,
+        memo: Memo,
+        where: Elsewhere,
+        progress: Progress | None,
+        enough: float,
+        clock: Clock | None,
+    ) -> None:
+        self.question, self.settings, self.memo, self.where, self.progress = question, settings, memo, where, progress
         self.begun = time.monotonic()
-        self.clock = settings.limits().clock
-        self.cases: list[Case] = []
+        self.clock = clock or settings.limits().clock
+        self.cases = Cases()
         self.over: list[Case] = []
-        self.leaves: list[_Leaf] = []
-        self.best = math.inf
+        self.leaves: list[Leaf] = []
+        self.best = enough
         self.best_found: Found | None = None
         self.recipe: tuple[Plan | None, str | None] = (None, None)
         self.shown: tuple[float, float] = (math.inf, -1.0)
+        self.running: dict[Future[Any], tuple[Leaf, str, str]] = {}
 
     # --- what is known ---
 
@@ -127,225 +155,206 @@ class _Run:
     @property
     def closed(self) -> bool:
         """Whether the gap is no larger than asked for."""
-        return self.best < math.inf and self.best - min(self.lower, self.best) <= self.settings.gap * self.best
+        return self.best_found is not None and self.best - min(self.lower, self.best) <= self.settings.gap * self.best
 
-    def _found(self, leaf: _Leaf, found: Found | None) -> None:
+    def _found(self, leaf: Leaf, found: Found | None) -> None:
         if found is not None and (leaf.found is None or found.value < leaf.found.value):
             leaf.found = found
-            if float(found.value) < self.best:
-                self.best, self.best_found = float(found.value), found
+            if float(found.value) < self.best or self.best_found is None:
+                self.best, self.best_found = min(self.best, float(found.value)), found
         self._report()
 
     def _report(self) -> None:
-        state = (self.best, min(self.lower, self.best))
-        if self.progress is not None and state != self.shown and math.isfinite(state[1]):
-            self.shown = state
-            self.progress(None if self.best == math.inf else self.best / MS, state[1] / MS)
+        if self.progress is not None:
+            state = (self.best, min(self.lower, self.best))
+            if state != self.shown and math.isfinite(state[1]):
+                self.shown = state
+                self.progress(None if self.best == math.inf else self.best / MS, state[1] / MS)
 
     # --- the search ---
 
     def search(self) -> None:
         """Until nothing can be better, the gap is closed, or the time is over."""
+        try:
+            with noting():
+                self._begin()
+                self._look_at_all(self.clock.slice(LOOKS * self.settings.seconds))
+                self._improve(self.clock.slice(LOOKS * self.settings.seconds))
+                self._deepen()
+        except KeyboardInterrupt:
+            self.clock.interrupt()
+            for future in self.running:
+                future.cancel()
+
+    def _begin(self) -> None:
+        """All combinations, those that fit on each of their placements."""
         self.cases = cases_of(self.question)
         if self.question.recipe is not None:
             self.recipe = timed(self.question, self.question.recipe)
-        self.over = [case for case in self.cases if not case.floors.fits]
-        for case in self.cases:
-            if case.floors.fits:
-                for placement, chunks in case.places:
-                    self.leaves.append(_Leaf(case, placement, chunks, case.floors.least, len(self.leaves)))
-        try:
-            with noting():
-                self._look_at_all(self.clock.slice(LOOKS * self.settings.seconds))
-                self._improve()
-                self._deepen()
-                self._look_at_all(self.clock)
-        except KeyboardInterrupt:
-            self.clock.interrupt()
+        for case in self.cases.possible:
+            floors = case.floors
+            if not floors.fits:
+                self.over.append(case)
+                continue
+            for placement, chunks in case.places:
+                self.leaves.append(Leaf(case, placement, chunks, len(self.leaves), FIRST, floors.shared))
+        self._report()
+
+    def _promising(self, clock: Clock, looked: bool) -> Iterator[Leaf]:
+        """What may have the best, the least bound first, as long as there is time; ``looked``: also what was looked at.
+
+        Where the bounds in closed form are not all known yet, the next one is made: whatever is given has the least of all.
+        """
+        left = [(leaf.order, leaf) for leaf in self.leaves if not leaf.settled and (looked or not leaf.looked)]
+        heap = [(order, leaf.number) for order, leaf in left]
+        heapq.heapify(heap)
+        while heap and not clock.over:
+            order, number = heapq.heappop(heap)
+            leaf = self.leaves[number]
+            if leaf.settled or leaf.busy or leaf.bound >= self.best:
+                continue
+            if order != leaf.order or self._raised(leaf):
+                heapq.heappush(heap, (leaf.order, number))
+                continue
+            yield leaf
+            if looked and not leaf.settled and not leaf.busy:
+                heapq.heappush(heap, (leaf.order, number))
+
+    def _raised(self, leaf: Leaf) -> bool:
+        """Make the next of its bounds in closed form; ``False``: all are known."""
+        if leaf.known == 2:
+            return False
+        if leaf.known == 0:
+            leaf.bound = max(leaf.bound, leaf.case.floors.least)
+        else:
+            found = least_cut(leaf.case.floors, leaf.placement, leaf.chunks, self.best)
+            leaf.bound, leaf.counts = max(leaf.bound, found.bound), found.counts
+            self.clock.charge(tuning.LEAST)
+        leaf.known += 1
+        leaf.settled = leaf.bound == math.inf
+        return True
 
     def _look_at_all(self, clock: Clock) -> None:
-        """First looks at what may be better than the best: where the linear bound is small first, which knows most.
+        """First looks at what may be better than the best."""
+        self._take((leaf, "look", "look") for leaf in self._promising(clock, False))
 
-        A combination whose linear bound is much above its bound for all placements is short of memory.
-        """
-        for linear in True, False:
-            left = {leaf.number: leaf for leaf in self.leaves if not leaf.looked and (leaf.placement == "linear") == linear}
-            likely: dict[int, float] = {}
-            while left and not clock.over and not self.closed:
-                least = min(left.values(), key=lambda leaf: (likely.get(leaf.number, leaf.bound), leaf.number))
-                if least.number not in likely:
-                    likely[least.number] = max(least.bound, least.case.floors.linear)
-                    if linear:
-                        least.bound = likely[least.number]
-                        least.settled = least.bound == math.inf
-                    continue
-                del left[least.number]
-                if least.bound < self.best and not least.settled:
-                    self._look(least, clock)
-
-    def _look(self, leaf: _Leaf, clock: Clock) -> None:
-        case, place = leaf.case, (leaf.placement, leaf.chunks)
-        leaf.looked = True
-        self._found(leaf, self._remembered(leaf, "look", clock, lambda own: look(case, *place, own)))
-
-    def _improve(self) -> None:
+    def _improve(self, clock: Clock) -> None:
         """The named schedules that were found, on cuts near theirs, the fastest first."""
-        clock = self.clock.slice(LOOKS * self.settings.seconds)
+        self._take(self._improvable(clock))
+
+    def _improvable(self, clock: Clock) -> Iterator[tuple[Leaf, str, str]]:
         tried: set[int] = set()
-        while not clock.over and not self.closed:
-            left = [leaf for leaf in self._open() if leaf.found is not None and leaf.number not in tried]
-            if not left:
-                break
-            leaf = min(left, key=lambda leaf: (leaf.found.value, leaf.number))  # type: ignore[union-attr]
-            found = leaf.found
-            assert found is not None
-            if found.value > NEAR * self.best:
-                break
+        while not clock.over:
+            left = [
+                leaf
+                for leaf in self.leaves
+                if leaf.found is not None and not leaf.settled and leaf.bound < self.best and leaf.number not in tried
+            ]
+            leaf = min(left, key=lambda leaf: (leaf.found.value, leaf.number), default=None)  # type: ignore[union-attr]
+            if leaf is None or leaf.found is None or leaf.found.value > NEAR * self.best:
+                return
             tried.add(leaf.number)
-            self._found(leaf, self._remembered(leaf, f"near {found.value}", clock, partial(nearby, leaf.case, found)))
-
-    def _remembered(self, leaf: _Leaf, step: str, clock: Clock, taken: Callable[[Clock], Found | None]) -> Found | None:
-        """What a step finds, or has found before; kept where it had time to end."""
-        begun = time.monotonic()
-        pipeline = leaf.case.pipeline(leaf.placement, leaf.chunks)
-        key = self.memo.key(pipeline, step)
-        known = self.memo.known(key)
-        if known is not None:
-            return self.memo.found(pipeline, known)
-        own = clock.slice(LOOK * self.settings.seconds)
-        found = taken(own)
-        if not own.over:
-            tree = self.memo.tree(found, lower_bound=leaf.bound / MS, settled=False)
-            self.memo.keep(key, leaf.case, pipeline, step.split()[0], tree, time.monotonic() - begun)
-        return found
-
-    def _open(self) -> list[_Leaf]:
-        """What may still have the best, the least bound first."""
-        found = [leaf for leaf in self.leaves if not leaf.settled and leaf.bound < self.best]
-        return sorted(found, key=lambda leaf: leaf.order)
+            yield leaf, "near", f"near {leaf.found.value}"
 
     def _deepen(self) -> None:
-        """Search on the placement with the least bound, again and again."""
+        """Search on the placement with the least bound, again and again; first a look, where there was none."""
         while not self.clock.over and not self.closed:
-            leaf = next((leaf for leaf in self._open() if self._affordable(leaf)), None)
-            if leaf is None:
+            if not self._take(self._deepenable()):
                 break
-            if leaf.placement == "linear" and leaf.bound < leaf.case.floors.linear:
-                leaf.bound = leaf.case.floors.linear
-                leaf.settled = leaf.bound == math.inf
-            else:
-                self._solve(leaf)
 
-    def _affordable(self, leaf: _Leaf) -> bool:
+    def _deepenable(self) -> Iterator[tuple[Leaf, str, str]]:
+        for leaf in self._promising(self.clock, True):
+            if not leaf.looked:
+                yield leaf, "look", "look"
+            elif self._affordable(leaf):
+                yield leaf, "solve", "solve"
+                if self.where.slots == 1:
+                    return  # whose bound is least now is seen anew
+            else:
+                leaf.busy = True  # set aside
+
+    def _affordable(self, leaf: Leaf) -> bool:
         """Whether there is time for the first look at one of its cuts, which takes longer the more operations there are."""
         operations = 3 * leaf.case.combination.parallel.pipeline * leaf.chunks * leaf.case.microbatches
         return leaf.search is not None or operations / tuning.LEAF <= max(self.clock.left, 1.0)
 
-    def _solve(self, leaf: _Leaf) -> None:
-        begun = time.monotonic()
-        pipeline = leaf.case.pipeline(leaf.placement, leaf.chunks)
-        key = self.memo.key(pipeline, "solve")
-        known = self.memo.known(key)
-        leaf.looked = True
-        if known is not None:  # it was settled, for a best that is no worse than what is found again
-            leaf.bound, leaf.proved_by = max(leaf.bound, MS * known["lower_bound"]), known["proved_by"]
-            found = self.memo.found(pipeline, known)
-            if found is not None:
-                self._found(leaf, found)
-            if leaf.bound >= self.best * (1 - 1e-12) or known["settled"] == "all":
-                leaf.settled = True
-                return
-        if leaf.search is None:
-            leaf.search = self._begun(leaf)
-        search = leaf.search
-        if search is None:  # it is too large
-            leaf.settled = False
-            leaf.seconds *= 2
-            return
-        most = math.inf if self.best_found is None else self.best_found.value
-        result = search.go_on(self.clock.slice(leaf.seconds), most, None)
-        leaf.seconds *= 2
-        bound = float(Fraction(result.ticks.lower_bound, result.ticks.per_unit))
-        if bound > leaf.bound:
-            leaf.bound, leaf.proved_by = bound, result.proved_by or CLOSED
-        whole = result.reason in ("optimal", "infeasible")
-        leaf.settled = whole or float(search.lower) >= self.best
-        if search.best is not None and (leaf.found is None or Fraction(search.value) < leaf.found.value):
-            self._found(leaf, Found("ppopt", search.best))
-        if leaf.settled:
-            if result.reason == "infeasible":
-                leaf.bound = math.inf
-            settled = "all" if whole else "best"
-            lower = leaf.bound if leaf.bound < math.inf else 1e300
-            tree = self.memo.tree(leaf.found, lower_bound=lower / MS, settled=settled, proved_by=leaf.proved_by)
-            self.memo.keep(key, leaf.case, pipeline, "solve", tree, time.monotonic() - begun)
-        self._report()
+    # --- steps ---
 
-    def _begun(self, leaf: _Leaf) -> PartitionChoice | None:
-        """The search over the cuts, from what is known."""
-        pipeline = leaf.case.pipeline(leaf.placement, leaf.chunks)
-        settings = dataclasses.replace(self.settings, gap=0.0, seconds=max(self.clock.left, 1.0))
-        found = leaf.found
-        try:
-            search = PartitionChoice(pipeline, "makespan", settings, named=())
-        except PipelineError:
-            return None
-        if found is not None:
-            search.best, search.value = found.schedule, found.value
-        search.over.bound = max(search.over.bound, Fraction(leaf.bound))
-        return search
+    def _take(self, steps: Iterator[tuple[Leaf, str, str]]) -> int:
+        """Take steps, as many at once as there is room for; how many were taken."""
+        taken = 0
+        while not self.closed:
+            while len(self.running) < self.where.slots and (step := next(steps, None)) is not None:
+                taken += 1
+                self._start(*step)
+            if not self.running:
+                break
+            self._finish()
+        while self.running and not self.clock.over:
+            self._finish()
+        return taken
+
+    def _start(self, leaf: Leaf, kind: str, step: str) -> None:
+        """Begin a step, unless it is known what comes of it."""
+        leaf.busy, leaf.looked = True, True
+        key = self.memo.key(leaf.pipeline, step)
+        known = self.memo.known(key)
+        future: Future[Any] = Future()
+        if known is not None and (kind != "solve" or self._still_settled(known)):
+            future.set_result(self._remembered(leaf, known))
+            key = ""
+        else:
+            clock = self.clock.slice(leaf.seconds if kind == "solve" else LOOK * self.settings.seconds)
+            future = self.where.begin(leaf, kind, self.settings, clock, self.best)
+        self.running[future] = leaf, kind, key
+
+    def _still_settled(self, known: dict[str, Any]) -> bool:
+        """Whether what a search once settled is settled still: for a best that is no worse, or for all."""
+        return bool(known["settled"] == "all" or MS * known["lower_bound"] >= self.best * (1 - 1e-12))
+
+    def _remembered(self, leaf: Leaf, known: dict[str, Any]) -> Outcome:
+        found = self.memo.found(leaf.pipeline, known)
+        return Outcome(found, MS * known["lower_bound"], known.get("proved_by") or leaf.proved_by, known.get("settled") or "")
+
+    def _finish(self) -> None:
+        """Wait for a step, and note what came of it."""
+        done, _ = wait(self.running, timeout=BEAT, return_when=FIRST_COMPLETED)
+        for future in done:
+            leaf, kind, key = self.running.pop(future)
+            outcome = outcome_of(leaf, future.result())
+            leaf.busy = False
+            leaf.spent += outcome.seconds
+            if kind == "solve":
+                leaf.seconds *= 2
+                if outcome.bound > leaf.bound:
+                    leaf.bound, leaf.proved_by = outcome.bound, outcome.proved_by
+                leaf.settled = bool(outcome.settled) or leaf.bound >= self.best
+            self._found(leaf, outcome.found)
+            if key and (leaf.settled if kind == "solve" else outcome.whole):
+                lower = leaf.bound if leaf.bound < math.inf else 1e300
+                settled = (outcome.settled or "best") if kind == "solve" else False
+                tree = self.memo.tree(
+                    leaf.found if kind == "solve" else outcome.found,
+                    lower_bound=lower / MS,
+                    settled=settled,
+                    proved_by=leaf.proved_by,
+                )
+                self.memo.keep(key, leaf.case, leaf.pipeline, kind, tree, outcome.seconds)
 
     # --- the answer ---
 
     def answer(self) -> Plans:
         """What was found, best first."""
-        plans, solved, pruned = [], 0, 0
-        for case in self.cases:
-            own = [leaf for leaf in self.leaves if leaf.case is case]
-            found = min((leaf.found for leaf in own if leaf.found is not None), key=lambda one: one.value, default=None)
-            solved += any(leaf.looked for leaf in own)
-            if own and not any(leaf.looked for leaf in own):
-                pruned += all(leaf.settled or leaf.bound >= self.best for leaf in own)
-            if found is not None:
-                opened = [leaf for leaf in own if not leaf.settled]
-                weakest = min(opened or own, key=lambda leaf: leaf.order)
-                lower = min([float(found.value), *(leaf.bound for leaf in opened)]) / MS
-                plans.append(Plan(case, found, min(lower, float(found.value / MS)), weakest.proved_by))
-        plans.sort(key=lambda one: (one.step_time, one.lower_bound))
-        over = len(self.over)
-        space = Space(len(self.cases), over, pruned, solved, len(self.cases) - over - pruned - solved)
-        lower = min(self.lower, self.best)
-        reason: PlanReason = "no-solution"
-        if plans:
-            reason = "optimal" if lower >= self.best * (1 - 1e-12) else "feasible"
-        elif not self.leaves or all(leaf.settled for leaf in self.leaves):
-            reason = "infeasible"
-        limit: Any = None
-        if reason in ("feasible", "no-solution"):
-            limit = "interrupted" if self.clock.interrupted else "gap" if self.closed else "time"
-        return Plans(
-            tuple(plans),
-            min([lower / MS, *(one.step_time for one in plans[:1])]) if lower < math.inf else 0.0,
-            space,
-            reason,
-            limit,
-            None if plans or not self.over else self._nearest(),
-            *self.recipe,
+        return answered(
+            self.question,
+            self.cases,
+            self.over,
+            self.leaves,
+            self.best,
+            self.lower,
+            interrupted=self.clock.interrupted,
+            closed=self.closed,
+            recipe=self.recipe,
             seconds=time.monotonic() - self.begun,
+            seed=self.settings.seed,
         )
-
-    def _nearest(self) -> dict[str, Any]:
-        """Of what does not fit, the combination that lacks least."""
-        lacking: list[tuple[float, int, int, float, Case]] = []
-        for case in self.over:
-            needs, device = case.floors.fullest()
-            lacking.append((needs - case.floors.room, len(lacking), device, needs, case))
-        missing, _, device, needs, case = min(lacking)
-        static = float(case.memory.static)  # type: ignore[arg-type]
-        return {
-            **case.combination.sizes,
-            "device": device,
-            "needed": needs + static,
-            "limit": float(case.memory.limit or 0),  # type: ignore[arg-type]
-            "missing": missing,
-        }

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppopt.pipeline import Layer, Layers, Pipeline
-from ppopt.study.planning.floors import Floors, linear_cut
+from ppopt.study.planning.floors import Floors, Rows, linear_cut
+from ppopt.study.planning.least_cuts import least_cut
 from tests.support.every_cut import by_enumeration, layered
 from tests.support.tiers import drawn
 
@@ -20,7 +21,9 @@ def floors_of(pipeline: Pipeline) -> Floors:
     room = None if limit is None else float(limit - static)  # type: ignore[operator, arg-type]
     recompute = pipeline.recompute
     assert isinstance(recompute, str)
-    return Floors(pipeline.layers, recompute, pipeline.devices, pipeline.microbatches, room, float(pipeline.links.latency))  # type: ignore[arg-type]
+    return Floors(
+        Rows.of(pipeline.layers, recompute), pipeline.devices, pipeline.microbatches, room, float(pipeline.links.latency)
+    )  # type: ignore[arg-type]
 
 
 def compare(pipeline: Pipeline) -> None:
@@ -32,9 +35,8 @@ def compare(pipeline: Pipeline) -> None:
         return
     assert floors.fits
     assert floors.least <= float(optimum)
-    if pipeline.placement == "linear":
-        assert floors.linear <= float(optimum)
-        assert floors.cut(float(optimum)) is not None
+    found = least_cut(floors, pipeline.placement, pipeline.chunks)
+    assert found.bound <= float(optimum)
 
 
 @drawn(8, 60, layered(5, 6, ("none", "none", "choose")))
@@ -46,9 +48,9 @@ def test_what_alike_layers_cannot_be_dealt_evenly() -> None:
     """Ten layers on four devices: one has three of them, so 3 x 4 x 5 = 60, where an equal share were 50. On the linear
     placement it also waits for those before it, or they for it."""
     layers = Layers([Layer("decoder", 10, forward=2, backward=2)])
-    floors = Floors(layers, "none", 4, 5, None, 0.0)
+    floors = Floors(Rows.of(layers, "none"), 4, 5, None, 0.0)
     assert floors.least == pytest.approx(60, rel=1e-3)
-    assert floors.linear > 60
+    assert least_cut(floors, "linear", 1).bound > 60
 
 
 def test_memory_that_makes_layers_recompute() -> None:
@@ -57,14 +59,14 @@ def test_memory_that_makes_layers_recompute() -> None:
     layers = Layers(
         [Layer("decoder", 4, forward=2, backward=2, activation=2, recompute=[{"name": "full", "time": 1, "saved": 2}])]
     )
-    free, tight = (Floors(layers, "choose", 1, 10, room, 0.0).least for room in (8.0, 4.0))
+    free, tight = (Floors(Rows.of(layers, "choose"), 1, 10, room, 0.0).least for room in (8.0, 4.0))
     assert free == pytest.approx(160, rel=1e-3)
     assert 160 < tight <= 180
 
 
 def test_a_plan_without_room_says_which_device_is_fullest() -> None:
     layers = Layers([Layer("a", forward=1, backward=1, weights=7), Layer("b", 3, forward=1, backward=1, weights=2)])
-    floors = Floors(layers, "none", 2, 1, 6.0, 0.0)
+    floors = Floors(Rows.of(layers, "none"), 2, 1, 6.0, 0.0)
     assert not floors.fits
     assert floors.fullest() == (7.0, 0)
     assert floors.least == math.inf

@@ -17,8 +17,7 @@ import ppopt as pp
 from ppopt.files import model_dict, model_of
 from ppopt.files.toml_text import toml_text
 from ppopt.search import solve
-from ppopt.study.planning import Plans, plan, question_of
-from ppopt.study.planning import run as run_module
+from ppopt.study.planning import Plans, plan, question_of, steps
 from ppopt.study.planning.space import cases_of
 from ppopt.study.store import Store
 from ppopt.transformer import EstimateError
@@ -31,7 +30,7 @@ TIGHT = tables(cluster={"memory": 0.14})
 def optimum(question: dict[str, Any]) -> tuple[float, int]:
     """The least step time of all combinations in seconds, each solved by itself; and how many have a schedule."""
     values = []
-    for case in cases_of(question_of(question)):
+    for case in cases_of(question_of(question)).possible:
         found = []
         for placement, chunks in case.places:
             result = solve(case.pipeline(placement, chunks), seconds=60, workers=1)
@@ -113,8 +112,7 @@ def test_what_is_in_the_store_is_not_looked_at_again(tmp_path: Path, monkeypatch
     question = tables(transformer={"layers": 2}, search={"pipeline": [2], "placement": "wave"}, training={"microbatch": 1})
     store = str(tmp_path / "plan.db")
     first = plan(question, seconds=60, workers=1, store=store)
-    monkeypatch.setattr(run_module, "look", lambda *_: pytest.fail("it was looked at again"))
-    monkeypatch.setattr(run_module, "PartitionChoice", lambda *_, **__: pytest.fail("it was solved again"))
+    monkeypatch.setattr(steps, "take", lambda *_: pytest.fail("it was looked at again"))
     again = plan(question, seconds=60, workers=1, store=store)
     assert (again.reason, again.plans[0].step_time) == ("optimal", first.plans[0].step_time)
     assert again.lower_bound == pytest.approx(first.lower_bound)
