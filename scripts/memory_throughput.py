@@ -2,14 +2,15 @@
 
 Without FILE: all grids of a perceptron on 16 devices (64 layers of width 8192, batch 8192), simulated by one of DistIR's cost
 models, as in the scatter of its paper (arXiv 2111.05426). With FILE, a question of `ppopt plan` (docs/plans.md): all its
-combinations that fit, each with the named schedule on one stage per device, on a cut with a small bound and with as little
-recomputing as fits, in tokens per second and GPU. Points that no other beats in both are joined by a line.
+combinations that fit, each with the named schedule on one stage per device, on the balanced cut and with as little recomputing as
+fits, in tokens per second and GPU. Points that no other beats in both are joined by a line.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,14 +20,11 @@ import perceptrons
 from matplotlib.figure import Figure
 
 from ppopt.files.estimates import read_source
-from ppopt.named import find
 from ppopt.perceptron import Perceptron
 from ppopt.pictures.figure import save
 from ppopt.pictures.palette import MARKERS, SERIES
-from ppopt.search import Settings
-from ppopt.study.planning.looks import first_cut, scheduled
-from ppopt.study.planning.question import question_of
-from ppopt.study.planning.result import Plan
+from ppopt.study.planning.question import Recipe, question_of
+from ppopt.study.planning.recipe import timed
 from ppopt.study.planning.space import cases_of
 
 KINDS = ("data", "tensor", "pipeline", "context", "expert")
@@ -55,26 +53,25 @@ def of_question(options: argparse.Namespace) -> tuple[list[Point], list[dict[str
     """The points of a question's combinations, their rows, and a title."""
     source = read_source(options.file)
     question = question_of(source.tables, source.name)
-    definition, clock = find(options.schedule or "1f1b"), Settings(seconds=options.time_limit).limits().clock
+    schedule, until = options.schedule or "1f1b", time.monotonic() + options.time_limit
     rows: list[dict[str, Any]] = []
-    cases = [case for case in cases_of(question) if case.floors.fits]
+    cases = cases_of(question).possible
     for number, case in enumerate(cases):
-        if clock.over:
+        if time.monotonic() > until:
             print(f"time is over: {len(cases) - number} of {len(cases)} combinations are left out", file=sys.stderr)
             break
-        counts = first_cut(case.floors, "linear", 1)
-        pipeline = None if counts is None else case.pipeline("linear", 1, partition=counts)
-        found = scheduled(definition, pipeline, clock)
-        if found is not None:
-            one = Plan(case, found, case.floors.least / 1000, "closed form")
-            sizes = one.combination.sizes
+        sizes = case.combination.sizes
+        cut = {name: size for name, size in sizes.items() if name != "microbatch"}
+        recipe = Recipe(cut, sizes["microbatch"], partition="balanced", recompute="choose", schedule=schedule)
+        one, _ = timed(question, recipe)
+        if one is not None:
             kind = " + ".join(name for name in KINDS if sizes[name] > 1) or "one GPU"
             figures = {"tokens_per_second_per_gpu": one.tokens_per_second_per_gpu, "peak_memory_gb": one.peak_memory}
             rows.append({"kind": kind, **sizes, "step_time": one.step_time, **figures})
     if not rows:
         raise SystemExit(f"error: {options.file}: no combination has a schedule that fits")
     points = [Point(row["peak_memory_gb"], row["tokens_per_second_per_gpu"], row["kind"]) for row in rows]
-    return points, rows, f"{question.name}, {question.clusters[-1].gpus} GPUs, {definition.name}"
+    return points, rows, f"{question.name}, {question.clusters[-1].gpus} GPUs, {schedule}"
 
 
 def frontier(points: Iterable[Point]) -> list[Point]:
