@@ -48,7 +48,7 @@ def check(entry: Entry) -> None:
         assert max(found.peak_memory) == entry["peak_memory_bytes"]
 
 
-@pytest.mark.parametrize(("most", "count"), [(800, 16), pytest.param(10**5, 33, marks=thorough)], ids=["small", "all"])
+@pytest.mark.parametrize(("most", "count"), [(600, 9), pytest.param(10**5, 33, marks=thorough)], ids=["small", "all"])
 def test_its_simulations_are_repeated(most: int, count: int) -> None:
     figures = [entry for entry in of("one-device-training", "data-tensor-pipeline") if entry["num_ops"] <= most]
     assert len(figures) >= count
@@ -64,6 +64,7 @@ def throughput(entry: Entry) -> float:
     return simulate(SEARCHED, grid_of(entry), COST_MODELS["dist-ir-2021-02"].as_published).throughput
 
 
+@thorough
 def test_the_best_of_its_grid_are_the_best_in_the_same_order() -> None:
     best = sorted(of("grid-search"), key=lambda entry: -entry["throughput"])[:3]
     found = [throughput(entry) for entry in best]
@@ -88,13 +89,13 @@ def seconds(model: Any, grid: Grid) -> float:
 
 @pytest.mark.parametrize("name", QUIRKS)
 def test_each_quirk_changes_the_time_of_a_step(name: str) -> None:
-    model, grid = COST_MODELS["dist-ir-2021-02"], Grid(4, 2, 2, 4)
+    model, grid = COST_MODELS["dist-ir-2021-02"], Grid(4, 2, 2, 2)
     assert seconds(model.with_quirks(name), grid) != seconds(model, grid)
 
 
 def test_blocking_is_never_faster() -> None:
     for model in COST_MODELS.values():
-        for grid in (Grid(pipeline=4, microbatches=8), Grid(2, 2, 2, 4), Grid(pipeline=8, microbatches=2)):
+        for grid in (Grid(pipeline=4, microbatches=4), Grid(1, 2, 2, 2)):
             assert seconds(model.with_quirks("blocking"), grid) >= seconds(model, grid)
 
 

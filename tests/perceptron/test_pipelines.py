@@ -16,7 +16,7 @@ SIZES = Perceptron(16, 1024, 256)
 
 @pytest.mark.parametrize("schedule", ["pipedream", "1f1b", "gpipe", "zb-h1"])
 @pytest.mark.parametrize("model", COST_MODELS)
-@pytest.mark.parametrize("grid", [Grid(1, 1, 4, 8), Grid(1, 2, 2, 4), Grid(2, 1, 4, 4), Grid(1, 1, 8, 16)], ids=str)
+@pytest.mark.parametrize("grid", [Grid(1, 1, 4, 8), Grid(1, 2, 2, 4), Grid(2, 1, 4, 4)], ids=str)
 def test_a_program_takes_as_long_as_its_pipeline(schedule: str, model: str, grid: Grid) -> None:
     """Timed by the package's own timing, but for what the first microbatch does not add to, and for putting results together."""
     cost = COST_MODELS[model]
