@@ -63,8 +63,11 @@ class LeastCut(NamedTuple):
     counts: tuple[int, ...] | None = None
 
 
-def least_cut(floors: Floors, placement: str, chunks: int, latest: float = math.inf) -> LeastCut:
-    """The least bound of all cuts on a placement, in ms; cuts of ``latest`` or more are not told apart."""
+def least_cut(floors: Floors, placement: str, chunks: int, latest: float = math.inf, stretch: float = 1.0) -> LeastCut:
+    """The least bound of all cuts on a placement, in ms; cuts of ``latest`` or more are not told apart.
+
+    ``stretch``: with ways so many times as long as they are at least; then it is no bound but what to expect.
+    """
     if floors.shared == math.inf:
         return LeastCut(math.inf)
     least = floors.least
@@ -78,7 +81,7 @@ def least_cut(floors: Floors, placement: str, chunks: int, latest: float = math.
         return LeastCut(least)
     for wide in WIDER:
         limit = min(latest, max(least, SMALL) * wide)
-        search = _Search(floors, placement, chunks, limit)
+        search = _Search(floors, placement, chunks, limit, stretch)
         try:
             found = search.linear() if chunks == 1 else search.pairs()
         except _TooLargeError:
@@ -93,8 +96,8 @@ def least_cut(floors: Floors, placement: str, chunks: int, latest: float = math.
 class _Search:
     """The cuts of a placement, each device within ``limit``."""
 
-    def __init__(self, floors: Floors, placement: str, chunks: int, limit: float) -> None:
-        self.floors, self.limit = floors, limit * (1 + MARGIN)
+    def __init__(self, floors: Floors, placement: str, chunks: int, limit: float, stretch: float) -> None:
+        self.floors, self.limit, self.stretch = floors, limit * (1 + MARGIN), stretch
         self.route = routes_of(placement, floors.devices, chunks)[0]
         self.wave = placement == "wave"
         stages = len(self.route)
@@ -151,7 +154,7 @@ class _Search:
         found["gather"] = self._sums(floors.rows.gather)
         begins = np.arange(floors.layers)[:, None]
         found["head"] = np.broadcast_to((np.cumsum(floors.forward) - floors.forward)[begins], found["work"].shape)
-        found["way"] = np.broadcast_to(floors.way[begins], found["work"].shape)
+        found["way"] = np.broadcast_to(self.stretch * floors.way[begins], found["work"].shape)
         return found
 
     # --- one stage for each device ---

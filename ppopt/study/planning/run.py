@@ -40,6 +40,11 @@ LOOK = 0.15
 """Part of the time that one look may take."""
 FIRST = 4.0
 """Seconds of the first search on a placement; each later one takes twice as long."""
+STRETCH = 1.4
+"""How many times as long as it has to be a microbatch is in flight in good schedules, about. 1F1B of equal operations: 1.5, as the
+gradients of the weights are on the way, too."""
+BOUNDS = 3
+"""Of bounds in closed form for a placement: that of all placements, that of all cuts, and what is likely."""
 BEAT = 0.2
 """Seconds until somebody who waits for steps elsewhere sees to an interruption."""
 
@@ -201,35 +206,42 @@ class _Run:
         self._report()
 
     def _promising(self, clock: Clock, looked: bool) -> Iterator[Leaf]:
-        """What may have the best, the least bound first, as long as there is time; ``looked``: also what was looked at.
+        """What may have the best, as long as there is time: what was not looked at yet, what is likely to be fast first; or, with
+        ``looked``, all, the least bound first.
 
-        Where the bounds in closed form are not all known yet, the next one is made: whatever is given has the least of all.
+        Bounds in closed form that are not all known are made one after the other, as their turn comes.
         """
-        left = [(leaf.order, leaf) for leaf in self.leaves if not leaf.settled and (looked or not leaf.looked)]
-        heap = [(order, leaf.number) for order, leaf in left]
+
+        def order(leaf: Leaf) -> tuple[float, int, int]:
+            return leaf.order if looked else leaf.hope
+
+        heap = [order(leaf) for leaf in self.leaves if not leaf.settled and (looked or not leaf.looked)]
         heapq.heapify(heap)
         while heap and not clock.over:
-            order, number = heapq.heappop(heap)
-            leaf = self.leaves[number]
+            known = heapq.heappop(heap)
+            leaf = self.leaves[known[-1]]
             if leaf.settled or leaf.busy or leaf.bound >= self.best:
                 continue
-            if order != leaf.order or self._raised(leaf):
-                heapq.heappush(heap, (leaf.order, number))
+            if known != order(leaf) or self._raised(leaf):
+                heapq.heappush(heap, order(leaf))
                 continue
             yield leaf
             if looked and not leaf.settled and not leaf.busy:
-                heapq.heappush(heap, (leaf.order, number))
+                heapq.heappush(heap, order(leaf))
 
     def _raised(self, leaf: Leaf) -> bool:
-        """Make the next of its bounds in closed form; ``False``: all are known."""
-        if leaf.known == 2:
+        """Make the next of its bounds in closed form, and at last what is likely; ``False``: all are known."""
+        if leaf.known == BOUNDS:
             return False
+        floors, place = leaf.case.floors, (leaf.placement, leaf.chunks)
         if leaf.known == 0:
-            leaf.bound = max(leaf.bound, leaf.case.floors.least)
-        else:
-            found = least_cut(leaf.case.floors, leaf.placement, leaf.chunks, self.best)
+            leaf.bound = max(leaf.bound, floors.least)
+        elif leaf.known == 1:
+            found = least_cut(floors, *place, self.best)
             leaf.bound, leaf.counts = max(leaf.bound, found.bound), found.counts
-            self.clock.charge(tuning.LEAST)
+        else:
+            leaf.likely = least_cut(floors, *place, self.best, STRETCH).bound
+        self.clock.charge(tuning.LEAST)
         leaf.known += 1
         leaf.settled = leaf.bound == math.inf
         return True

@@ -38,6 +38,8 @@ class Leaf:
     bound: float = 0.0
     known: int = 0
     """How many of its bounds in closed form are known."""
+    likely: float = 0.0
+    """About what its schedules take at least, once its bounds are known."""
     counts: Counts | None = None
     """A cut with a small bound."""
     looked: bool = False
@@ -53,6 +55,11 @@ class Leaf:
     def order(self) -> tuple[float, int, int]:
         """The least bound first; of equal ones that of fewer stages, whose bound says more."""
         return self.bound, self.chunks, self.number
+
+    @property
+    def hope(self) -> tuple[float, int, int]:
+        """What is likely to be fast first."""
+        return max(self.bound, self.likely), self.chunks, self.number
 
     @property
     def pipeline(self) -> Pipeline:
