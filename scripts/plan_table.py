@@ -1,17 +1,17 @@
-"""The table of plans in docs/plans.md: every file of models/plans planned once, and every one of models/perceptrons.
+"""The tables of plans in docs/plans.md: every file of models/plans planned once, and every one of models/perceptrons.
 
-    python scripts/plan_table.py --into docs/plans.md                # all, anew: about a minute each, so half an hour
-    python scripts/plan_table.py models/plans/gpt-3-13b.toml         # one, printed
+    python scripts/plan_table.py --into docs/plans.md                            # all, anew: a minute each, so half an hour
+    python scripts/plan_table.py models/plans/gpt-3-13b.toml --into docs/plans.md    # the row of one
+    python scripts/plan_table.py models/plans/gpt-3-13b.toml                     # only printed
 
 A transformer is planned by ppopt plan with its defaults; a perceptron by all its grids (perceptron_grid.py), which are simulated
-to the end. With --store a run that was stopped goes on where it was. Times of searches depend on the machine, and so may what
-is found.
+to the end. Each row is written as soon as it is known. With --store a plan that was stopped goes on where it was. Times of
+searches depend on the machine, and so may what is found.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,31 +100,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--time-limit", type=float, default=50.0, help="seconds for each plan (50)")
     parser.add_argument("--store", help="SQLite file that keeps what was searched (none)")
     parser.add_argument("--workers", type=int, help="threads of the solver (all cores)")
-    parser.add_argument("--into", type=Path, help="a Markdown file whose tables are replaced; needs all files")
+    parser.add_argument("--into", type=Path, help="a Markdown file in whose tables the rows are written")
     options = parser.parse_args(argv)
-    if options.into is not None and options.files:
-        parser.error("--into replaces whole tables: leave the files out")
-    files = options.files or sorted([*PLANS.glob("*.toml"), *PERCEPTRONS.glob("*.toml")])
-    rows: dict[Path, list[str]] = {PLANS: [], PERCEPTRONS: []}
-    for path in files:
+    for path in options.files or sorted([*PLANS.glob("*.toml"), *PERCEPTRONS.glob("*.toml")]):
         folder = PERCEPTRONS if path.resolve().parent == PERCEPTRONS else PLANS
         if folder == PERCEPTRONS:
             row = row_of_perceptron(path)
         else:
             row = row_of_plan(path, options.time_limit, options.store, options.workers)
-        rows[folder].append(f"| {row} |")
-        print(rows[folder][-1], file=sys.stderr, flush=True)
-    tables = {
-        folder: [f"| {' | '.join(HEADS[folder])} |", f"|{'---|' * len(HEADS[folder])}", *lines] for folder, lines in rows.items()
-    }
-    for folder, lines in rows.items():
-        if lines:
-            print("\n".join(tables[folder]))
-    if options.into is not None:
-        text = options.into.read_text(encoding="utf-8")
-        for folder, table in tables.items():
-            text = replaced(text, "\n".join(table), MARKS[folder])
-        options.into.write_text(text, encoding="utf-8")
+        print(f"| {row} |", flush=True)
+        if options.into is not None:
+            text = options.into.read_text(encoding="utf-8")
+            options.into.write_text(with_row(text, folder, path.stem, f"| {row} |"), encoding="utf-8")
+
+
+def with_row(text: str, folder: Path, name: str, row: str) -> str:
+    """The page with a row in the table of a folder: in the place of that of the same name, sorted by name. Rows of files that are
+    no longer there are left out.
+
+    Raises:
+        ValueError: the page has not the marks of the table.
+    """
+    start, end = MARKS[folder]
+    lines = text.partition(start)[2].partition(end)[0].splitlines()
+    rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
+    known = {path.stem for path in folder.glob("*.toml")} | {name}
+    kept = [line for _, line in sorted({**rows, name: row}.items()) if line.split("`")[1] in known]
+    table = [f"| {' | '.join(HEADS[folder])} |", f"|{'---|' * len(HEADS[folder])}", *kept]
+    return replaced(text, "\n".join(table), MARKS[folder])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,7 @@
 """The table of plans: every model file is a question that can be asked, and a row says what was found."""
 
-from pathlib import Path
-
 import plan_table
 import pytest
-from proof_times import replaced
 
 from ppopt.files.estimates import read_source
 from ppopt.study.planning.question import question_of
@@ -61,13 +58,26 @@ def test_the_page_has_a_row_for_every_file() -> None:
         table = text.partition(marks[0])[2].partition(marks[1])[0].strip().splitlines()
         assert table[0] == f"| {' | '.join(plan_table.HEADS[folder])} |"
         assert [line.split("`")[1] for line in table[2:]] == sorted(path.stem for path in folder.glob("*.toml"))
-        assert replaced(text, "new", marks).count("new") > text.count("new")
 
 
-def test_tables_are_replaced_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        plan_table.main([str(plan_table.PLANS / "gpt-2.toml"), "--into", str(tmp_path / "page.md")])
-    assert "--into replaces whole tables" in capsys.readouterr().err
+def test_a_row_takes_the_place_of_the_one_of_its_name() -> None:
+    folder = plan_table.PERCEPTRONS
+    start, end = plan_table.MARKS[folder]
+    page = f"before\n{start}\n{end}\nafter\n"
+    for name, row in (
+        ("mlp-small", "old"),
+        ("mlp-xs", "first"),
+        ("gone", "left out"),
+        ("mlp-small", "new"),
+        ("mlp-large", "last"),
+    ):
+        page = plan_table.with_row(page, folder, name, f"| `{name}` | {row} |")
+    lines = page.splitlines()
+    assert lines[:2] == ["before", start]
+    assert lines[2].startswith("| model | parameters |")
+    assert lines[4:] == ["| `mlp-large` | last |", "| `mlp-small` | new |", "| `mlp-xs` | first |", end, "after"]
+    with pytest.raises(ValueError, match="expected the lines <!-- perceptrons -->"):
+        plan_table.with_row("no marks", folder, "mlp-xs", "| `mlp-xs` |")
 
 
 def test_counts_are_short() -> None:

@@ -42,7 +42,7 @@ def answered(
         if found is not None:
             opened = [leaf for leaf in own if not leaf.settled]
             weakest = min(opened or own, key=lambda leaf: leaf.order)
-            bound = min(float(found.value / MS), *(leaf.bound / MS for leaf in opened))
+            bound = min([float(found.value / MS), *(leaf.bound / MS for leaf in opened)])
             plans.append(Plan(own[0].case, found, bound, weakest.proved_by, seconds, seed, limit))
     plans.sort(key=lambda one: (one.step_time, one.lower_bound))
     reason: PlanReason = "no-solution"
