@@ -22,6 +22,8 @@ from ppopt.transformer.checked import EstimateError
 
 Name: TypeAlias = Hashable
 """What a value is called, whatever device it is on."""
+COUNT = ("samples of the batch",)
+"""The number by which the loss divides."""
 SENT = ("send", "all-reduce", "all-gather")
 """The operations that are transfers."""
 
@@ -87,7 +89,6 @@ class _Replica:
         self.writing, self.number = writing, number
         grid = writing.grid
         self.first = number * grid.tensor * grid.pipeline
-        self.products: dict[int, int] = defaultdict(int)
         self.results: dict[tuple[Name, int], tuple[Name, int]] = {}
         self.sent: set[tuple[Name, int]] = set()
 
@@ -170,7 +171,7 @@ class _Writing:
             for replica in replicas:
                 for stage in range(self.grid.pipeline):
                     self.update(replica, stage)
-        return Program(self.grid, tuple(self.operations), tuple(value for replica in replicas for value in self.inputs(replica)))
+        return Program(self.grid, tuple(self.operations), tuple(value for replica in replicas for value in self.held(replica)))
 
     @property
     def inputs_in_step(self) -> bool:
@@ -180,17 +181,26 @@ class _Writing:
     def begin(self, replica: _Replica) -> None:
         """Samples, labels and weights come from the host, where there is one replica; scattering them over several takes no time
         in the original. Samples and labels are cut into microbatches."""
-        devices, width = tuple(replica.parts(0)), self.sizes.width
+        devices, width = replica.parts(0), self.sizes.width
         if self.grid.data == 1:
-            for numbers in (*[self.sizes.batch * width] * 2, *[width * width] * self.sizes.layers):
-                self.operations.append(Operation("send", devices, self.model.send(self.size(numbers)), (), ()))
+            values = list(self.inputs(replica))
+            parts = [("a", -1), ("labels",), *(("w", layer) for layer in range(self.sizes.layers))]
+            for part in parts:
+                made = tuple(v for v in values if v.name[: len(part)] == part)  # type: ignore[index]
+                seconds = self.model.send(self.size(width * (width if part[0] == "w" else self.sizes.batch)))
+                self.operations.append(Operation("send", tuple(devices), seconds, (), made))
         for device in devices if self.grid.pipeline > 1 else ():
             for _ in range(2):
                 self.on(device, "split", self.model.split, ())
 
+    def held(self, replica: _Replica) -> Iterator[Value]:
+        """What a replica holds from the start."""
+        for value in self.inputs(replica):
+            if not self.inputs_in_step or self.grid.data > 1 or value.name == COUNT:
+                yield value
+
     def inputs(self, replica: _Replica) -> Iterator[Value]:
-        """What a replica holds from the start: samples and labels where they are needed, weights; all on the first stage where
-        they are sent within the step."""
+        """Samples and labels where they are needed, weights; all on the first stage where they are sent within the step."""
         width, last = self.sizes.width, self.grid.pipeline - 1
         for part in range(self.grid.tensor):
 
@@ -200,7 +210,7 @@ class _Writing:
             for microbatch in range(self.grid.microbatches):
                 yield Value(("a", -1, microbatch), at(0), self.size(self.samples * width))
                 yield Value(("labels", microbatch), at(last), self.size(self.samples * width))
-            yield Value("samples of the batch", replica.device(part, last), self.size(1))
+            yield Value(COUNT, replica.device(part, last), self.size(1))
             for layer in range(self.sizes.layers):
                 yield Value(("w", layer), at(layer // self.each), self.size(width * width // self.grid.tensor))
 
@@ -231,7 +241,7 @@ class _Writing:
         inner, outer, parts = self.inner(layer), self.outer(layer), replica.parts(op.stage)
         if self.inputs_in_step and op.stage:
             self.send(replica, ("w", layer), inner * outer, 0, op.stage)
-        made = ("partial y", layer, m) if self.reduced(replica, m) else ("y", layer, m)
+        made = ("partial y", layer, m) if self.grid.tensor > 1 and layer % 2 else ("y", layer, m)
         for device in parts:
             seconds = self.model.product(n, inner, outer)
             self.on(device, "product", seconds, (("a", layer - 1, m), ("w", layer)), (made, n * outer))
@@ -240,11 +250,6 @@ class _Writing:
         for device in parts:
             self.on(device, "relu", self.model.elementwise(n * outer), (("y", layer, m),), (("a", layer, m), n * outer))
 
-    def reduced(self, replica: _Replica, microbatch: int) -> bool:
-        """Whether the product that comes now is the second of a pair, whose parts have to be summed up."""
-        replica.products[microbatch] += 1
-        return self.grid.tensor > 1 and replica.products[microbatch] % 2 == 0
-
     def loss(self, replica: _Replica, op: Op, layer: int) -> None:
         """The loss and its gradient."""
         m, numbers = op.microbatch, self.samples * self.outer(layer)
@@ -252,11 +257,11 @@ class _Writing:
             self.send(replica, ("labels", m), numbers, 0, op.stage)
         parts, reads = replica.parts(op.stage), (("a", layer, m), ("labels", m))
         for device in parts:
-            self.on(device, "loss", self.model.elementwise(numbers), (*reads, "samples of the batch"), (("loss", m), numbers))
+            self.on(device, "loss", self.model.elementwise(numbers), (*reads, COUNT), (("loss", m), numbers))
         self.gather_up(replica, op, ("loss",), numbers)
         for device in parts:
             made = (("dy", layer + 1, m), numbers)
-            self.on(device, "loss gradient", self.model.elementwise(numbers), (*reads, "samples of the batch"), made)
+            self.on(device, "loss gradient", self.model.elementwise(numbers), (*reads, COUNT), made)
 
     def layer_back(self, replica: _Replica, layer: int, op: Op) -> None:
         """The gradients through a ReLU and a product: of its input (B and I), of its weights (B and W)."""
@@ -268,7 +273,7 @@ class _Writing:
             for device in parts:
                 reads = (("y", layer, m), ("dy", layer + 1, m))
                 self.on(device, "relu gradient", self.model.elementwise(n * outer, 2), reads, (("da", layer, m), n * outer))
-            if self.reduced(replica, m):
+            if self.grid.tensor > 1 and layer % 2 == 0:
                 made = ("partial dy", layer, m)
         back, grad = self.model.product(n, outer, inner), self.model.product(inner, n, outer)
         gradient = (("dw", layer, m), inner * outer)

@@ -93,6 +93,15 @@ def test_each_quirk_changes_the_time_of_a_step(name: str) -> None:
     assert seconds(model.with_quirks(name), grid) != seconds(model, grid)
 
 
+def test_a_step_that_sends_its_inputs_waits_for_them() -> None:
+    model, sizes = COST_MODELS["dist-ir-2021-02"].with_quirks("inputs-in-step"), Perceptron(8, 512, 64)
+    sent = 2 * model.send(4 * 64 * 512) + 8 * model.send(4 * 512 * 512)
+    assert sent < seconds(model, Grid()) <= sent + seconds(model.with_quirks(), Grid())
+    blocked = seconds(model.with_quirks("inputs-in-step", "blocking"), Grid())
+    assert blocked == pytest.approx(sent + seconds(model.with_quirks(), Grid()))
+    assert sum(simulate(sizes, Grid(2), model).compute) == sum(simulate(sizes, Grid(2), model.with_quirks()).compute)
+
+
 def test_blocking_is_never_faster() -> None:
     for model in COST_MODELS.values():
         for grid in (Grid(pipeline=4, microbatches=4), Grid(1, 2, 2, 2)):
