@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +16,7 @@ import click
 from ppopt.cli.progress import FIRST, GROWTH
 from ppopt.cli.searching import search_options
 from ppopt.interrupt import uninterrupted
+from ppopt.pipeline.runtimes import RUNTIMES
 from ppopt.search.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,10 +25,23 @@ if TYPE_CHECKING:
 CODES = {"infeasible": 3, "no-solution": 4}
 
 
-@click.command(short_help="The best sizes, cut and schedule for a model on a cluster.")
+WORDS = "ppopt.plan.words"
+
+
+class _Kept(click.Command):
+    """A command that keeps the words that it was given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Kept, short_help="The best sizes, cut and schedule for a model on a cluster.")
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Set a key of the file, such as search.tensor=[2,4].")
 @search_options(50.0, solvers=("auto", "cp-sat"), objective=False)
+@click.option("--runtime", type=click.Choice(RUNTIMES), help="Keep to what this runtime can run; sets search.runtime.")
+@click.option("--dask", metavar="ADDRESS", help="Take the steps on the Dask cluster with this scheduler (extra: dask).")
 @click.option("--store", metavar="DB", help="Keep every step in this file; a plan that was stopped goes on where it was.")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Combinations to show.")
 @click.option(
@@ -34,6 +52,8 @@ def plan(
     file: str,
     changes: tuple[str, ...],
     settings: Settings,
+    runtime: str | None,
+    dask: str | None,
     store: str | None,
     top: int,
     output: str | None,
@@ -49,6 +69,7 @@ def plan(
     Examples:
       ppopt plan models/plans/llama-3-70b.toml
       ppopt plan training.toml --set search.pipeline=[4,8] --json
+      ppopt plan training.toml --runtime megatron-interleaved
       ppopt plan training.toml --store plan.db -o best.json
       ppopt export best.json --to megatron
     """
@@ -56,6 +77,8 @@ def plan(
         from ppopt.cli.planned import report, written
         from ppopt.files import json_text, setting, write_text
         from ppopt.files.estimates import read_source
+        from ppopt.files.model import Change
+        from ppopt.study.plan import StudyError
         from ppopt.study.planning import plan as find_best
         from ppopt.study.planning import question_of
         from ppopt.study.store import StoreError
@@ -63,19 +86,44 @@ def plan(
 
     if output is not None and os.path.splitext(output)[1] not in (".json", ".toml"):
         raise click.BadParameter(f"expected a name that ends in .json or .toml, got {output}", param_hint="-o")
-    source = read_source(file, [setting(text, example="search.tensor=[2,4]") for text in changes])
+    if dask is not None and settings.deterministic:
+        raise click.UsageError("--deterministic goes with no --dask: steps on a cluster end when they end")
+    changed = [setting(text, example="search.tensor=[2,4]") for text in changes]
+    if runtime is not None:
+        changed.append(Change("search.runtime", runtime, f"--runtime {runtime}"))
+    source = read_source(file, changed)
     try:
         question = question_of(source.tables, source.name)
-        with _Shown() as show:
-            plans = find_best(question, settings, store=store, progress=show)
+        with _Shown() as show, _cluster(dask, settings) as (executor, slots):
+            plans = find_best(question, settings, store=store, progress=show, executor=executor, slots=slots)
     except EstimateError as error:
         raise source.error(error) from None
-    except StoreError as error:
+    except (StoreError, StudyError) as error:
         raise click.UsageError(str(error)) from error
     if output is not None and plans:
         write_text(output, written(plans[0], output))
     click.echo(json_text(plans.as_dict()) if as_json else report(plans, top), nl=not as_json)
+    if plans.limit == "interrupted" and store is not None:
+        click.echo(f"what was found is in {store}; go on with: {_again()}", err=True)
     click.get_current_context().exit(_code(plans))
+
+
+@contextmanager
+def _cluster(address: str | None, settings: Settings) -> Iterator[tuple[Executor | None, int]]:
+    """Where steps are taken, and how many at once; ``None``: here."""
+    if address is None:
+        yield None, 1
+        return
+    from ppopt.study.cluster import connected
+
+    with connected(address, settings.workers or 1) as found:
+        yield found
+
+
+def _again() -> str:
+    """The command as it was given."""
+    context = click.get_current_context()
+    return shlex.join(["ppopt", "plan", *context.meta[WORDS]])
 
 
 def _code(plans: Plans) -> int:

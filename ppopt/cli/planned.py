@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ppopt.cli.render import width
 from ppopt.files import json_text, result_dict
 from ppopt.files.model_tree import model_dict
 from ppopt.files.toml_text import toml_text
+from ppopt.search.summary import cut_lines
 from ppopt.study.planning import Plan, Plans
-from ppopt.text import new_table, number, percent, place, rendered
+from ppopt.text import new_table, number, percent, rendered
 
 GIB = 2**30 / 1e9
 
 
+LETTERS = {"tensor": "T", "pipeline": "P", "context": "C", "data": "D", "expert": "E", "microbatch": "b", "zero": "Z"}
+"""Sizes in a table."""
+LEGEND = "T tensor, P pipeline, C context, D data, E expert size, b sequences of a microbatch, Z ZeRO stage; left out: 1 (Z: 0)."
+WIDE, MIDDLE = 112, 92
+"""Columns of a terminal from which on a table has all figures, or all but those that follow from others."""
+
+
 def report(plans: Plans, top: int) -> str:
     """What ``ppopt plan`` prints; ``top``: rows of the table."""
-    parts = [str(plans)]
+    parts = [_wrapped(str(plans))]
     if plans.nearest is not None:
-        parts.append(_nearest(plans.nearest))
+        parts.append(_wrapped(_nearest(plans.nearest)))
     if plans:
+        parts += map(_wrapped, cut_lines(plans[0].pipeline))
         parts += ["", _table("Combinations, the fastest first", plans[:top])]
         if len(plans) > top:
             parts.append(f"{len(plans) - top} more: --top {len(plans)}")
@@ -33,8 +43,18 @@ def report(plans: Plans, top: int) -> str:
             more = plans.recipe.step_time / plans[0].step_time - 1
             parts.append(f"The recipe takes {percent(more)} more than the best found.")
     elif plans.recipe_problem is not None:
-        parts += ["", f"The recipe has no schedule: {plans.recipe_problem}."]
+        parts += ["", _wrapped(f"The recipe has no schedule: {plans.recipe_problem}.")]
+    if plans or plans.recipe is not None:
+        parts += [_wrapped(LEGEND)]
     return "\n".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    """Lines no longer than the terminal."""
+    columns = width()
+    if columns is None:
+        return text
+    return "\n".join(textwrap.fill(line, columns, subsequent_indent="  ", break_on_hyphens=False) for line in text.splitlines())
 
 
 def _nearest(nearest: Any) -> str:
@@ -48,25 +68,33 @@ def _nearest(nearest: Any) -> str:
 
 
 def _table(title: str, plans: Iterable[Plan]) -> str:
-    sizes = ["tensor", "data", "pipeline", "context", "expert", "microbatch", "zero"]
-    rows = list(plans)
-    shown = [
-        name
-        for name in sizes
-        if name in ("tensor", "data", "pipeline", "microbatch") or any(_size(row, name) > 1 for row in rows)
-    ]
-    figures = ["step [s]", "bound [s]", "tokens/s/GPU", "MFU", "memory [GB]"]
-    table = new_table(title, ["schedule", "placement", "recompute"], [*shown, *figures], ["layers of the stages"])
-    for row in rows:
-        cells = [str(_size(row, name)) for name in shown]
-        cells += [number(row.step_time), number(min(row.lower_bound, row.step_time)), f"{row.tokens_per_second_per_gpu:.0f}"]
-        cells += [percent(row.mfu), number(round(row.peak_memory, 2))]
-        table.add_row(row.found.name, place(row.pipeline), _recompute(row), *cells, _counts(row.pipeline.counts))
+    columns = width() or WIDE
+    figures: dict[str, Callable[[Plan], str]] = {
+        "step [s]": lambda row: f"{row.step_time:#.4g}",
+        "bound [s]": lambda row: f"{min(row.lower_bound, row.step_time):#.4g}",
+        "tokens/s/GPU": lambda row: f"{row.tokens_per_second_per_gpu:.0f}",
+        "MFU": lambda row: percent(row.mfu),
+        "memory [GB]": lambda row: f"{row.peak_memory:.1f}",
+    }
+    left_out = (
+        () if columns >= WIDE else ("bound [s]", "tokens/s/GPU") if columns >= MIDDLE else ("bound [s]", "tokens/s/GPU", "MFU")
+    )
+    shown = [name for name in figures if name not in left_out]
+    table = new_table(title, ["sizes", "schedule", "placement", "recompute"], shown)
+    for row in plans:
+        placement = row.pipeline.placement + (f" {row.pipeline.chunks}" if row.pipeline.chunks > 1 else "")
+        table.add_row(_sizes(row), row.found.name, placement, _recompute(row), *(figures[name](row) for name in shown))
     return rendered(table, width())
 
 
-def _size(row: Plan, name: str) -> int:
-    return row.combination.sizes[name]
+def _sizes(row: Plan) -> str:
+    """``T2 P8 C4 b1 Z1``; of several numbers of GPUs first that."""
+    parts = [f"{row.combination.parallel.gpus}:"] if len(row.case.question.clusters) > 1 else []
+    for name, letter in LETTERS.items():
+        value = row.combination.sizes[name]
+        if value > (name != "zero") or name in ("tensor", "pipeline", "microbatch"):
+            parts.append(f"{letter}{value}")
+    return " ".join(parts)
 
 
 def _recompute(row: Plan) -> str:
@@ -78,10 +106,6 @@ def _recompute(row: Plan) -> str:
         for _, level, n in stage:
             counts[level] += n
     return ", ".join(f"{n} {level}" for level, n in counts.items())
-
-
-def _counts(counts: Iterable[int]) -> str:
-    return ",".join(map(str, counts))
 
 
 def written(plan: Plan, path: str) -> str:

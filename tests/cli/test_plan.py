@@ -1,14 +1,17 @@
 """``ppopt plan``: what it prints, writes and says where nothing fits; ``results`` of its store."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ppopt.cli import planned
 from ppopt.files.toml_text import toml_text
 from ppopt.files.torch_check import violations
 from ppopt.files.torch_csv import rows_of_text
+from ppopt.study.planning import plan, steps
 from tests.support.command import QUICK, read, refused, run
 from tests.support.planned import tables
 
@@ -50,6 +53,67 @@ def test_the_best_as_a_file(question: str, tmp_path: Path) -> None:
     assert solved["result"]["value"] == pytest.approx(tree["result"]["value"], rel=0.05)
 
 
+def test_a_result_says_how_long_it_took(question: str, tmp_path: Path) -> None:
+    result = str(tmp_path / "best.json")
+    tree = read("plan", question, *QUICK, "-o", result)
+    found = json.loads(Path(result).read_text(encoding="utf-8"))["result"]
+    assert 0 < found["seconds"] == pytest.approx(tree["seconds"], abs=1e-3)
+
+
+def test_only_what_a_runtime_runs(question: str) -> None:
+    tree = read("plan", question, *QUICK, "--runtime", "megatron")
+    assert {one["schedule"] for one in tree["plans"]} == {"1f1b"}
+    assert tree["runtime"]["name"] == "megatron"
+    assert tree["runtime"]["unrestricted"]["step_time"] <= tree["plans"][0]["step_time"]
+    shown = run("plan", question, *QUICK, "--runtime", "megatron").stdout
+    assert "Nothing that Megatron runs in these 2 combinations" in shown
+    assert "best that is known without the restriction" in shown
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_tables_fit_the_terminal(question: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = plan(question, seconds=20, workers=1)
+    monkeypatch.setattr(planned, "width", lambda: columns)
+    lines = planned.report(plans, 10).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert sum(line.startswith("T1 P2") for line in lines) >= len(plans)  # no row is folded
+    assert not any(line.startswith(" " * 20) for line in lines)
+
+
+def test_an_interrupted_plan_says_how_to_go_on(question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, take = [], steps.take
+
+    def interrupted(leaf: Any, kind: str, *rest: Any) -> Any:
+        taken.append(kind)
+        if len(taken) > 1:
+            raise KeyboardInterrupt
+        return take(leaf, kind, *rest)
+
+    monkeypatch.setattr(steps, "take", interrupted)
+    store, result = str(tmp_path / "plan.db"), str(tmp_path / "best.json")
+    shown = run("plan", question, *QUICK, "--store", store, "-o", result)
+    assert "interrupted)" in shown.stdout
+    assert f"go on with: ppopt plan {question}" in shown.stderr
+    assert f"--store {store}" in shown.stderr
+    assert run("check", result).exit_code == 0
+    monkeypatch.setattr(steps, "take", lambda *_: pytest.fail("not reached") if len(taken) < 1 else take(*_))
+    assert read("plan", question, *QUICK, "--store", store)["reason"] == "optimal"
+
+
+def test_an_interrupted_plan_without_anything(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps, "take", interrupted)
+    shown = run("plan", question, *QUICK, code=130).stdout
+    assert "2 were not looked at" in shown
+
+
+def test_dask_that_is_not_installed(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert "ppopt-pipeline[dask]" in refused("plan", question, "--dask", "tcp://127.0.0.1:1")
+
+
 def test_where_nothing_fits(question: str) -> None:
     shown = run("plan", question, "--set", "cluster.memory=0.01", code=3).stdout
     assert "GiB) are missing" in shown
@@ -65,6 +129,9 @@ def test_where_nothing_fits(question: str) -> None:
         (("--set", "training.zero=7"), "training.zero"),
         (("-o", "best.txt"), ".json or .toml"),
         (("--set", "search.pipeline=[3]"), "no combination"),
+        (("--set", "search.runtime=nosuch"), "search.runtime"),
+        (("--runtime", "megatron-interleaved"), "megatron-interleaved runs none"),
+        (("--dask", "tcp://127.0.0.1:1", "--deterministic"), "--deterministic"),
     ],
 )
 def test_usage_errors(question: str, words: tuple[str, ...], said: str) -> None:

@@ -52,7 +52,7 @@ def test_example(language: str, text: str, folder: Path) -> None:
     elif language == "toml" and "[transformer]" in text:
         (folder / "example.toml").write_text(text)
         if "[search]" in text:
-            assert cases_of(question_of(read_source(str(folder / "example.toml")).tables))
+            assert cases_of(question_of(read_source(str(folder / "example.toml")).tables)).count
             return
         read_source(str(folder / "example.toml")).asked().estimate()
     elif language == "toml":

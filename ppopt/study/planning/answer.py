@@ -60,6 +60,7 @@ def answered(
         nearest(question, cases, over) if reason == "infeasible" else None,
         *recipe,
         seconds=seconds,
+        runtime=question.search.runtime,
     )
 
 

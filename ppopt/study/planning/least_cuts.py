@@ -74,7 +74,7 @@ def least_cut(floors: Floors, placement: str, chunks: int, latest: float = math.
     stages = floors.devices * chunks
     if stages > floors.layers:
         return LeastCut(math.inf)
-    if stages == floors.layers:  # there is one cut
+    if stages == floors.layers and chunks > 2:  # there is one cut
         counts = (1,) * stages
         return LeastCut(max(least, floors.of_cut(counts, routes_of(placement, floors.devices, chunks)[0])), counts)
     if least >= latest or chunks > 2:
@@ -291,6 +291,7 @@ class _Search:
             raise _TooLargeError
         possible = work[0][:, None] + work[1][None, :] <= self.limit
         possible &= weights[0][:, None] + weights[1][None, :] <= self.room
+        possible &= self._shared(device, work, first, second)
         possible &= second[None, :, 0] - ends[:, None] >= two - one - 1
         if two == one + 1:
             possible &= second[None, :, 0] == ends[:, None]
@@ -301,6 +302,17 @@ class _Search:
             raise _TooLargeError
         found = _Pairs(a[:, 0], a[:, 1] + 1, b[:, 0], b[:, 1] + 1, self._pair_times((one, two), (a, b)))
         return found.below(self.limit)
+
+    def _shared(self, device: int, work: Sequence[Floats], first: Indices, second: Indices) -> NDArray[np.bool_]:
+        """Of a device's pairs of stages those that leave no more work to the other devices than they have time for."""
+        floors = self.floors
+        before = np.concatenate(([0.0], np.cumsum(floors.work))) * floors.microbatches
+        slack = (1 + MARGIN) * self.limit
+        fits: NDArray[np.bool_] = work[0][:, None] + work[1][None, :] >= before[-1] - (floors.devices - 1) * slack
+        if self.wave:  # the devices before this one have the layers around these
+            around = before[first[:, 0]][:, None] + (before[-1] - before[second.sum(axis=1) + 1])[None, :]
+            fits &= (around <= device * slack) & (before[-1] - around <= (floors.devices - device) * slack)
+        return fits
 
     def _pair_times(self, stages: tuple[int, int], of: tuple[Indices, Indices]) -> Floats:
         """The bounds of a device with these two stages, over what recomputes in them."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ppopt.files.model_tree import recompute_of
+from ppopt.layouts.runnable import NAMES
 from ppopt.named import Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
@@ -17,6 +18,7 @@ from ppopt.study.planning.space import Case, Combination
 from ppopt.text import number, percent, place
 
 MS = 1000
+STOPPED = {"time": "stopped at the time limit", "gap": "stopped at the gap", "interrupted": "interrupted"}
 PlanReason = Literal["optimal", "feasible", "infeasible", "no-solution"]
 
 
@@ -158,6 +160,8 @@ class Plans(Sequence[Plan]):
     recipe: Plan | None = None
     recipe_problem: str | None = None
     seconds: float = 0.0
+    runtime: str = ""
+    """The runtime that the question names."""
     unrestricted: Unrestricted | None = None
     """What is known without the restriction to a runtime, where the question names one."""
 
@@ -200,6 +204,9 @@ class Plans(Sequence[Plan]):
             "frontier": [self.plans.index(one) for one in self.frontier],
             "seconds": round(self.seconds, 3),
         }
+        if self.runtime:
+            known = None if self.unrestricted is None else self.unrestricted._asdict()
+            tree["runtime"] = {"name": self.runtime, "unrestricted": known}
         if self.nearest is not None:
             tree["nearest"] = dict(self.nearest)
         if self.recipe is not None:
@@ -210,18 +217,45 @@ class Plans(Sequence[Plan]):
 
     def __str__(self) -> str:
         space = self.space
-        counted = [(space.solved, "were solved"), (space.pruned, "cannot be by their bound"), (space.over_memory, "do not fit")]
-        counted.append((space.open, "were not looked at"))
+        counted = [
+            (space.solved, "were solved"),
+            (space.pruned, "cannot be by their bound"),
+            (space.over_memory, "do not fit"),
+            (space.open, "were not looked at"),
+        ]
         parts = ", ".join(f"{count:,} {what}" for count, what in counted if count)
+        seconds = f"{self.seconds:.1f} s" + ("" if self.limit is None else f"; {STOPPED[self.limit]}")
+        name = NAMES.get(self.runtime, "PyTorch") if self.runtime else ""
+        on, runs = (f" on {name}", f" that {name} runs") if name else ("", "")
         if not self.plans:
-            return f"No schedule was found for any of {space.combinations:,} combinations; {parts}."
+            known = f"; none takes less than {number(self.lower_bound)} s" if self.lower_bound else ""
+            return f"No schedule{runs} was found for any of {space.combinations:,} combinations{known}: {parts} ({seconds})."
         best = self.plans[0]
-        where = place(best.pipeline)
-        return (
-            f"{number(best.step_time)} s per step: {best.combination}, {where}, {best.found.name}\n"
-            f"Nothing in these {space.combinations:,} combinations is faster than {number(self.lower_bound)} s "
-            f"(gap {percent(self.gap or 0.0)}); {parts}."
-        )
+        limit = best.case.memory.limit
+        room = "" if limit is None else f" of {number(float(limit))} GB"  # type: ignore[arg-type]
+        lines = [
+            f"{number(best.step_time)} s per step{on}: {best.combination}, {place(best.pipeline)}, {best.found.name}",
+            f"{best.tokens_per_second_per_gpu:.0f} tokens/s/GPU, MFU {percent(best.mfu)}; the fullest device holds "
+            f"{number(round(best.peak_memory, 2))} GB{room}",
+            f"Nothing{runs} in these {space.combinations:,} combinations is faster than {number(self.lower_bound)} s "
+            f"(gap {percent(self.gap or 0.0)}).",
+            f"Of these, {parts} ({seconds}).",
+        ]
+        return "\n".join([*lines, *self._restriction()])
+
+    def _restriction(self) -> list[str]:
+        """What the restriction to a runtime costs, in a line."""
+        if self.unrestricted is None:
+            return []
+        (value, bound), name = self.unrestricted, NAMES[self.runtime]
+        if value is None:
+            return [f"Without the restriction to what {name} runs every schedule takes at least {number(bound)} s."]
+        known = f"{number(value)} s, " + (f"lower bound {number(bound)} s" if bound < value else "the optimum")
+        if not self.plans:
+            return [f"Without the restriction to what {name} runs the best that is known takes {known}."]
+        time = self.plans[0].step_time
+        more = f"{percent(time / value - 1)} more than" if time > value else "as good as"
+        return [f"{name}: {more} the best that is known without the restriction ({known})."]
 
     def __repr__(self) -> str:
         return f"<Plans: {str(self).partition(chr(10))[0]}>"

@@ -41,8 +41,8 @@ LOOK = 0.15
 FIRST = 4.0
 """Seconds of the first search on a placement; each later one takes twice as long."""
 STRETCH = 1.4
-"""How many times as long as it has to be a microbatch is in flight in good schedules, about. 1F1B of equal operations: 1.5, as the
-gradients of the weights are on the way, too."""
+"""How many times as long as it has to be a microbatch is in flight in good schedules, about. 1F1B of equal operations: 1.5, as
+the gradients of the weights are on the way, too."""
 BOUNDS = 3
 """Of bounds in closed form for a placement: that of all placements, that of all cuts, and what is likely."""
 BEAT = 0.2
@@ -240,6 +240,8 @@ class _Run:
             found = least_cut(floors, *place, self.best)
             leaf.bound, leaf.counts = max(leaf.bound, found.bound), found.counts
         else:
+            if leaf.counts is None and leaf.bound <= floors.least:  # its cuts were too many; those of the linear one tell as much
+                place = ("linear", 1)
             leaf.likely = least_cut(floors, *place, self.best, STRETCH).bound
         self.clock.charge(tuning.LEAST)
         leaf.known += 1
@@ -308,7 +310,7 @@ class _Run:
 
     def _start(self, leaf: Leaf, kind: str, step: str) -> None:
         """Begin a step, unless it is known what comes of it."""
-        leaf.busy, leaf.looked = True, True
+        leaf.busy = True
         key = self.memo.key(leaf.pipeline, step)
         known = self.memo.known(key)
         future: Future[Any] = Future()
@@ -334,7 +336,7 @@ class _Run:
         for future in done:
             leaf, kind, key = self.running.pop(future)
             outcome = outcome_of(leaf, future.result())
-            leaf.busy = False
+            leaf.busy, leaf.looked = False, True
             leaf.spent += outcome.seconds
             if kind == "solve":
                 leaf.seconds *= 2

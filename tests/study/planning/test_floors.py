@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from ppopt.pipeline import Layer, Layers, Pipeline
 from ppopt.study.planning.floors import Floors, Rows, linear_cut
 from ppopt.study.planning.least_cuts import least_cut
+from ppopt.study.planning.question import question_of
+from ppopt.study.planning.space import Case, cases_of
 from tests.support.every_cut import by_enumeration, layered
+from tests.support.planned import tables
 from tests.support.tiers import drawn
 
 
@@ -62,6 +65,64 @@ def test_memory_that_makes_layers_recompute() -> None:
     free, tight = (Floors(Rows.of(layers, "choose"), 1, 10, room, 0.0).least for room in (8.0, 4.0))
     assert free == pytest.approx(160, rel=1e-3)
     assert 160 < tight <= 180
+
+
+def test_whole_layers_recompute() -> None:
+    """As above with room for 4: two whole layers recompute, and then there is room for one microbatch after the other. With room
+    for 5, the average over the time asks for less than two; but no layer can recompute in part of the microbatches."""
+    layers = Layers(
+        [Layer("decoder", 4, forward=2, backward=2, activation=2, recompute=[{"name": "full", "time": 1, "saved": 2}])]
+    )
+    for room in (4.0, 5.0):
+        floors = Floors(Rows.of(layers, "choose"), 1, 10, room, 0.0)
+        assert least_cut(floors, "linear", 1).bound == pytest.approx(180, rel=1e-3)
+        assert floors.least < 180
+
+
+def test_room_for_whole_microbatches() -> None:
+    """Two devices with a layer each that takes 1 + 1 and holds 2; room for 3 is room for one microbatch. So the 6 microbatches
+    pass through both layers one after the other, 4 each."""
+    layers = Layers([Layer("decoder", 2, forward=1, backward=1, activation=2)])
+    floors = Floors(Rows.of(layers, "none"), 2, 6, 3.0, 0.0)
+    assert least_cut(floors, "linear", 1).bound == pytest.approx(24)
+    assert least_cut(floors, "linear", 1).counts == (1, 1)
+
+
+@pytest.mark.parametrize("placement", ["loop", "wave"])
+def test_what_is_later_is_not_told_apart(placement: str) -> None:
+    layers = Layers([Layer("decoder", 12, forward=2, backward=4, activation=1)])
+    floors = Floors(Rows.of(layers, "none"), 3, 8, 9.0, 0.1)
+    found = least_cut(floors, placement, 2)
+    assert found.counts is not None
+    assert sum(found.counts) == 12
+    early = least_cut(floors, placement, 2, found.bound * 0.99)
+    assert early.counts is None
+    assert early.bound == pytest.approx(max(floors.least, found.bound * 0.99))
+
+
+def test_no_cut_where_nothing_fits() -> None:
+    layers = Layers([Layer("decoder", 4, forward=2, backward=4, activation=1, weights=5)])
+    for placement, chunks in (("linear", 1), ("wave", 2), ("loop", 2)):
+        assert least_cut(Floors(Rows.of(layers, "none"), 2, 4, 9.0, 0.0), placement, chunks).bound == math.inf
+
+
+def test_rows_of_an_estimate_are_those_of_its_layers() -> None:
+    for chosen in ("choose", "none", "full"):
+        for case in cases_of(question_of(tables(training={"recompute": chosen}))).possible:
+            rows = Rows.of(case.layers, chosen)
+            for name, values in case.floors.rows._asdict().items():
+                assert np.allclose(values, getattr(rows, name), rtol=1e-12), name
+
+
+def test_weights_alone_tell_what_does_not_fit() -> None:
+    """What is not even estimated has no room for its layers, however they are cut."""
+    question = question_of(tables(cluster={"gpus": 4, "memory": 0.15}))
+    cases = cases_of(question)
+    assert cases.heavy
+    for heavy in cases.heavy:
+        floors = Case.of(question, heavy.combination).floors
+        assert not floors.fits
+        assert floors.fullest()[0] - floors.room >= heavy.missing
 
 
 def test_a_plan_without_room_says_which_device_is_fullest() -> None:

@@ -2,16 +2,20 @@
 
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 import tomllib
+from concurrent.futures import Executor, Future
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import ppopt as pp
 from ppopt.files import model_dict, model_of
@@ -80,6 +84,29 @@ def test_the_best_of_all_combinations_of_larger_spaces(question: dict[str, Any])
     assert plans[0].step_time == pytest.approx(value)
 
 
+@thorough
+@settings(max_examples=4)
+@given(
+    memory=st.sampled_from((0.12, 0.16, 0.2, 0.3)),
+    layers=st.integers(2, 4),
+    microbatch=st.sampled_from((1, 2)),
+    recompute=st.sampled_from(("none", "choose")),
+    placement=st.sampled_from(("linear", "wave", "loop")),
+)
+def test_no_combination_that_is_left_out_is_better(
+    memory: float, layers: int, microbatch: int, recompute: str, placement: str
+) -> None:
+    question = tables(
+        transformer={"layers": layers},
+        cluster={"memory": memory},
+        training={"microbatch": microbatch, "recompute": recompute},
+        search={"placement": placement, "chunks": 2},
+    )
+    plans, (value, _) = plan(question, seconds=60, workers=1), optimum(question)
+    assert plans.reason == ("infeasible" if value < 0 else "optimal")
+    assert not plans or plans[0].step_time == pytest.approx(value)
+
+
 def test_where_nothing_fits_it_says_what_is_missing() -> None:
     plans = plan(tables(cluster={"memory": 0.01}), seconds=5)
     assert (len(plans), plans.reason, plans.gap) == (0, "infeasible", None)
@@ -143,6 +170,87 @@ def test_a_plan_that_is_killed_ten_times_has_the_same_answer(tmp_path: Path) -> 
     alone = plan(question, seconds=120, workers=1)
     assert (kept.reason, kept[0].step_time) == (alone.reason, alone[0].step_time)
     assert kept[0].combination == alone[0].combination or math.isclose(kept[0].step_time, alone[0].step_time)
+
+
+# --- elsewhere ---
+
+
+class Sent(Executor):
+    """Runs what it is given at once, after it was sent: pickled, and what comes back as well."""
+
+    def submit(self, task: Any, /, *given: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        task, given = pickle.loads(pickle.dumps((task, given)))
+        future.set_result(pickle.loads(pickle.dumps(task(*given, **named))))
+        return future
+
+
+def test_steps_in_other_processes_give_the_same_answer() -> None:
+    question = tables(transformer={"layers": 2}, search={"pipeline": [2], "placement": "linear"}, training={"microbatch": [1, 2]})
+    here = plan(question, seconds=60, workers=1)
+    there = plan(question, seconds=60, workers=1, executor=Sent(), slots=3)
+    assert (there.reason, there[0].step_time, there.lower_bound) == (here.reason, here[0].step_time, here.lower_bound)
+    assert not pp.check(there[0].result)
+
+
+def test_what_is_deterministic_stays_here() -> None:
+    with pytest.raises(ValueError, match="deterministic"):
+        plan(tables(), seconds=5, executor=Sent(), deterministic=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_gives_the_same_answer() -> None:
+    distributed = pytest.importorskip("distributed")
+    from ppopt.study.cluster import connected
+
+    question = tables(search={"pipeline": [2]})
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None, protocol="tcp"
+        ) as running,
+        connected(running.scheduler_address) as (executor, slots),
+    ):
+        there = plan(question, seconds=60, workers=1, executor=executor, slots=slots)
+    assert there[0].step_time == pytest.approx(plan(question, seconds=60, workers=1)[0].step_time)
+
+
+# --- a runtime ---
+
+
+def test_only_what_a_runtime_runs() -> None:
+    """Megatron has one schedule on the linear placement, and ZeRO-1 at most; what is left out is what it costs."""
+    question = tables(search={"pipeline": [2], "runtime": "megatron"}, training={"zero": [1, 2], "microbatch": [1, 2]})
+    plans = plan(question, seconds=30, workers=1)
+    assert {(one.found.name, one.pipeline.placement, one.combination.parallel.zero) for one in plans} == {("1f1b", "linear", 1)}
+    assert plans.reason == "optimal"
+    assert plans.unrestricted is not None
+    assert plans.unrestricted.lower_bound <= plans.unrestricted.step_time <= plans[0].step_time  # type: ignore[operator]
+    assert "Megatron: " in str(plans)
+
+
+def test_costs_of_a_runtime() -> None:
+    """With PyTorch's costs, no schedule is faster than with those that are given."""
+    search = {"pipeline": [2], "placement": "linear"}
+    torch = plan(tables(search={**search, "runtime": "torch"}, training={"microbatch": 1}), seconds=20, workers=1)
+    free = plan(tables(search=search, training={"microbatch": 1}), seconds=20, workers=1)
+    assert torch[0].pipeline.runtime == "torch"
+    assert torch[0].step_time >= free.lower_bound
+    assert torch.unrestricted is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"search": {"runtime": "megatron", "placement": "wave", "chunks": 2, "pipeline": 2}}, "megatron runs none"),
+        ({"search": {"runtime": "megatron"}, "training": {"zero": 3}}, "ZeRO-1"),
+        ({"search": {"runtime": "deepspeed"}}, "deepspeed"),
+    ],
+)
+def test_what_a_runtime_does_not_run(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(EstimateError, match=problem) as error:
+        plan(tables(**changes), seconds=5)
+    assert error.value.key == "search.runtime"
 
 
 # --- a recipe ---
