@@ -91,7 +91,8 @@ def draw(points: Sequence[Point], title: str, ylabel: str, path: Path) -> None:
         mine = [point for point in points if point.kind == kind]
         colour, marker = SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
         at = [point.memory for point in mine], [point.throughput for point in mine]
-        ax.scatter(*at, label=kind, color=colour, marker=marker, s=26, zorder=3)
+        face = colour if number < len(SERIES) else "none"  # beyond the colours: hollow
+        ax.scatter(*at, label=kind, facecolors=face, edgecolors=colour, marker=marker, s=22, linewidths=0.8, zorder=3)
     best = frontier(points)
     ax.plot([p.memory for p in best], [p.throughput for p in best], color="#999999", linewidth=1.0, zorder=2)
     ax.set_xlabel("peak memory of a device [GB]")
