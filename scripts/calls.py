@@ -35,7 +35,7 @@ ROOMS = (
         "timing",
         "heuristics",
     ),
-    *("checker", "named", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "runs"),
+    *("checker", "named", "perceptron", "solvers", "cpsat", "ilp", "bounds", "periodic", "search", "files", "runs"),
     *("study", "pictures", "live", "cli"),
 )
 

@@ -182,17 +182,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         options.into.write_text(replaced(text, "\n".join(lines)), encoding="utf-8")
 
 
-def replaced(text: str, table: str) -> str:
+def replaced(text: str, table: str, marks: tuple[str, str] = MARKS) -> str:
     """The text with a table between its two marks.
 
     Raises:
         ValueError: the marks are not there.
     """
-    before, _, rest = text.partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
+    before, _, rest = text.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not end:
-        raise ValueError(f"expected the lines {MARKS[0]} and {MARKS[1]} around the table")
-    return f"{before}{MARKS[0]}\n{table}\n{end}{after}"
+        raise ValueError(f"expected the lines {marks[0]} and {marks[1]} around the table")
+    return f"{before}{marks[0]}\n{table}\n{end}{after}"
 
 
 if __name__ == "__main__":

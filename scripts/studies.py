@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 
 from ppopt.pictures.curves import curves
 from ppopt.pictures.figure import legend_columns, save
+from ppopt.pictures.palette import LIMIT
 from ppopt.study.plan import study_of
 from ppopt.study.store import Store, Stored
 from ppopt.study.sweep import Progress, sweep
@@ -57,6 +58,8 @@ class Panel:
     ylabel: str = ""
     line: Callable[[Stored], str] | None = None
     """The series of a result; by default its schedule and chunks."""
+    limit: float | None = None
+    """A level that y must not be above, drawn dashed."""
 
 
 def times(devices: int) -> Tree:
@@ -75,6 +78,11 @@ def together(rows: Iterable[Tree]) -> Tree:
 
 
 def arguments(about: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of every study, read."""
+    return parser_of(about).parse_args(argv)
+
+
+def parser_of(about: str) -> argparse.ArgumentParser:
     """The options of every study."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("studies"), help="folder for pictures and tables (studies)")
@@ -83,7 +91,7 @@ def arguments(about: str, argv: Sequence[str] | None = None) -> argparse.Namespa
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each optimum (20)")
     parser.add_argument("--store", type=Path, help="SQLite file that keeps results between runs (default: none)")
     parser.add_argument("--workers", type=int, help="processes (default: as many as the cores)")
-    return parser.parse_args(argv)
+    return parser
 
 
 def run(tree: Tree, options: argparse.Namespace, optimal: bool = True) -> list[Stored]:
@@ -168,6 +176,8 @@ def draw(results: Sequence[Stored], panels: Sequence[Panel], title: str, path: P
         x, lines = points(results, panel)
         ylabel = panel.ylabel or str(panel.y).replace("_", " ")
         curves(x, lines, ax, xlabel=panel.xlabel, ylabel=ylabel, log=panel.y == "makespan")
+        if panel.limit is not None:
+            ax.axhline(panel.limit, color=LIMIT, linestyle="--", linewidth=1.0)
         ax.set_title(panel.title)
     picture.suptitle(title)
     handles, labels = axes[0].get_legend_handles_labels()

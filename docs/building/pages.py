@@ -28,6 +28,7 @@ ROOMS = {
     "heuristics": (),
     "checker": (),
     "named": (),
+    "perceptron": (),
     "clock": (),
     "cpsat": (),
     "ilp": (),

@@ -28,7 +28,7 @@ def curves(
 
     Each series has its own colour, marker and dashes, so that none is told by colour alone; one called ``optimal`` is black
     and thick. Ratios (``ylabel`` ends in "ratio") are shown in percent. The x axis shows the values of ``x`` themselves,
-    evenly spaced in their logarithm where they double.
+    evenly spaced in their logarithm where each is the same multiple of the one before.
     """
     for k, (name, values) in enumerate(series.items()):
         y = [np.nan if value is None else value for value in values]
@@ -44,7 +44,7 @@ def curves(
             markersize=5,
             zorder=1 if optimal else 2,
         )
-    if len(x) > 2 and x[0] > 0 and all(abs(b / a - 2) < 1e-9 for a, b in pairwise(x)):
+    if len(x) > 2 and x[0] > 0 and all(abs(b / a - x[1] / x[0]) < 1e-9 for a, b in pairwise(x)):
         ax.set_xscale("log", base=2)
     ax.set_xticks(list(x), [f"{value:.4g}" for value in x])
     ax.xaxis.set_minor_locator(NullLocator())

@@ -78,7 +78,8 @@ def test_one_script_makes_all_pictures(
     gallery = importlib.import_module("gallery")
     monkeypatch.setattr(gallery, "DOCS", tmp_path)
     gallery.main(["--docs"])
-    assert {path.name for path in tmp_path.iterdir()} == {picture.name for picture in PICTURES}
+    studies = "study-"  # made by the scripts that the page of the studies names
+    assert {path.name for path in tmp_path.iterdir()} == {p.name for p in PICTURES if not p.name.startswith(studies)}
     assert all(path.stat().st_size <= 200_000 for path in tmp_path.iterdir())
 
 

@@ -69,6 +69,12 @@ def test_the_best_of_all_combinations() -> None:
     assert plans.space.over_memory == plans.space.combinations - having
 
 
+def test_the_only_combination_is_its_own_bound() -> None:
+    plans = checked(tables(cluster={"gpus": 1}, training={"zero": 0, "microbatch": 4}))
+    assert (len(plans), plans.space.combinations, plans.reason) == (1, 1, "optimal")
+    assert plans.lower_bound == plans[0].lower_bound == plans[0].step_time
+
+
 @thorough
 @pytest.mark.parametrize(
     "question", [tables(), TIGHT, tables(cluster={"gpus": 4, "memory": 0.3}), tables(training={"recompute": "none"})]
