@@ -6,18 +6,23 @@ notebook (6 stages, 12 microbatches); V-Half, V-Min, Chimera and ZB-H2 are added
     python scripts/gallery.py --docs
 
 makes all pictures of README.md and of the pages in docs anew, as small png files in docs/pictures. The first one shows the
-optimum of the model file that README.md has as its example; the frontier takes a minute, the studies some minutes.
+optimum of the model file that README.md has as its example; the frontier takes a minute, the studies some minutes. The picture
+of the interactive page needs Playwright, and a Chromium on the path or in PPOPT_BROWSER.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
+import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import chunks
 import latency
@@ -139,6 +144,37 @@ def save_studies() -> None:
                 _save(picture, DOCS / f"{name}.png", {})
 
 
+def save_page() -> None:
+    """The interactive page, as a browser shows it."""
+    from playwright.sync_api import sync_playwright
+
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    table = pp.compare(model_of_text(example(), "README.md").pipeline)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        path, picture = Path(folder) / "page.html", Path(folder) / "page.png"
+        pp.plot([table["zb-h1"], table["1f1b"]], str(path), memory=True)
+        browser = driver.chromium.launch(executable_path=browser_path(), args=["--disable-background-networking", *root])
+        tab = browser.new_context(offline=True, viewport={"width": 1100, "height": 760}).new_page()
+        tab.goto(f"file://{path}")
+        tab.wait_for_selector("body[data-ready]")
+        tab.mouse.move(*_inside(tab))
+        tab.screenshot(path=picture)
+        browser.close()
+        with Image.open(picture) as shown:
+            _save(shown, DOCS / "page.png", {})
+
+
+def _inside(tab: Any) -> tuple[float, float]:
+    """A place in an operation of the first chart's second device."""
+    box = tab.locator("#gantt-0").bounding_box()
+    return box["x"] + 0.3 * box["width"], box["y"] + 8 + 1.5 * 30
+
+
+def browser_path() -> str | None:
+    """The browser that draws the page; ``None``: there is none."""
+    return os.environ.get("PPOPT_BROWSER") or shutil.which("chromium")
+
+
 def save_small(picture: Figure, path: Path, dpi: int = 150, texts: Mapping[str, str] = MappingProxyType({})) -> None:
     """Write a png of few colours, on a white ground of its own; the file keeps the ``texts``."""
     buffer = io.BytesIO()
@@ -165,6 +201,8 @@ def run_beside_its_plan() -> Figure:
 
 def make_docs() -> None:
     """All pictures of README and docs."""
+    if browser_path() is None or importlib.util.find_spec("playwright") is None:
+        raise SystemExit("gallery.py: the picture of the page needs Playwright, and Chromium on the path or in PPOPT_BROWSER")
     DOCS.mkdir(exist_ok=True)
     picture, texts = optimum()
     save_small(picture, DOCS / "optimum.png", dpi=200, texts=texts)
@@ -180,6 +218,7 @@ def make_docs() -> None:
     save_small(memory_frontier(), DOCS / "frontier.png")
     save_small(run_beside_its_plan(), DOCS / "measured.png")
     save_studies()
+    save_page()
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live.test_server import HARD
 from tests.support.browser import launched
+from tests.support.hard import HARD
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

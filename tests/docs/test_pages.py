@@ -1,6 +1,7 @@
 """Pages, pictures, the glossary, the citation and the README's figures hold together."""
 
 import importlib
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ import ppopt as pp
 from ppopt.files import model_of_text, result_dict
 from ppopt.text import figure, percent
 from tests.docs.pages import FENCE, PAGES, named
+from tests.support.browser import need
 from tests.support.places import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -76,6 +78,7 @@ def test_one_script_makes_all_pictures(
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     gallery = importlib.import_module("gallery")
+    need(gallery.browser_path() is not None and importlib.util.find_spec("playwright") is not None, "browser")
     monkeypatch.setattr(gallery, "DOCS", tmp_path)
     gallery.main(["--docs"])
     studies = "study-"  # made by the scripts that the page of the studies names

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ppopt.live.form import EXAMPLE, shown
+from tests.support.hard import HARD
 from tests.support.tiers import thorough
 
 if importlib.util.find_spec("tornado") is None and not os.environ.get("CI"):
@@ -160,18 +161,6 @@ def test_restrictions_are_said_beside_the_charts_that_exist() -> None:
         assert (status, "nothing" in answer["error"]) == (422, True)
 
     served(test)
-
-
-HARD = {
-    "pipeline__devices": "8",
-    "pipeline__microbatches": "24",
-    "costs__forward": "3, 4, 5, 6, 7, 3, 4, 5",
-    "costs__backward_input": "7",
-    "costs__backward_weight": "4, 2, 5, 3, 6, 4, 5, 3",
-    "links__latency": "1",
-    "memory__limit": "5",
-}
-"""A pipeline that a search does not settle in minutes."""
 
 
 async def heard(client: Client, job: str, until: Callable[[dict[str, Any]], bool]) -> tuple[list[dict[str, Any]], Any]:

@@ -98,3 +98,10 @@ def test_a_users_order_that_deadlocks_is_excluded_with_the_reason() -> None:
 def test_a_users_order_that_lacks_an_operation_is_excluded_with_the_reason() -> None:
     pipeline = Pipeline(1, 2, costs=Costs(backward=2))
     assert of_order(pipeline, Order.of(pipeline, [["0F0", "0B0", "0F1"]]), "mine").excluded == "mine: 0B1 is missing"
+
+
+def test_only_those_that_are_wanted() -> None:
+    rows = compare(Pipeline(4, 6), only=("zb-h1", "dualpipe"))
+    assert [row.name for row in rows] == [row.name for row in compare(Pipeline(4, 6)) if row.name in ("zb-h1", "dualpipe")]
+    assert rows["dualpipe"].excluded is not None
+    assert rows["zb-h1"].makespan == 21

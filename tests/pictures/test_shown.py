@@ -49,6 +49,7 @@ def test_what_is_not_proved_says_its_gap(tmp_path: Path) -> None:
         shown(str(path))
 
 
+@thorough
 def test_another_model_has_no_proof(tmp_path: Path) -> None:
     path = str(tmp_path / "best.json")
     pp.save(pp.solve(Pipeline(2, 4), seconds=60), path)
