@@ -5,8 +5,8 @@ notebook (6 stages, 12 microbatches); V-Half, V-Min, Chimera and ZB-H2 are added
 
     python scripts/gallery.py --docs
 
-makes all pictures of README.md and docs/gallery.md anew, as small png files in docs/pictures. The first one shows the optimum
-of the model file that README.md has as its example; the frontier takes a minute.
+makes all pictures of README.md and of the pages in docs anew, as small png files in docs/pictures. The first one shows the
+optimum of the model file that README.md has as its example; the frontier takes a minute, the studies some minutes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from __future__ import annotations
 import argparse
 import io
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+import chunks
+import latency
+import microbatches
+import weak_scaling
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from PIL import Image
@@ -60,6 +65,13 @@ PICTURES: dict[str, tuple[str, int, int, int | None]] = {
     "zb-h1-1024-microbatches": ("zb-h1", 8, 1024, None),
 }
 """File -> schedule, devices, microbatches, chunks."""
+STUDIES: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
+    "study-weak-scaling": (weak_scaling.main, "weak_scaling-latency-4.png"),
+    "study-latency": (latency.main, "latency-8-devices.png"),
+    "study-microbatches": (microbatches.main, "microbatches-8-devices.png"),
+    "study-chunks": (chunks.main, "chunks-8-devices.png"),
+}
+"""File -> the study that draws it, and what the study calls it."""
 
 
 def schedule(name: str) -> Schedule:
@@ -117,11 +129,25 @@ def memory_frontier() -> Figure:
     return picture
 
 
+def save_studies() -> None:
+    """The pictures of studies, without the curves that take a search for each point."""
+    for name, (draw, drawn) in STUDIES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            draw(["--named-only", "--workers", "1", "-o", folder])
+            with Image.open(Path(folder) / drawn) as picture:
+                picture.thumbnail((1500, 1500))
+                _save(picture, DOCS / f"{name}.png", {})
+
+
 def save_small(picture: Figure, path: Path, dpi: int = 150, texts: Mapping[str, str] = MappingProxyType({})) -> None:
     """Write a png of few colours, on a white ground of its own; the file keeps the ``texts``."""
     buffer = io.BytesIO()
     picture.savefig(buffer, dpi=dpi, format="png", facecolor="white")
-    small = Image.open(buffer).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    _save(Image.open(buffer), path, texts)
+
+
+def _save(picture: Image.Image, path: Path, texts: Mapping[str, str]) -> None:
+    small = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     kept = PngInfo()
     for key, text in texts.items():
         kept.add_text(key, text)
@@ -153,6 +179,7 @@ def make_docs() -> None:
     save_small(figure([("two sites with one line between them", best)]), DOCS / "links.png")
     save_small(memory_frontier(), DOCS / "frontier.png")
     save_small(run_beside_its_plan(), DOCS / "measured.png")
+    save_studies()
 
 
 def main(argv: Sequence[str] | None = None) -> None:

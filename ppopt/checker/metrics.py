@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
+from ppopt.checker.facts import facts_of
 from ppopt.checker.memory import levels
 from ppopt.checker.records import Record, Run, length_of, read_rows, read_schedule
 from ppopt.checker.violation import Rule, Violation
@@ -73,6 +74,7 @@ def mismatches(
     return [
         *_metric_mismatches(derived, metrics or {}, slack),
         *_device_mismatches(run, derived, (metrics or {}).get("devices"), slack),
+        *_efficiency_mismatch(run, derived, (metrics or {}).get("efficiency")),
         *_outcome_mismatches(derived, outcome or {}, slack),
     ]
 
@@ -117,6 +119,20 @@ def _metric_mismatches(derived: Metrics, recorded: Mapping[str, Any], slack: Fra
         for device, (value, right) in enumerate(zip(given, expected, strict=True)):
             if not _close(name, value, right, slack):
                 yield _mismatch(device, f"metrics.{name}[{device}]", value, right)
+
+
+def _efficiency_mismatch(run: Run, derived: Metrics, recorded: Any) -> Iterator[Violation]:
+    """Whether the share of the devices' time without the work that is repeated is what the records give."""
+    if recorded is None or not derived.makespan:
+        return
+    pipeline = run.pipeline
+    memory = replace(pipeline.memory, limit=None)
+    once = pipeline.changed(recompute="none", memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
+    kept = replace(run, pipeline=once, facts=facts_of(once, None))
+    work = sum(max(length_of(kept, entry), 0) for row in run.rows for entry in row)
+    expected = Fraction(work, kept.facts.per_time) / (pipeline.devices * derived.makespan)
+    if not _close("efficiency", recorded, expected, Fraction(0)):
+        yield _mismatch(None, "metrics.efficiency", recorded, expected)
 
 
 def _device_mismatches(run: Run, derived: Metrics, recorded: Any, slack: Fraction) -> Iterator[Violation]:

@@ -63,6 +63,7 @@ def frontier(
       ppopt frontier -d 4 -m 8 --placement any --json > frontier.json
       ppopt frontier models/deepseek-v3.toml -m 16 --limits 60,70,80
     """
+    from ppopt.study.buying import recommendation
     from ppopt.study.frontier import frontier_dict
 
     if plot is not None:
@@ -86,7 +87,8 @@ def frontier(
     table = Table(lines[0].named, pipeline)
     if as_json:
         lines[0] = replace(lines[0], named=table.rows)
-        click.echo(json.dumps(frontier_dict(lines), indent=1, ensure_ascii=False))
+        tree = {**frontier_dict(lines), "recommendation": recommendation(lines, model.stands_for or "1f1b")}
+        click.echo(json.dumps(tree, indent=1, ensure_ascii=False))
     else:
         _print_all(lines, table, model.stands_for)
     if plot is not None:

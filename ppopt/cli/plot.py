@@ -63,7 +63,8 @@ def plot(
     if files.count("-") > 1:
         raise click.UsageError("standard input can be read once only")
     if len(labels) > len(files) + len(beside):
-        raise click.UsageError(f"there are {len(labels)} labels for {len(files) + len(beside)} schedules")
+        count = len(files) + len(beside)
+        raise click.UsageError(f"there are {len(labels)} labels for {count} schedule{'s' * (count > 1)}")
     if begin is not None and end is not None and begin >= end:
         raise click.BadParameter(f"expected a time after --begin {begin:g}, got {end:g}", param_hint="--end")
     model = given.read() if given.path is not None else None

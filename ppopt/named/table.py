@@ -107,7 +107,7 @@ class Table(Sequence[Row]):
         units = self.pipeline.units
         heads = [column.head(units, rows) for column in columns]
         ranks = {column.name: 0 if column.name == _OBJECTIVES[objective] else column.rank for column in columns}
-        table = new_table(title, ["schedule", "placement", "chunks"], heads, ranks={**ranks, "placement": 2, "chunks": 5})
+        table = new_table(title, ["schedule", "placement", "chunks"], heads, ranks={**ranks, "placement": 3, "chunks": 5})
         for row in sorted(rows, key=lambda row: (*_rank(row, objective)[:3], row is not answer, row.name)):
             assert row.schedule is not None
             style: Style = "bold" if row is answer else "" if row.schedule.within_memory else "dim"
@@ -189,7 +189,7 @@ _COLUMNS = (
     _Column("device span", 6, _time(lambda schedule: schedule.device_span), lambda units, rows: units.time),
     _Column("bubble ratio", 1, lambda schedule: percent(schedule.bubble_ratio)),
     _Column("span bubble ratio", 7, lambda schedule: percent(schedule.span_bubble_ratio)),
-    _Column("efficiency", 4, lambda schedule: percent(schedule.efficiency), wanted=_repeats),
+    _Column("efficiency", 2, lambda schedule: percent(schedule.efficiency), wanted=_repeats),
     _Column(
         "throughput",
         3,

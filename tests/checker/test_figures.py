@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ppopt.checker import Rule, Violation, mismatches
+from ppopt.pipeline import Costs, Memory
 from tests.support.checked import TWO, VALID, only
 
 FIGURES: dict[str, Any] = {
@@ -75,6 +76,17 @@ FIRST: dict[str, Any] = {
     "peak_memory": 1,
 }
 SECOND = {**FIRST, "idle": {"start": 2, "data": 0, "link": 0, "memory": 0, "order": 0, "end": 3}}
+
+
+@pytest.mark.parametrize(("recompute", "right"), [("none", 6 / 16), ("all", 4 / 16)])
+def test_efficiency_is_without_what_is_repeated(recompute: str, right: float) -> None:
+    costs = Costs(forward=1, backward=1 if recompute == "all" else 2, recompute=1)
+    pipeline = TWO.changed(
+        costs=costs, memory=Memory(recompute_saved=0), recompute=recompute
+    )  # of a backward of 2 one half is the forward again
+    assert mismatches(pipeline, VALID, metrics={**FIGURES, "efficiency": right}) == []
+    found = only(mismatches(pipeline, VALID, metrics={**FIGURES, "efficiency": right + 0.01}))
+    assert "metrics.efficiency" in found.message
 
 
 def of_devices(first: Any) -> list[Violation]:

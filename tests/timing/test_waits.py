@@ -12,7 +12,7 @@ from ppopt.op import Kind, Op, Pair
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule, of_stages
 from ppopt.timing import OrderError, Wait, Waited, time_order
-from ppopt.timing.paths import shortest_spans
+from ppopt.timing.paths import Paths, shortest_spans
 from tests.support.drawn import named
 from tests.support.instants import Instants
 from tests.support.links import two
@@ -129,5 +129,11 @@ def test_the_critical_path_has_no_gap_but_latencies(schedule: Schedule) -> None:
     assert last.end + after == schedule.begin + schedule.makespan
     if violations(pipeline, schedule, earliest=True) == []:
         assert first.start - before == schedule.begin
+    if violations(pipeline, schedule, earliest=True) == [] and not ticks.margins:
+        paths = Paths(schedule)  # what is critical has no slack: the longest paths to it and from it are as long as the makespan
+        none = np.zeros((len(paths.duration), 1), dtype=np.int64)
+        through = (paths.heads(none) + paths.tails(none))[:, 0] + np.array(paths.duration)
+        node_of = {number: node for node, number in enumerate(paths.network.number)}
+        assert {int(through[node_of[step.number]]) for step in waited.path} == {schedule.makespan}
     marked = [step for step in waited.path if step.machine < pipeline.devices]
     assert len(marked) == sum(int((row & CRITICAL > 0).sum()) for row in waited.operations)

@@ -92,7 +92,7 @@ def path_in_words(schedule: Schedule) -> str:
     path, pipeline = Waited(schedule).path, schedule.pipeline
     computing = sum(step.end - step.start for step in path if step.machine < pipeline.devices)
     unit = f" {pipeline.units.time}" if pipeline.units.time else ""
-    length = f"{number(pipeline.time(schedule.makespan))}{unit}, of which it computes {number(pipeline.time(computing))}"
+    length = f"{number(pipeline.time(schedule.makespan))}{unit}, {number(pipeline.time(computing))} of that on devices"
     return f"{len(path)} operations on the critical path; it takes {length}."
 
 

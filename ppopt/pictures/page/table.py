@@ -36,7 +36,8 @@ def summary(several: Sequence[Shown]) -> str:
 def incomparable(first: Pipeline, other: Pipeline) -> str:
     """Why makespans of these two cannot be compared; empty: they can."""
     if first.microbatches != other.microbatches:
-        return f"it has {other.microbatches} microbatches, the first schedule {first.microbatches}"
+        several = "es" * (other.microbatches > 1)
+        return f"it has {other.microbatches} microbatch{several}, the first schedule {first.microbatches}"
     if first.units.time != other.units.time:
         return f"its times are in {other.units.time or 'no unit'}, those of the first schedule in {first.units.time or 'no unit'}"
     if _work(first) != _work(other):
