@@ -32,17 +32,16 @@ def report(plans: Plans, top: int) -> str:
         parts += ["", _table("Combinations, the fastest first", plans[:top])]
         if len(plans) > top:
             parts.append(f"{len(plans) - top} more: --top {len(plans)}")
+        parts.append(LEGEND)
         if len(plans.frontier) > 1:
             parts += ["", _table("Less memory for more time", plans.frontier)]
     if plans.recipe is not None:
         parts += ["", _table("The recipe", [plans.recipe])]
         if plans:
             more = plans.recipe.step_time / plans[0].step_time - 1
-            parts.append(f"The recipe takes {percent(more)} more than the best found.")
+            parts.append(f"The recipe takes {percent(abs(more))} {'more' if more >= 0 else 'less'} than the best found.")
     elif plans.recipe_problem is not None:
         parts += ["", f"The recipe has no schedule: {plans.recipe_problem}."]
-    if plans or plans.recipe is not None:
-        parts += [LEGEND]
     return "\n".join(parts)
 
 

@@ -46,6 +46,8 @@ STRETCH = 1.4
 the gradients of the weights are on the way, too."""
 BOUNDS = 3
 """Of bounds in closed form for a placement: that of all placements, that of all cuts, and what is likely."""
+DISAPPOINTED = 1.5
+"""What a look that finds nothing counts as, over what was likely. Not measured."""
 BEAT = 0.2
 """Seconds until somebody who waits for steps elsewhere sees to an interruption."""
 
@@ -355,6 +357,8 @@ class _Run:
                 if outcome.bound > leaf.bound:
                     leaf.bound, leaf.proved_by = outcome.bound, outcome.proved_by
                 leaf.settled = bool(outcome.settled) or leaf.bound >= self.best
+            elif kind == "look":
+                self._expect(leaf, outcome.found)
             self._found(leaf, outcome.found)
             if key and (leaf.settled if kind == "solve" else outcome.whole):
                 lower = leaf.bound if leaf.bound < math.inf else 1e300
@@ -366,6 +370,14 @@ class _Run:
                     proved_by=leaf.proved_by,
                 )
                 self.memo.keep(key, leaf.case, leaf.pipeline, kind, tree, outcome.seconds)
+
+    def _expect(self, leaf: Leaf, found: Found | None) -> None:
+        """The other placements of a combination are likely to disappoint as this one did."""
+        expected = leaf.hope[0]
+        value = DISAPPOINTED * expected if found is None else float(found.value)
+        for other in self.leaves:
+            if other.case is leaf.case and other.known == BOUNDS and not other.looked:
+                other.likely = max(other.likely, other.hope[0] * (1 + value / expected) / 2)
 
     # --- the answer ---
 
