@@ -6,14 +6,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from ppopt.clock import Clock
+from ppopt.heuristics import Stuck, each_baseline
 from ppopt.layouts.runnable import Policy, policies_of
 from ppopt.named import Definition, Restriction, find
 from ppopt.named.recomputing import best_of
 from ppopt.named.registry import each
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, routes_of
+from ppopt.pipeline.recompute_choices import RecomputeChoices
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
@@ -28,6 +31,8 @@ LEAST = 1e-3
 """A move is made where it lowers the bound by that fraction: nearly even cuts have shorter ways at both ends."""
 NEAR = 8
 """Cuts near one that are tried, those with the smallest bound first. Measured: more find nothing better on Llama 3 70B."""
+LISTED = 3
+"""List schedules that are made where no named schedule fits. Not measured."""
 FEW = 4
 """Microbatches for each device, about, on which it is decided what recomputes: then memory is as full as it will be. Measured on
 DeepSeek-V3 with 480 microbatches: a tenth of the time that all of them take."""
@@ -100,7 +105,25 @@ def look(case: Case, placement: str, chunks: int, counts: Counts | None, clock: 
         found = _made(definition, pipeline, chosen, clock)
         if found is not None:
             return found
-    return None
+    return _listed(pipeline, clock) if case.question.search.runtime in ("", TORCH) else None
+
+
+def _listed(pipeline: Pipeline, clock: Clock) -> Found | None:
+    """A list schedule with as much recomputing as there can be: it keeps the memory limit where named schedules do not."""
+    found: list[Found] = []
+    try:
+        settled = pipeline
+        if pipeline.recompute == CHOOSE:
+            choices = RecomputeChoices(pipeline)
+            settled = choices.resolved(choices.highest)
+        for _, schedule in islice(each_baseline(settled), LISTED):
+            clock.charge(tuning.SCHEDULED * settled.index.computations)
+            found += [Found("ppopt", schedule)] if _fits(schedule, pipeline) else []
+            if clock.over:
+                break
+    except (PipelineError, Stuck):
+        pass
+    return min(found, key=lambda one: one.value, default=None)
 
 
 def nearby(case: Case, found: Found, clock: Clock) -> Found:

@@ -248,6 +248,8 @@ class Plans(Sequence[Plan]):
         if self.unrestricted is None:
             return []
         (value, bound), name = self.unrestricted, NAMES[self.runtime]
+        if not bound:
+            return [f"What more than {name} runs could do was not looked at."]
         if value is None:
             return [f"Without the restriction to what {name} runs every schedule takes at least {number(bound)} s."]
         known = f"{number(value)} s, " + (f"lower bound {number(bound)} s" if bound < value else "the optimum")

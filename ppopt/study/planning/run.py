@@ -91,29 +91,38 @@ def plan(
     with Store(store) if store is not None else nullcontext() as opened:
         memo, where = Memo(opened, question.name), Elsewhere(executor, slots)
 
-        def run(asked: Question, seconds: float, enough: float, clock: Clock | None) -> Plans:
+        def run(asked: Question, seconds: float, enough: float, clock: Clock | None, shown: Progress | None) -> Plans:
             own = dataclasses.replace(settings, seconds=seconds)
-            search = _Run(asked, own, memo, where, progress, enough, clock)
+            search = _Run(asked, own, memo, where, shown, enough, clock)
             search.search()
             return search.answer()
 
         if question.search.runtime in ("", TORCH):
-            return run(question, settings.seconds, math.inf, None)
-        return _restricted(question, settings, run)
+            return run(question, settings.seconds, math.inf, None, progress)
+        return _restricted(question, settings, run, progress)
 
 
-def _restricted(question: Question, settings: Settings, run: Callable[[Question, float, float, Clock | None], Plans]) -> Plans:
+def _restricted(
+    question: Question,
+    settings: Settings,
+    run: Callable[[Question, float, float, Clock | None, Progress | None], Plans],
+    progress: Progress | None,
+) -> Plans:
     """What a runtime can run, then the same without the restriction as far as it may be better: with PyTorch's costs, where these
     are the runtime's."""
-    clock = settings.limits().clock
-    own = run(question, strategies.RESTRICTED * settings.seconds, math.inf, clock.slice(strategies.RESTRICTED * settings.seconds))
+    clock, share = settings.limits().clock, strategies.RESTRICTED * settings.seconds
+    own = run(question, share, math.inf, clock.slice(share), progress)
     best = own[0].step_time if own else math.inf
     if clock.interrupted:
         return dataclasses.replace(own, unrestricted=Unrestricted(best if own else None, 0.0))
+
+    def shown(value: float | None, bound: float) -> None:  # of what the runtime can run
+        if progress is not None:
+            progress(best if own else None, max(own.lower_bound, min(bound, best)))
+
     search = dataclasses.replace(question.search, runtime=TORCH if question.search.runtime == TORCHTITAN else "")
-    free = run(
-        dataclasses.replace(question, search=search, recipe=None), max(clock.left, 1e-3), best * MS, clock.slice(clock.left)
-    )
+    asked = dataclasses.replace(question, search=search, recipe=None)
+    free = run(asked, max(clock.left, 1e-3), best * MS, clock.slice(clock.left), shown)
     value = min(best, free[0].step_time if free else math.inf)
     lower = min(free.lower_bound, value)
     if own and lower > own.lower_bound:  # what holds without the restriction holds under it
@@ -262,7 +271,8 @@ class _Run:
             left = [
                 leaf
                 for leaf in self.leaves
-                if leaf.found is not None and not leaf.settled and leaf.bound < self.best and leaf.number not in tried
+                if leaf.found is not None and leaf.found.name != "ppopt" and leaf.number not in tried
+                if not leaf.settled and leaf.bound < self.best
             ]
             leaf = min(left, key=lambda leaf: (leaf.found.value, leaf.number), default=None)  # type: ignore[union-attr]
             if leaf is None or leaf.found is None or leaf.found.value > NEAR * self.best:
