@@ -28,7 +28,7 @@ COMMANDS = {
     "plan": "The best sizes, cut and schedule for a model on a cluster.",
     "sweep": "Many pipelines, resumable.",
     "results": "What sweeps have found, as table, CSV or JSON.",
-    "plot": "Schedules as pictures (png, svg, pdf) or as an interactive page (html).",
+    "plot": "Schedules as pictures, or as an interactive page.",
     "serve": "The form in a browser: schedules side by side, searches, plans.",
     "export": "A schedule as a file for PyTorch, Perfetto or other runtimes.",
     "estimate": "A model file from a config.json or sizes, and hardware.",

@@ -15,7 +15,7 @@ def _names(ctx: click.Context, param: click.Parameter, text: str | None) -> tupl
     return tuple(find_schedule(name.strip()).name for name in text.split(",")) if text is not None else ()
 
 
-@click.command(short_help="Schedules as pictures (png, svg, pdf) or as an interactive page (html).")
+@click.command(short_help="Schedules as pictures, or as an interactive page.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @model_options(argument=False)
 @click.option("--model", metavar="MODEL", help="Model file for all of them, instead of a result's own or unit costs.")
