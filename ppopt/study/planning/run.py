@@ -219,7 +219,7 @@ class _Run:
             found = least_cut(floors, *place, self.best)
             leaf.bound, leaf.counts = max(leaf.bound, found.bound), found.counts
         else:
-            if leaf.counts is None and leaf.bound <= floors.least:  # its cuts were too many; those of the linear one tell as much
+            if leaf.chunks > 2 or (leaf.counts is None and leaf.bound <= floors.least):  # the linear cuts tell as much
                 place = ("linear", 1)
             leaf.likely = least_cut(floors, *place, self.best, STRETCH).bound
         self.clock.charge(tuning.LEAST)
