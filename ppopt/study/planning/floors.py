@@ -2,19 +2,19 @@
 
 *Sizes.* Let a schedule take T, and x be a weight from 0 to 1. A device that holds the layers H does their work M times, and once
 what they take per step, within T. It also holds their weights for all of T. Of each microbatch it holds the activations of each
-layer from its F to its backward, at least as long as the way from there to the last layer and back. With R the memory of a device
-beside what is static, the sum over H of
+layer from its F to the end of its gradient of the input, at least as long as the way from there to the last layer and back, and
+what is retained for the rest of its backward. With R the memory of a device beside what is static, the sum over H of
 
-    x (M (work + recompute) + step) / T  +  (1 - x) (weights + M activation way / T) / R
+    x (M (work + recompute) + step) / T  +  (1 - x) (weights + M (activation way + retained rest) / T) / R
 
 is thus at most 1, whatever recomputes: each layer counts with the level for which that is least. So is, without time, the sum of
 the weights and the activations of one microbatch over R. These are the sizes of the layers, one for each x. It follows:
 
-- all sizes together are at most the number of devices;
-- of alike layers a device has room for so many, the smallest first, and for fewer beside another layer;
-- on the linear placement a device holds layers in a row, whole microbatches, and has to wait for the layers before.
+- all sizes together are at most the number of devices (:attr:`Floors.shared`);
+- of alike layers a device has room for so many, the smallest first, and for fewer beside another layer (:attr:`Floors.least`).
 
-Each says of a T whether it is impossible. Times are in ms, memory in GB, in doubles; a margin of 1e-9 covers their rounding.
+Each says of a T whether it is impossible. What a placement says beside is in :mod:`ppopt.study.planning.least_cuts`. Times are in
+ms, memory in GB, in doubles; a margin of 1e-9 covers their rounding.
 """
 
 from __future__ import annotations

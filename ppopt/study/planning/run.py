@@ -6,16 +6,16 @@ import dataclasses
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import nullcontext
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 from ppopt.clock import Clock
 from ppopt.files.estimates import read_source
 from ppopt.interrupt import noting
-from ppopt.pipeline.runtimes import TORCH, TORCHTITAN
-from ppopt.search import at, strategies, tuning
+from ppopt.pipeline.runtimes import TORCH
+from ppopt.search import at, tuning
 from ppopt.search.settings import Settings, SettingsFields
 from ppopt.study.planning.answer import answered
 from ppopt.study.planning.least_cuts import least_cut
@@ -23,20 +23,20 @@ from ppopt.study.planning.looks import Found
 from ppopt.study.planning.memo import Memo
 from ppopt.study.planning.question import Question, question_of
 from ppopt.study.planning.recipe import timed
-from ppopt.study.planning.result import MS, Plan, Plans, Unrestricted
+from ppopt.study.planning.restricted import Progress, restricted
+from ppopt.study.planning.result import MS, Plan, Plans
 from ppopt.study.planning.space import Case, Cases, cases_of
 from ppopt.study.planning.steps import Elsewhere, Leaf, Outcome, outcome_of
 from ppopt.study.store import Store
 from ppopt.text import brief
 from ppopt.transformer import EstimateError
 
-Progress: TypeAlias = Callable[[float | None, float], None]
-"""Called with the best step time and the bound of all, in seconds, whenever one improves."""
 LOOKS = 0.35
-"""Part of the time that first looks may take, and then again the cuts near what they found. Measured: of Llama 3 70B all linear
-placements that may be best are looked at in 60 s."""
+"""Part of the time that first looks may take, and then again the cuts near what they found. Measured: Llama 3 70B needs 12 s."""
 NEAR = 1.2
 """How much slower than the best a schedule may be whose cut is improved."""
+MUCH = 0.97
+"""What is likely to take less than that part of the best is looked at before known schedules are improved. Not measured."""
 LOOK = 0.15
 """Part of the time that one look may take."""
 FIRST = 4.0
@@ -102,39 +102,7 @@ def plan(
 
         if question.search.runtime in ("", TORCH):
             return run(question, settings.seconds, math.inf, None, progress)
-        return _restricted(question, settings, run, progress)
-
-
-def _restricted(
-    question: Question,
-    settings: Settings,
-    run: Callable[[Question, float, float, Clock | None, Progress | None], Plans],
-    progress: Progress | None,
-) -> Plans:
-    """What a runtime can run, then the same without the restriction as far as it may be better: with PyTorch's costs, where these
-    are the runtime's."""
-    clock, share = settings.limits().clock, strategies.RESTRICTED * settings.seconds
-    own = run(question, share, math.inf, clock.slice(share), progress)
-    best = own[0].step_time if own else math.inf
-    if clock.interrupted:
-        return dataclasses.replace(own, unrestricted=Unrestricted(best if own else None, 0.0))
-
-    def shown(value: float | None, bound: float) -> None:  # of what the runtime can run
-        if progress is not None:
-            progress(best if own else None, max(own.lower_bound, min(bound, best)))
-
-    search = dataclasses.replace(question.search, runtime=TORCH if question.search.runtime == TORCHTITAN else "")
-    asked = dataclasses.replace(question, search=search, recipe=None)
-    free = run(asked, max(clock.left, 1e-3), best * MS, clock.slice(clock.left), shown)
-    value = min(best, free[0].step_time if free else math.inf)
-    lower = min(free.lower_bound, value)
-    if own and lower > own.lower_bound:  # what holds without the restriction holds under it
-        own = own.raised(lower)
-    known = Unrestricted(value if value < math.inf else None, lower)
-    interrupted = clock.interrupted and own.reason != "optimal"
-    return dataclasses.replace(
-        own, unrestricted=known, seconds=own.seconds + free.seconds, limit="interrupted" if interrupted else own.limit
-    )
+        return restricted(question, settings, run, progress)
 
 
 class _Run:
@@ -195,7 +163,7 @@ class _Run:
         try:
             with noting():
                 self._begin()
-                self._look_at_all(self.clock.slice(LOOKS * self.settings.seconds))
+                self._look_at_all()
                 self._improve(self.clock.slice(LOOKS * self.settings.seconds))
                 self._deepen()
         except KeyboardInterrupt:
@@ -252,7 +220,7 @@ class _Run:
             found = least_cut(floors, *place, self.best)
             leaf.bound, leaf.counts = max(leaf.bound, found.bound), found.counts
         else:
-            if leaf.counts is None and leaf.bound <= floors.least:  # its cuts were too many; those of the linear one tell as much
+            if leaf.chunks > 2 or (leaf.counts is None and leaf.bound <= floors.least):  # the linear cuts tell as much
                 place = ("linear", 1)
             leaf.likely = least_cut(floors, *place, self.best, STRETCH).bound
         self.clock.charge(tuning.LEAST)
@@ -260,9 +228,17 @@ class _Run:
         leaf.settled = leaf.bound == math.inf
         return True
 
-    def _look_at_all(self, clock: Clock) -> None:
-        """First looks at what may be better than the best."""
-        self._take((leaf, "look", "look") for leaf in self._promising(clock, False))
+    def _look_at_all(self) -> None:
+        """First looks at what may be better than the best; after a while only at what is likely to be much better."""
+        first, seconds = self.clock.slice(LOOKS * self.settings.seconds), LOOKS * self.settings.seconds
+
+        def worth() -> Iterator[tuple[Leaf, str, str]]:
+            for leaf in self._promising(self.clock.slice(2 * seconds), False):
+                if first.over and leaf.hope[0] >= MUCH * self.best:
+                    return
+                yield leaf, "look", "look"
+
+        self._take(worth())
 
     def _improve(self, clock: Clock) -> None:
         """The named schedules that were found, on cuts near theirs, the fastest first."""
