@@ -13,7 +13,7 @@ from ppopt.heuristics.claims import holding
 from ppopt.heuristics.jobs import Jobs
 from ppopt.heuristics.priorities import PRIORITIES, Rule
 from ppopt.heuristics.ranked import Ranked
-from ppopt.heuristics.simulation import Simulation
+from ppopt.heuristics.simulation import sequence_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, in_sequence
 from ppopt.timing import time_order
@@ -80,8 +80,7 @@ def run_jobs(
         ValueError: a device has two memories that hold different things.
     """
     ranked = Ranked(jobs, keys, release)
-    sequence = Simulation(ranked, patient=patient, reserve=reserve).run()
-    return in_sequence(jobs.pipeline, ranked.numbers[sequence])
+    return in_sequence(jobs.pipeline, ranked.numbers[sequence_of(ranked, patient=patient, reserve=reserve)])
 
 
 def listable(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:
