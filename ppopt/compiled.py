@@ -118,7 +118,8 @@ def version() -> str | None:
 
 def _plain(argument: Any) -> Any:
     if isinstance(argument, tuple):
-        return tuple(map(_plain, argument))
+        made = map(_plain, argument)
+        return argument._make(made) if hasattr(argument, "_make") else tuple(made)
     return argument.tolist() if isinstance(argument, np.ndarray) else argument
 
 

@@ -17,7 +17,13 @@ FINE, MALFORMED, CYCLIC = 0, 1, 2
 """What became of an order: it has times; something is missing, run twice or elsewhere; operations wait for each other."""
 
 
-@loop(6e-7, ("end", "duration"))
+def halves(number: int, slots: int) -> tuple[int, int]:
+    """The forward and the backward of a pair."""
+    number -= 6 * slots
+    return number // slots, slots + number % slots
+
+
+@loop(6e-7, ("end", "duration"), (halves,))
 def enter(order: tuple[Any, Any, int, int], place: tuple[Any, Any], lasts: Any, overlap: Any, end: Any, duration: Any) -> int:
     """Mark what is run as ``WAITING`` in ``end`` and write down what it takes, ``duration``; whether the order is whole.
 
@@ -30,13 +36,9 @@ def enter(order: tuple[Any, Any, int, int], place: tuple[Any, Any], lasts: Any, 
     families = 4 * stages
     for d in range(len(offsets) - 1):
         for at in range(offsets[d], offsets[d + 1]):
-            number = numbers[at]
-            second = -1
-            together = -1
+            number, second, together = numbers[at], -1, -1
             if number >= 6 * slots:
-                number -= 6 * slots
-                second = slots + number % slots
-                number //= slots
+                number, second = halves(number, slots)
                 together = overlap[route[number % microbatches] * stages + number // microbatches]
             time = 0
             while number >= 0:
@@ -49,8 +51,7 @@ def enter(order: tuple[Any, Any, int, int], place: tuple[Any, Any], lasts: Any, 
                 if took < 0 or device[r * stages + family % stages] != d:
                     return MALFORMED
                 time += took
-                number = second
-                second = -1
+                number, second = second, -1
             duration[at] = together if together >= 0 else time
     for slot in range(slots):
         whole = end[slots + slot] == WAITING
@@ -60,17 +61,39 @@ def enter(order: tuple[Any, Any, int, int], place: tuple[Any, Any], lasts: Any, 
     return FINE
 
 
-@loop(1.2e-6, ("start", "end", "sequence"))
-def sweep(
-    order: tuple[Any, Any, int, int],
-    place: tuple[Any, Any],
-    duration: Any,
-    needs: tuple[Any, ...],
-    demands: tuple[Any, ...],
-    start: Any,
-    end: Any,
-    sequence: Any,
-) -> int:
+def data_there(
+    number: int, ready: int, microbatches: int, families: int, route: Any, needs: tuple[Any, ...], end: Any
+) -> tuple[int, int]:
+    """When the data of an operation are there that is ready otherwise; and one that is not run yet, -1: all are."""
+    first, before, lag = needs
+    microbatch = number % microbatches
+    family = number // microbatches + route[microbatch] * families
+    for i in range(first[family], first[family + 1]):
+        other = before[i] * microbatches + microbatch
+        arrival = end[other]
+        if arrival >= 0:
+            ready = max(ready, arrival + lag[i])
+        elif arrival == WAITING:
+            return ready, other
+    return ready, -1
+
+
+def demanded(number: int, ready: int, demands: tuple[Any, ...], end: Any) -> tuple[int, int]:
+    """When the further waits of an operation are over that is ready otherwise; and one that is not run yet, -1: all are."""
+    first, following, before, lag = demands
+    late, j = -1, first[number]
+    while j >= 0:
+        arrival = end[before[j]]
+        if arrival >= 0:
+            ready = max(ready, arrival + lag[j])
+        elif arrival == WAITING:
+            late = before[j]
+        j = following[j]
+    return ready, late
+
+
+@loop(1.2e-6, ("start", "end", "sequence"), (halves, data_there, demanded))
+def sweep(order: Any, place: Any, duration: Any, needs: Any, demands: Any, start: Any, end: Any, sequence: Any) -> int:
     """Start times of what was entered (:func:`enter`), no earlier than they are given; ``sequence``: its places, each behind all
     that it waits for, and left alone where it is empty. ``CYCLIC``: something never runs.
 
@@ -83,18 +106,11 @@ def sweep(
     """
     numbers, offsets, slots, microbatches = order
     route, device = place
-    first_need, needed, lag = needs
-    first_demand, next_demand, demanded, demanded_lag = demands
     devices, stages = len(offsets) - 1, slots // microbatches
-    at = [0] * devices
-    free = [0] * devices
+    at, free, todo = list(offsets[:-1]), [0] * devices, list(range(devices))
     waiting = [-1] * devices  # by device the last one that waits for it
     beside = [-1] * devices  # by device the one that waits for the same and came before
-    todo = [0] * devices
-    for d in range(devices):
-        at[d] = offsets[d]
-        todo[devices - 1 - d] = d
-    done, traced, more = 0, len(sequence) > 0, len(first_demand) > 0
+    done, traced, more = 0, len(sequence) > 0, len(demands[0]) > 0
     while len(todo) > 0:
         d = todo.pop()
         now, time, stuck = at[d], free[d], -1
@@ -102,36 +118,16 @@ def sweep(
             ready = start[now]
             if ready < time:
                 ready = time
-            first = numbers[now]
-            second = -1
+            first, second = numbers[now], -1
             if first >= 6 * slots:
-                first -= 6 * slots
-                second = slots + first % slots
-                first //= slots
-            number, following = first, second
-            while number >= 0:
-                microbatch = number % microbatches
-                family = route[microbatch] * 4 * stages + number // microbatches
-                for i in range(first_need[family], first_need[family + 1]):
-                    other = needed[i] * microbatches + microbatch
-                    arrival = end[other]
-                    if arrival >= 0:
-                        arrival += lag[i]
-                        if arrival > ready:
-                            ready = arrival
-                    elif arrival == WAITING:
-                        stuck = other
-                        break
-                if more:
-                    j = first_demand[number]
-                    while j >= 0:
-                        arrival = end[demanded[j]]
-                        if arrival >= 0:
-                            ready = max(ready, arrival + demanded_lag[j])
-                        elif arrival == WAITING:
-                            stuck = demanded[j]
-                        j = next_demand[j]
-                number, following = following, -1
+                first, second = halves(first, slots)
+            ready, stuck = data_there(first, ready, microbatches, 4 * stages, route, needs, end)
+            if second >= 0 and stuck < 0:
+                ready, stuck = data_there(second, ready, microbatches, 4 * stages, route, needs, end)
+            if more and stuck < 0:
+                ready, stuck = demanded(first, ready, demands, end)
+                if second >= 0 and stuck < 0:
+                    ready, stuck = demanded(second, ready, demands, end)
             if stuck >= 0:
                 break
             start[now] = ready
