@@ -35,7 +35,7 @@ class Loop:
     def __init__(self, function: Callable[..., Any], seconds: float, changes: Sequence[str], parts: Sequence[Callable[..., Any]]):
         self.function, self.seconds, self.parts = function, seconds, tuple(parts)
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        self._changed = tuple(names.index(name) for name in changes)
+        self._changed = [(names.index(name), field) for name, _, field in (change.partition(".") for change in changes)]
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, operations: int, largest: int, *arguments: Any) -> Any:
@@ -52,8 +52,9 @@ class Loop:
             return self._compiled(*arguments)
         plain = [_plain(argument) for argument in arguments]
         found = self.function(*plain)
-        for place in self._changed:
-            arguments[place][:] = plain[place]
+        for place, field in self._changed:
+            changed, to = (getattr(of[place], field) if field else of[place] for of in (arguments, plain))
+            changed[:] = to
         return found
 
 
@@ -62,8 +63,9 @@ def loop(
 ) -> Callable[[Callable[..., Any]], Loop]:
     """Make a :class:`Loop` of a function.
 
-    ``seconds``: what Python takes for an operation, about. ``changes``: the arguments whose arrays it changes. ``parts``: the
-    functions that it calls, in the same module: what is kept on disk is compiled again when that module changes.
+    ``seconds``: what Python takes for an operation, about. ``changes``: the arguments whose arrays it changes, or, with a dot,
+    fields of these. ``parts``: the functions that it calls, in the same module: what is kept on disk is compiled again when that
+    module changes.
     """
     return lambda function: Loop(function, seconds, changes, parts)
 
