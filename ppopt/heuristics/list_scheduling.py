@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ppopt.clock import check_time
 from ppopt.constraints import Capacity, Exclusive, Word, rules_of, spread
 from ppopt.heuristics.claims import holding
 from ppopt.heuristics.jobs import Jobs
+from ppopt.heuristics.loops import simulate
 from ppopt.heuristics.priorities import PRIORITIES, Rule
 from ppopt.heuristics.ranked import Ranked
 from ppopt.heuristics.simulation import sequence_of
@@ -45,7 +47,9 @@ def list_schedule(
         TypeError: a word that is not known here.
     """
     words = tuple(words)
+    check_time()
     jobs = Jobs(pipeline, words, links=True)
+    check_time(simulate.seconds * len(jobs.numbers))
     rule = PRIORITIES[priority] if isinstance(priority, str) else priority
     return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve), words=words)
 

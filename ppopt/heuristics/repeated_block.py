@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from ppopt.clock import check_time
 from ppopt.constraints import Listed, Precede, Word, chain
 from ppopt.heuristics.jobs import Jobs
 from ppopt.heuristics.list_scheduling import filled
@@ -84,6 +85,7 @@ def _order(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int
     entered = block.period * last if begin else block.period * pipeline.microbatches + block.last
     pinned: list[Word] = []
     for row in block.rows(pipeline):
+        check_time()
         before = [op for slot, op in row if slot < begin]
         steady = [op for slot, op in row if begin <= slot <= entered]
         after = [op for slot, op in row if slot > entered]

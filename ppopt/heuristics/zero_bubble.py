@@ -11,6 +11,7 @@ from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
+from ppopt.clock import check_time
 from ppopt.heuristics.progress import begun, latest, operations, order_of
 from ppopt.heuristics.room import room_for
 from ppopt.heuristics.zero_bubble_loops import linear
@@ -49,5 +50,6 @@ class Settings(NamedTuple):
 def order_with(pipeline: Pipeline, limits: list[int], settings: Settings) -> Order:
     """The order of one run. ``limits``: per device, the most that its activations may take, in integer amounts."""
     progress = begun(pipeline, limits)
+    check_time(linear.seconds * operations(progress))
     linear(operations(progress), latest(progress), *settings, progress)
     return order_of(pipeline, progress)

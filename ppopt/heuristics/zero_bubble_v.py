@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from ppopt.clock import check_time
 from ppopt.heuristics.progress import begun, idle, latest, operations, order_of
 from ppopt.heuristics.room import room_for
 from ppopt.heuristics.zero_bubble_loops import on_v
@@ -33,6 +34,7 @@ def best_on_v(pipeline: Pipeline, activations: Fraction, pinned: Order) -> Sched
         best: int | None = None
         while True:  # again with what each device idled, as long as that helps
             progress = begun(pipeline, limits)
+            check_time(on_v.seconds * operations(progress))
             ended = on_v(operations(progress), latest(progress), fill_forward, fill_out, allowance, progress)
             idled = idle(progress)
             if not ended or (best is not None and int(idled.max()) >= best):

@@ -216,7 +216,7 @@ BEGIN_LARGE: tuple[Entry, ...] = (
     Turn(FewerDevices, whole(1 / 6), options={"strategy": (*CLOSED_FORMS, Turn(ModuloScheduling))}),
     Turn(ListSchedules, whole(1 / 5), several),
     Turn(ListSchedules, whole(1 / 20), no(several)),
-    Turn(NamedSchedules),
+    Turn(NamedSchedules, left(1 / 3)),
 )
 
 ILP: tuple[Entry, ...] = (

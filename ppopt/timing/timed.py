@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppopt.clock import check_time
 from ppopt.constraints import Family, Precede, Word, data_of, expand, select
 from ppopt.op import Kind
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
@@ -62,6 +63,7 @@ def time_order(
         more = settled(pipeline, words, *when(schedule))
         return time_order(pipeline, order, demands=demands + more) if more else schedule
     numbers, offsets = _flat(pipeline, order)
+    check_time(sweep.seconds * len(numbers))
     if guess is not None and _are_earliest(pipeline, numbers, offsets, np.concatenate(guess), demands):
         return Schedule(pipeline, order, tuple(guess))
     times = swept(pipeline, numbers, offsets, demands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ppopt.clock import Clock, bounded
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
@@ -20,8 +21,11 @@ class NamedSchedules(Step):
     def run(self, run: Run, seconds: float, **options: Any) -> str:
         """Make the rows, and begin from the best that fits."""
         problem, incumbent = run.problem, run.incumbent
-        run.named = tuple(run.rows())
-        run.clock.charge(tuning.SCHEDULED * problem.operations * len(run.named))
+        clock = self._clock(run, seconds)
+        with bounded(clock):
+            run.named = tuple(run.rows())
+        if clock is None:
+            run.clock.charge(tuning.SCHEDULED * problem.operations * len(run.named))
         timed = [(row.name, row.schedule) for row in run.named if row.schedule is not None]
         own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == problem.pipeline.routes]
         if problem.words:  # the best first: waiting for what binds makes none of them shorter
@@ -34,4 +38,14 @@ class NamedSchedules(Step):
                 found = problem.obeying(schedule if same else time_order(problem.pipeline, schedule.order))
                 if found is not None:
                     incumbent.offer(found, name)
-        return f"{len(own)} of {len(run.named)} have this placement; {incumbent.text()}"
+        late = sum(row.late for row in run.named)
+        left_out = f"; no time was left for {late}" if late else ""
+        return f"{len(own)} of {len(run.named)} have this placement; {incumbent.text()}{left_out}"
+
+    @staticmethod
+    def _clock(run: Run, seconds: float) -> Clock | None:
+        """What bounds the rows of a large problem: their share, or nearly all that is left where there is nothing else to do."""
+        if not run.problem.large:
+            return None
+        left = run.clock.left - tuning.ASSEMBLING * run.clock.seconds
+        return run.clock.slice(seconds if run.goes_on else max(0.0, left))
