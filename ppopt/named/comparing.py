@@ -12,7 +12,7 @@ from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
 from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks
-from ppopt.named.row import NO_TIME, Row
+from ppopt.named.row import NO_TIME, Row, figures
 from ppopt.named.table import Table
 from ppopt.named.verified import verified, verified_rows
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
@@ -75,7 +75,8 @@ def rows_of(
     for definition, v in each(chunks):
         try:
             schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
-            rows.append(Row.beside(pipeline, definition.name, definition.placement, verified(schedule, definition.name)))
+            figures(verified(schedule, definition.name))  # they are kept, and asked for when no time may be left
+            rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
         except (Restriction, OutOfTime) as problem:
             reason = str(problem) if isinstance(problem, Restriction) else f"{definition.name}: {NO_TIME}"
             rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, reason))

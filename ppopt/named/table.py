@@ -100,7 +100,10 @@ class Table(Sequence[Row]):
             lines.append(f"* the schedule that the model stands for ({self.stands_for})")
         if any(row.assumes_equal_work for row in self.rows):
             lines.append(f"† {EQUAL_WORK}")
-        excluded = [row.excluded for row in self.rows if row.excluded is not None]
+        late = [row.label for row in self.rows if row.late]
+        if late:
+            lines.append(f"Left out, no time was left to make and check them: {', '.join(late)}")
+        excluded = [row.excluded for row in self.rows if row.excluded is not None and not row.late]
         if excluded:
             lines += ["Not applicable:", *(f"  {reason}" for reason in excluded)]
         return "\n".join(lines)
