@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from ppopt.clock import check_time
 from ppopt.constraints.words import Dealt, Family, Lead, Listed, OneOf, Precede, Stream, Tail, Together, Word, select
 from ppopt.op import Op, OpIndex, Pair
 from ppopt.pipeline import IntArray, Pipeline, halves
@@ -28,6 +29,7 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
         hands = [column[k : k + stream.group][::step] for k in range(0, length, stream.group) for column in columns]
         return np.concatenate([np.empty(0, dtype=np.int64), *hands])
     if isinstance(stream, Listed):
+        check_time()
         return _numbers(pipeline.index, stream.ops)
     raise TypeError(f"unknown stream {stream!r}")
 

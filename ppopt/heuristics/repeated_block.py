@@ -41,9 +41,11 @@ class Block:
         rows: list[list[tuple[int, Op]]] = [[] for _ in range(pipeline.devices)]
         for kind, slots in ((Kind.F, self.forward), (Kind.I, self.input_gradient)):
             for stage, slot in enumerate(slots):
+                check_time()
                 row = rows[pipeline.routes[0][stage]]
                 row += [(slot + self.period * m, Op(stage, kind, m)) for m in range(pipeline.microbatches)]
         for row in rows:
+            check_time()
             row.sort()
         return rows
 
