@@ -111,13 +111,6 @@ def available() -> bool:
     return _state.there
 
 
-def version() -> str | None:
-    """The version of numba; ``None``: it is not there, and loops run uncompiled."""
-    from importlib.metadata import version as of  # slow, and asked for by --version alone
-
-    return of("numba") if find_spec("numba") is not None else None
-
-
 def _plain(argument: Any) -> Any:
     if isinstance(argument, tuple):
         made = map(_plain, argument)

@@ -127,7 +127,7 @@ def test_times(case: tuple[Pipeline, Order]) -> None:
 
 @thorough
 @with_numba
-@drawn(20, 80, machines(24))
+@drawn(20, 40, machines(24))
 def test_list_schedules(pipeline: Pipeline) -> None:
     jobs = Jobs(pipeline, rules_of(pipeline), links=True)
     for rule in ("oldest-backward-first", "forward-first"):

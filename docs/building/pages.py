@@ -29,6 +29,7 @@ ROOMS = {
     "checker": (),
     "named": (),
     "clock": (),
+    "compiled": (),
     "cpsat": (),
     "ilp": (),
     "bounds": (),

@@ -45,10 +45,6 @@ epilogue, 2e-5 for a state."""
 LEAST = 1e-3
 """For every step at least, so that nothing goes on for ever. Measured: what a bound in closed form takes."""
 
-ASSEMBLING = 0.05
-"""Part of the time limit that the named schedules of a large problem leave for checking and printing the answer. Measured: that
-takes less than half a second for a million operations."""
-
 # --- smaller pipelines ---
 
 DEVICES, MANY_DEVICES = 4, 12

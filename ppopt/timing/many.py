@@ -28,8 +28,9 @@ def time_settings(pipeline: Pipeline, order: Order, duration: IntArray, lag: Int
     much faster than one after the other.
 
     ``duration``: ``[setting, route, kind, stage]``, in ticks, as :attr:`~ppopt.pipeline.Ticks.duration` has it for one. ``lag``:
-    ``[setting, from, to]``, from the end of an operation on a device until its result is on another (the diagonal counts nothing);
-    by default the pipeline's in every setting. All else is the pipeline's own; so what comes before and after the operations of a device is in its ticks.
+    ``[setting, from, to]``, from the end of an operation on a device until its result is on another (the diagonal counts
+    nothing); by default the pipeline's in every setting. All else is the pipeline's own; so what comes before and after the
+    operations of a device is in its ticks.
 
     Raises:
         OrderError: the order cannot be timed.
@@ -61,8 +62,8 @@ def time_settings(pipeline: Pipeline, order: Order, duration: IntArray, lag: Int
     costs = np.ascontiguousarray(duration, np.int64).ravel(), np.ascontiguousarray(between, np.int64).ravel()
     sizes = settings, pipeline.devices, duration[0].size if settings else 0
     lengths(settings * len(numbers), most, sizes, rows, costs, begin, end)
-    starts, ends = (column.reshape(settings, -1)[:, np.diff(offsets) > 0] for column in (begin, end))
-    return Lengths(ends.max(axis=1) - starts.min(axis=1), (end - begin).reshape(settings, -1))
+    starts, ends = (column.reshape(settings, pipeline.devices)[:, np.diff(offsets) > 0] for column in (begin, end))
+    return Lengths(ends.max(axis=1) - starts.min(axis=1), (end - begin).reshape(settings, pipeline.devices))
 
 
 def _places(pipeline: Pipeline, numbers: IntArray, offsets: IntArray, sequence: IntArray) -> Sequence[IntArray]:

@@ -47,8 +47,8 @@ def mutants(schedule: Schedule, device: int, place: int, by: int, kind: str) -> 
 
 
 @drawn(
-    40,
-    400,
+    25,
+    200,
     st.one_of(pipelines(30, least=1), pipelines(30), paired(15)).flatmap(lambda p: st.tuples(st.just(p), orders(p))),
     st.integers(0, 2),
     st.integers(0, 30),

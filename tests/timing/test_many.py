@@ -10,13 +10,15 @@ from ppopt.pipeline import Costs, DataParallel, Links, Pipeline
 from ppopt.schedule import Order
 from ppopt.timing import OrderError, time_order, time_settings
 
+EVEN = Costs(forward=2, backward_input=2, backward_weight=2)
+
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["1f1b", "zb-h1", "zb-v", "interleaved-1f1b", "chimera"]), st.integers(1, 3))
 def test_as_one_after_the_other(seed: int, name: str, groups: int) -> None:
     rng = np.random.default_rng(seed)
-    traffic = DataParallel(all_gather=2, reduce_scatter=3) if seed % 2 else DataParallel()
-    schedule = find(name).schedule(Pipeline(2, 2 * groups, data_parallel=traffic))
+    traffic = DataParallel(all_gather=2, reduce_scatter=4) if seed % 2 else DataParallel()
+    schedule = find(name).schedule(Pipeline(2, 2 * groups, costs=EVEN, data_parallel=traffic))
     pipeline, order = schedule.pipeline, schedule.order
     duration = rng.integers(1, 9, size=(4, 1, 4, pipeline.stages)).repeat(len(pipeline.routes), axis=1)
     lag = rng.integers(0, 4, size=(4, pipeline.devices, pipeline.devices))

@@ -18,10 +18,14 @@ class NamedSchedules(Step):
     kind = Kind.IMPROVE
     needs = Needs.NOTHING
 
-    def run(self, run: Run, seconds: float, **options: Any) -> str:
-        """Make the rows, and begin from the best that fits."""
+    def run(self, run: Run, seconds: float, *, rest: float = 0.0, **options: Any) -> str:
+        """Make the rows, and begin from the best that fits.
+
+        Those of a large problem keep to ``seconds``; where nothing else is left to do, to all that is left but ``rest``, a part
+        of the time limit.
+        """
         problem, incumbent = run.problem, run.incumbent
-        clock = self._clock(run, seconds)
+        clock = self._clock(run, seconds, rest)
         with bounded(clock):
             run.named = tuple(run.rows())
         if clock is None:
@@ -43,9 +47,9 @@ class NamedSchedules(Step):
         return f"{len(own)} of {len(run.named)} have this placement; {incumbent.text()}{left_out}"
 
     @staticmethod
-    def _clock(run: Run, seconds: float) -> Clock | None:
-        """What bounds the rows of a large problem: their share, or nearly all that is left where there is nothing else to do."""
+    def _clock(run: Run, seconds: float, rest: float) -> Clock | None:
+        """What bounds the rows, where anything does."""
         if not run.problem.large:
             return None
-        left = run.clock.left - tuning.ASSEMBLING * run.clock.seconds
+        left = run.clock.left - rest * run.clock.seconds
         return run.clock.slice(seconds if run.goes_on else max(0.0, left))
