@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 
@@ -61,6 +64,39 @@ class Clock:
     def slice(self, seconds: float) -> Clock:
         """A clock for the next ``seconds`` of this one; what is charged to it is charged to this one."""
         return Clock(min(seconds, self.left), deterministic=self.deterministic, parent=self)
+
+
+class OutOfTime(Exception):
+    """What was asked for within a clock's time could not be done (:func:`bounded`)."""
+
+
+_BOUND: ContextVar[Clock | None] = ContextVar("clock", default=None)
+
+
+@contextmanager
+def bounded(clock: Clock | None) -> Iterator[None]:
+    """While this lasts, :func:`check_time` raises once the clock is over (``None``: it never does): for work that has no clock of
+    its own, such as making an order of constraints."""
+    token = _BOUND.set(clock)
+    try:
+        yield
+    finally:
+        _BOUND.reset(token)
+
+
+def check_time(seconds: float = 0.0) -> None:
+    """Raise where the clock is over that bounds what is done (:func:`bounded`); long loops ask now and then.
+
+    ``seconds``: about what is done next, in deterministic seconds; the clock is charged with it.
+
+    Raises:
+        OutOfTime: it is.
+    """
+    clock = _BOUND.get()
+    if clock is not None:
+        if clock.over:
+            raise OutOfTime
+        clock.charge(seconds)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ ROOMS = (
         "op",
         "clock",
         "interrupt",
+        "compiled",
         "pipeline",
         "transformer",
         "text",

@@ -30,6 +30,7 @@ ROOMS = {
     "named": (),
     "perceptron": (),
     "clock": (),
+    "compiled": (),
     "cpsat": (),
     "ilp": (),
     "bounds": (),

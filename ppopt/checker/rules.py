@@ -7,6 +7,7 @@ from itertools import chain, pairwise
 from typing import TypeAlias
 
 from ppopt.checker.memory import in_time, levels
+from ppopt.checker.quick import sound
 from ppopt.checker.records import Entry, Record, Run, length_of, read_rows, read_schedule
 from ppopt.checker.transfers import arrivals, late_transfers, stopped, transfer_violations
 from ppopt.checker.violation import Rule, Violation
@@ -26,6 +27,8 @@ def violations(pipeline: Pipeline, schedule: Schedule, *, earliest: bool = False
     Raises:
         ValueError: a device has another number of starts than of operations.
     """
+    if not earliest and sound(pipeline, schedule):
+        return []
     return _violations(read_schedule(pipeline, schedule), earliest)
 
 

@@ -140,11 +140,11 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     from importlib.metadata import PackageNotFoundError, version
 
     click.echo(f"ppopt {__version__}")
-    for solver in ("ortools", "pulp", "highspy"):
+    for package in ("ortools", "pulp", "highspy", "numba"):
         try:
-            click.echo(f"{solver} {version(solver)}")
+            click.echo(f"{package} {version(package)}")
         except PackageNotFoundError:
-            click.echo(f"{solver} not installed")
+            click.echo(f"{package} not installed")
     ctx.exit()
 
 
@@ -155,7 +155,7 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Versions of ppopt and its solvers.",
+    help="Versions of ppopt, its solvers and numba.",
 )
 def main() -> None:
     """Optimal pipeline-parallel training schedules, with proof.

@@ -57,6 +57,9 @@ def picture(schedule: Schedule) -> tuple[str, bool]:
 
 def show_grid(schedule: Schedule) -> None:
     """The picture of a small schedule under an empty line; nothing where a line has to lose its middle or lines are too many."""
+    least = 2 * max(int((row > 0).sum()) for row in schedule.duration)  # columns: nothing that takes time has less than two
+    if schedule.pipeline.devices > TALL or least > (width() or PICTURE):
+        return
     text, whole = picture(schedule)
-    if whole and schedule.pipeline.devices <= TALL:
+    if whole:
         click.echo(f"\n{text}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +21,19 @@ best_cut_option = click.option(
     default=None,
     help="Look for the best cut beside one that is settled.  [default: beside layers of each stage that are written out]",
 )
+
+
+BEGUN = time.monotonic()
+"""When the command began, but for some milliseconds."""
+LONG = 10.0
+"""Seconds from which a time limit is that of the whole command, what it loads included; below, of the search alone."""
+
+
+def within_all(settings: Settings) -> Settings:
+    """The same with what the command has taken so far taken off its time limit, a tenth of it at most."""
+    if settings.deterministic or settings.seconds < LONG:
+        return settings
+    return dataclasses.replace(settings, seconds=settings.seconds - min(time.monotonic() - BEGUN, settings.seconds / 10))
 
 
 def search_options(

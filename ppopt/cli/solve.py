@@ -19,7 +19,7 @@ from ppopt.cli.options import (
     parameters_option,
 )
 from ppopt.cli.progress import Form, Progress, progress_option
-from ppopt.cli.searching import best_cut_option, search_options
+from ppopt.cli.searching import best_cut_option, search_options, within_all
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import PipelineError
@@ -92,7 +92,7 @@ def solve(
         from ppopt.search.running import ORDERS
         from ppopt.search.verifying import check_asked
 
-    order, model = _order(order, runtime, params, free), given.read()
+    order, model, settings = _order(order, runtime, params, free), given.read(), within_all(settings)
     _check_runtime(given, model, runtime, params, best_cut)
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
+from ppopt.clock import check_time
 from ppopt.constraints.words import Dealt, Family, Lead, Listed, OneOf, Precede, Stream, Tail, Together, Word, select
+from ppopt.op import Op, OpIndex, Pair
 from ppopt.pipeline import IntArray, Pipeline, halves
 
 
@@ -26,8 +29,19 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
         hands = [column[k : k + stream.group][::step] for k in range(0, length, stream.group) for column in columns]
         return np.concatenate([np.empty(0, dtype=np.int64), *hands])
     if isinstance(stream, Listed):
-        return np.array([pipeline.index.number(op) for op in stream.ops], dtype=np.int64)
+        check_time()
+        return _numbers(pipeline.index, stream.ops)
     raise TypeError(f"unknown stream {stream!r}")
+
+
+def _numbers(index: OpIndex, ops: tuple[Op | Pair, ...]) -> IntArray:
+    """The numbers of operations; all at once where none of them is a pair and all are in the pipeline."""
+    if not any(isinstance(op, Pair) for op in ops):
+        stage, kind, microbatch = np.fromiter(chain.from_iterable(ops), np.int64, 3 * len(ops)).reshape(-1, 3).T
+        if ((stage >= 0) & (stage < index.stages) & (microbatch >= 0) & (microbatch < index.microbatches)).all():
+            numbers: IntArray = (kind * index.stages + stage) * index.microbatches + microbatch
+            return numbers
+    return np.array([index.number(op) for op in ops], dtype=np.int64)
 
 
 def _strided(column: IntArray, stride: int) -> IntArray:

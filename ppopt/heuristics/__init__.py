@@ -1,8 +1,8 @@
 """Heuristics: from a pipeline to orders, made by a rule or pinned down by words; :mod:`ppopt.timing` gives them their times.
 
 None of this proves anything. List scheduling (:mod:`~ppopt.heuristics.list_scheduling`) makes
-:mod:`~ppopt.heuristics.jobs` of words, and a :mod:`~ppopt.heuristics.simulation` of the
-:mod:`~ppopt.heuristics.machines` runs them in the order of one of the :mod:`~ppopt.heuristics.priorities`.
+:mod:`~ppopt.heuristics.jobs` of words, and a :mod:`~ppopt.heuristics.simulation` of the devices and links
+(:mod:`~ppopt.heuristics.loops`) runs them in the order of one of the :mod:`~ppopt.heuristics.priorities`.
 """
 
 from ppopt.heuristics.baselines import baselines, each_baseline

@@ -138,12 +138,11 @@ def _cheapest(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
     if not len(free):
         return forced
     family, microbatch = np.divmod(free, pipeline.microbatches)
-    kind, stage = np.divmod(family, pipeline.stages)
-    if (kind == Kind.F).any():
+    if (family < pipeline.stages * Kind.B).any():
         raise ValueError("the list scheduler chooses between B and I, W only")
-    duration = pipeline.ticks.duration[pipeline.route_by_microbatch[microbatch]]
-    rows = np.arange(len(free))
-    fused = duration[rows, Kind.B, stage] < duration[rows, Kind.I, stage] + duration[rows, Kind.W, stage]
+    duration = pipeline.ticks.duration
+    fused = duration[:, Kind.B] < duration[:, Kind.I] + duration[:, Kind.W]
     if splitting_takes_memory(pipeline):
-        fused |= pipeline.amounts.rebuilt[pipeline.route_by_microbatch[microbatch], stage] > 0
-    return np.sort(np.concatenate((forced, free[(kind == Kind.B) == fused])))
+        fused |= pipeline.amounts.rebuilt > 0
+    cheaper = np.stack([fused, fused, ~fused, ~fused], axis=1).reshape(len(fused), -1)  # by route and family
+    return np.sort(np.concatenate((forced, free[cheaper[pipeline.route_by_microbatch[microbatch], family]])))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ppopt.clock import check_time
 from ppopt.constraints import Capacity, Exclusive, Word, rules_of, spread
 from ppopt.heuristics.claims import holding
 from ppopt.heuristics.jobs import Jobs
+from ppopt.heuristics.loops import simulate
 from ppopt.heuristics.priorities import PRIORITIES, Rule
 from ppopt.heuristics.ranked import Ranked
-from ppopt.heuristics.simulation import Simulation
+from ppopt.heuristics.simulation import sequence_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, in_sequence
 from ppopt.timing import time_order
@@ -45,7 +47,9 @@ def list_schedule(
         TypeError: a word that is not known here.
     """
     words = tuple(words)
+    check_time()
     jobs = Jobs(pipeline, words, links=True)
+    check_time(simulate.seconds * len(jobs.numbers))
     rule = PRIORITIES[priority] if isinstance(priority, str) else priority
     return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve), words=words)
 
@@ -80,8 +84,7 @@ def run_jobs(
         ValueError: a device has two memories that hold different things.
     """
     ranked = Ranked(jobs, keys, release)
-    sequence = Simulation(ranked, patient=patient, reserve=reserve).run()
-    return in_sequence(jobs.pipeline, ranked.numbers[sequence])
+    return in_sequence(jobs.pipeline, ranked.numbers[sequence_of(ranked, patient=patient, reserve=reserve)])
 
 
 def listable(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from ppopt.clock import check_time
 from ppopt.constraints import Pairable, Precede, Stream, Together, Word, chosen, operations, rules_of, select
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
@@ -29,7 +30,10 @@ def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:
     """
     relations = list(select(words, Precede, Together))
     by_device: list[list[Stream]] = [[] for _ in range(pipeline.devices)]
-    columns = {stream: operations(pipeline, stream) for stream in _chained(relations)}
+    columns: dict[Stream, IntArray] = {}
+    for stream in _chained(relations):
+        check_time()
+        columns[stream] = operations(pipeline, stream)
     seen = np.zeros(pipeline.index.size, dtype=bool)
     for stream, column in columns.items():
         if not len(column):
@@ -46,6 +50,7 @@ def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:
             related.setdefault(stream, []).append(word)
     rows = []
     for streams in by_device:
+        check_time()
         of_device = dict.fromkeys(word for stream in streams for word in related[stream])
         row = _merge(pipeline, [columns[stream] for stream in streams], _inside(streams, of_device))
         if row is None:

@@ -1,113 +1,60 @@
-"""What a heuristic that places one operation after the other keeps account of."""
+"""What the zero-bubble papers' schedulers keep account of (:mod:`ppopt.heuristics.zero_bubble_loops`), for a pipeline."""
 
 from __future__ import annotations
 
-from collections import deque
+from itertools import pairwise
 
 import numpy as np
 
+from ppopt.heuristics.zero_bubble_loops import IDLE, LIMIT, PER_DEVICE, Progress
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order
 
 
-class Progress:
-    """The devices of a pipeline with one route and a split backward. Operations are run one by one, each as early as it can.
+def begun(pipeline: Pipeline, limits: list[int]) -> Progress:
+    """The devices before their first operation. ``limits``: per device, the most that its activations may take.
 
-    Tables by kind and stage, or by device; times are in ticks, memory is in integer amounts.
+    For one route, the same number of stages on every device, and a split backward.
     """
+    ticks, amounts, route, microbatches = pipeline.ticks, pipeline.amounts, pipeline.device_of[0], pipeline.microbatches
+    stages, devices = pipeline.stages, pipeline.devices
+    inward, back = np.zeros(stages, np.int64), np.zeros(stages, np.int64)
+    for stage, (a, b) in enumerate(pairwise(route.tolist())):
+        inward[stage + 1], back[stage] = ticks.lag[a, b], ticks.lag[b, a]
+    costs = (ticks.duration[0, kind] for kind in (Kind.F, Kind.I, Kind.W))
+    held = amounts.activation[0], amounts.retained[0], amounts.rebuilt[0]
+    device = np.zeros((devices, PER_DEVICE), np.int64)
+    device[:, LIMIT] = limits
+    return Progress(
+        stages,
+        devices,
+        microbatches,
+        stage=np.stack([*costs, route, *held, inward, back], axis=1).ravel(),
+        device=device.ravel(),
+        done=np.zeros(3 * stages, np.int64),
+        end=np.zeros(2 * stages * microbatches, np.int64),
+        pending=np.zeros(stages * microbatches, np.int64),
+        rows=np.zeros(3 * stages * microbatches, np.int64),
+    )
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self.pipeline = pipeline
-        ticks, amounts = pipeline.ticks, pipeline.amounts
-        self.microbatches, self.device = pipeline.microbatches, pipeline.routes[0]
-        self.cost: dict[Kind, list[int]] = {kind: ticks.duration[0, kind].tolist() for kind in (Kind.F, Kind.I, Kind.W)}
-        """Of one operation, by kind and stage."""
-        self.latency: list[list[int]] = ticks.lag.tolist()
-        """From device to device."""
-        self.activation: list[int] = amounts.activation[0].tolist()
-        self.retained: list[int] = amounts.retained[0].tolist()
-        """By stage: what the weight gradient of a microbatch still needs."""
-        self.rebuilt: list[int] = amounts.rebuilt[0].tolist()
-        """By stage: what an input gradient takes for that, more than the forward has taken."""
-        stages, devices = range(pipeline.stages), range(pipeline.devices)
-        self.end: dict[Kind, list[list[int]]] = {kind: [[] for _ in stages] for kind in self.cost}
-        """By kind and stage, when each of the operations that were run ends."""
-        self.now = [0 for _ in devices]
-        """When each device is free."""
-        self.held = [0 for _ in devices]
-        """What each device holds of its memory."""
-        self.idle = [0 for _ in devices]
-        """How long each device has been idle since its first operation."""
-        self.pending: list[deque[int]] = [deque() for _ in devices]
-        """Per device, the stages whose weight gradients have yet to run, the oldest first."""
-        self.rows: list[list[int]] = [[] for _ in devices]
-        """Per device, the numbers (:class:`~ppopt.op.OpIndex`) of its operations in their order."""
 
-    def done(self, kind: Kind, stage: int) -> int:
-        """How many operations of this kind the stage has run."""
-        return len(self.end[kind][stage])
+def operations(progress: Progress) -> int:
+    """How many there will be."""
+    return len(progress.rows)
 
-    def arrival(self, kind: Kind, stage: int) -> int | None:
-        """The tick at which the input of the stage's next operation of this kind is there; ``None``: it has not been made."""
-        microbatch = self.done(kind, stage)
-        source = stage - 1 if kind is Kind.F else stage + 1
-        if source < 0:
-            return 0
-        if source == len(self.device):
-            kind, source = Kind.F, stage
-        made = self.end[kind][source]
-        return made[microbatch] + self.latency[self.device[source]][self.device[stage]] if microbatch < len(made) else None
 
-    def run(self, kind: Kind, stage: int) -> None:
-        """Run the stage's next forward or input gradient, whose input has been made."""
-        d = self.device[stage]
-        arrival = self.arrival(kind, stage)
-        assert arrival is not None, f"{stage}{kind.name}{self.done(kind, stage)} has no input"
-        if self.rows[d]:
-            self.idle[d] += max(0, arrival - self.now[d])
-        self.now[d] = max(self.now[d], arrival)
-        self._put(kind, stage)
-        if kind is Kind.F:
-            self.held[d] += self.activation[stage]
-        else:
-            self.held[d] += self.retained[stage] - self.activation[stage]
-            self.pending[d].append(stage)
+def latest(progress: Progress) -> int:
+    """No time or amount is larger: all operations one after the other, each behind its transfer; all activations together."""
+    return 4 * (len(progress.rows) + 1) * max(1, int(abs(progress.stage).max()), int(abs(progress.device).max()))
 
-    def run_weight(self, d: int) -> None:
-        """Run the device's oldest pending weight gradient."""
-        stage = self.pending[d].popleft()
-        self._put(Kind.W, stage)
-        self.held[d] -= self.retained[stage]
 
-    def make_room(self, d: int, amount: int, limit: int) -> bool:
-        """Run weight gradients until the device can hold this much more; whether it can."""
-        while self.held[d] + amount > limit and self.pending[d]:
-            self.run_weight(d)
-        return self.held[d] + amount <= limit
+def order_of(pipeline: Pipeline, progress: Progress) -> Order:
+    """The order in which everything was run."""
+    return Order(pipeline.index, tuple(progress.rows.reshape(progress.devices, -1)))
 
-    def fill(self, kind: Kind, stage: int, *, slack: int | None) -> None:
-        """Run weight gradients while the device waits for the input of the stage's next operation of this kind.
 
-        As many as fit, and one more where what is left of the gap is longer than ``slack`` ticks (``None``: no further one).
-        """
-        d = self.device[stage]
-        arrival = self.arrival(kind, stage)
-        assert arrival is not None
-        while self.pending[d] and self.now[d] < arrival and self.now[d] + self.cost[Kind.W][self.pending[d][0]] <= arrival:
-            self.run_weight(d)
-        if self.pending[d] and slack is not None and arrival - self.now[d] > slack:
-            self.run_weight(d)
-
-    def finish(self) -> Order:
-        """Run the remaining weight gradients; this is the order of all devices."""
-        for d, pending in enumerate(self.pending):
-            while pending:
-                self.run_weight(d)
-        return Order(self.pipeline.index, tuple(np.array(row, dtype=np.int64) for row in self.rows))
-
-    def _put(self, kind: Kind, stage: int) -> None:
-        d, end = self.device[stage], self.end[kind][stage]
-        self.rows[d].append((kind * self.pipeline.stages + stage) * self.microbatches + len(end))
-        self.now[d] += self.cost[kind][stage]
-        end.append(self.now[d])
+def idle(progress: Progress) -> IntArray:
+    """Per device, how many ticks it was idle since its first operation."""
+    idle: IntArray = progress.device.reshape(-1, PER_DEVICE)[:, IDLE]
+    return idle

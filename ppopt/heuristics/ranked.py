@@ -1,4 +1,4 @@
-"""Jobs in the order of a priority rule, laid out for a loop in plain Python."""
+"""Jobs in the order of a priority rule, laid out for a loop over them (:mod:`ppopt.heuristics.loops`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ppopt.schedule import of_stages
 class Ranked:
     """The jobs by rank: job 0 is the one that the rule puts first, job 1 the next, and so on.
 
-    Columns are plain lists with one entry per job, since single entries of these are read faster than those of arrays. Times are
-    in ticks. ``release``: per job of ``jobs``, the time before which it must not start; by default the end of its all-gather.
+    Columns have one entry per job, times are in ticks. ``release``: per job of ``jobs``, the time before which it must not start;
+    by default the end of its all-gather.
     """
 
     def __init__(self, jobs: Jobs, keys: Sequence[IntArray], release: IntArray | None = None) -> None:
@@ -26,36 +26,35 @@ class Ranked:
         job = np.lexsort((np.arange(count), *keys[::-1]))
         rank = np.empty(count, dtype=np.int64)
         rank[job] = np.arange(count)
-        self.place: list[int] = job.tolist()
+        self.place = job
         """Its place in ``jobs``."""
         self.numbers = jobs.numbers[job]
         """The operations and pairs (:class:`~ppopt.op.OpIndex`)."""
         if release is None:
             release = of_stages(pipeline, jobs.numbers, pipeline.ticks.lead)
-        self.release: list[int] = release[job].tolist()
-        self.duration: list[int] = jobs.duration[job].tolist()
+        self.release = release[job]
+        self.duration = jobs.duration[job]
 
         before, after = rank[jobs.before], rank[jobs.after]
         by_before = np.argsort(before, kind="stable")
-        self.after: list[int] = after[by_before].tolist()
-        self.lag: list[int] = jobs.lag[by_before].tolist()
-        self.offset: list[int] = np.searchsorted(before[by_before], np.arange(count + 1)).tolist()
+        self.after = after[by_before]
+        self.lag = jobs.lag[by_before]
+        self.offset = np.searchsorted(before[by_before], np.arange(count + 1))
         """Entries ``offset[j]`` to ``offset[j + 1]`` of ``after`` and ``lag`` are the jobs that wait for job j, and how long
         after its end."""
-        self.needs: list[int] = np.bincount(after, minlength=count).tolist()
+        self.needs = np.bincount(after, minlength=count)
         """How many jobs it waits for."""
 
-        self.machine: list[int] = jobs.machine[job].tolist()
-        self.machines = max(self.machine, default=-1) + 1
+        self.machine = jobs.machine[job]
+        self.machines = int(self.machine.max(initial=-1)) + 1
         self.devices = min(pipeline.devices, self.machines)
         """How many of the machines are devices. They come first, the others are links."""
         weight = jobs.features.kind[job] == Kind.W
-        self.awaited: list[bool] = (~weight & (jobs.machine[job] < self.devices)).tolist()
+        self.awaited = (~weight & (jobs.machine[job] < self.devices)).astype(np.int64)
         """Whether a patient device waits for it: a computation other than a weight gradient."""
 
-        self.memory, self.amount, self.returned, self.claimer, self.finishes = (
-            column[job].tolist() for column in (claims.memory, claims.amount, claims.returned, claims.claimer, claims.finishes)
-        )
+        columns = claims.memory, claims.amount, claims.returned, claims.claimer, claims.finishes
+        self.memory, self.amount, self.returned, self.claimer, self.finishes = (column[job] for column in columns)
         """As in :class:`~ppopt.heuristics.claims.Claims`."""
 
     def text(self, job: int) -> str:

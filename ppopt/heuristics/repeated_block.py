@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from ppopt.clock import check_time
 from ppopt.constraints import Listed, Precede, Word, chain
 from ppopt.heuristics.jobs import Jobs
 from ppopt.heuristics.list_scheduling import filled
@@ -40,9 +41,11 @@ class Block:
         rows: list[list[tuple[int, Op]]] = [[] for _ in range(pipeline.devices)]
         for kind, slots in ((Kind.F, self.forward), (Kind.I, self.input_gradient)):
             for stage, slot in enumerate(slots):
+                check_time()
                 row = rows[pipeline.routes[0][stage]]
                 row += [(slot + self.period * m, Op(stage, kind, m)) for m in range(pipeline.microbatches)]
         for row in rows:
+            check_time()
             row.sort()
         return rows
 
@@ -84,6 +87,7 @@ def _order(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int
     entered = block.period * last if begin else block.period * pipeline.microbatches + block.last
     pinned: list[Word] = []
     for row in block.rows(pipeline):
+        check_time()
         before = [op for slot, op in row if slot < begin]
         steady = [op for slot, op in row if begin <= slot <= entered]
         after = [op for slot, op in row if slot > entered]

@@ -1,13 +1,13 @@
-"""The events of a list schedule: time jumps from one to the next, and free machines start what comes first by the rule."""
+"""A list schedule is run (:mod:`ppopt.heuristics.loops`), or what it is stuck for is put into words."""
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+import numpy as np
 
 from ppopt.constraints import operations, transfers_of
-from ppopt.heuristics.ledger import Ledger
-from ppopt.heuristics.machines import Device, Link, Machine
+from ppopt.heuristics.loops import Ends, Memories, Sizes, Use, Work, simulate
 from ppopt.heuristics.ranked import Ranked
+from ppopt.pipeline import IntArray
 
 
 class Stuck(ValueError):
@@ -23,149 +23,78 @@ class Stuck(ValueError):
         self.waiting = waiting
 
 
-class Simulation:
-    """The devices and the links at work. An event is that a job arrives (all that it waits for is there) or that a machine is to
-    be looked at (its job has ended, or it has waited long enough).
+def sequence_of(jobs: Ranked, *, patient: bool, reserve: bool) -> IntArray:
+    """The jobs in the order of their starts.
 
     ``patient``, ``reserve``: as in :func:`~ppopt.heuristics.list_scheduling.list_schedule`.
+
+    Raises:
+        Stuck: memory, or a cycle in the words, lets nothing go on.
     """
+    count = jobs.count
+    sequence, heads = np.full(count, -1, np.int64), np.full(jobs.devices, -1, np.int64)
+    held = np.zeros(len(jobs.claims.limits), np.int64)
+    sizes = Sizes(count, int(jobs.claimer.max(initial=-1)) + 2, count + jobs.machines)
+    begin = jobs.needs.copy(), jobs.release.copy()  # they change
+    work = Work(jobs.duration, jobs.machine, jobs.awaited, *begin, jobs.offset, jobs.after, jobs.lag)
+    use = Use(jobs.memory, jobs.amount, jobs.returned, jobs.claimer, jobs.finishes)
+    longest = int(jobs.duration.max(initial=0)) + int(jobs.lag.max(initial=0))
+    most = ((count + 1) * longest + int(jobs.release.max(initial=0)) + 1) * sizes.stride
+    how = patient, not jobs.duration.all()
+    time = simulate(count, most, sizes, *how, work, use, _memories(jobs, reserve), _ends(jobs), sequence, heads, held)
+    if count and sequence[-1] < 0:
+        raise _stuck(jobs, int(time), sequence, heads, held)
+    return sequence
 
-    def __init__(self, jobs: Ranked, *, patient: bool, reserve: bool) -> None:
-        self._jobs, self._patient = jobs, patient
-        self._count, self._duration, self._machine = jobs.count, jobs.duration, jobs.machine
-        self._after, self._lag, self._offset = jobs.after, jobs.lag, jobs.offset
-        self._needs, self._arrival = jobs.needs[:], jobs.release[:]
-        self._events: list[int] = []  # a heap of time * stride + (a job that arrives, or count + a machine to be looked at)
-        self._stride = jobs.count + jobs.machines
-        self._sequence: list[int] = []
-        ledgers = [Ledger(jobs, memory, reserve=reserve) for memory in range(len(jobs.claims.limits))]
-        self._devices = [Device(d, jobs, ledgers, self._wake, patient=patient) for d in range(jobs.devices)]
-        self._blocking = jobs.pipeline.links.blocking and jobs.machines > jobs.devices
-        ends = self._ends() if self._blocking else {}
-        links = [Link(self._arrival, ends) for _ in range(jobs.devices, jobs.machines)]
-        self._machines: list[Machine] = [*self._devices, *links]
 
-    def run(self) -> list[int]:
-        """The jobs in the order of their starts.
+def _memories(jobs: Ranked, reserve: bool) -> Memories:
+    claimers = jobs.claims.claimers
+    reserves = [0 if not reserve else 2 if any(stage.more for stage in of) else int(len(of) > 1) for of in claimers]
+    columns = [(stage.route, stage.amount, stage.more, stage.count) for of in claimers for stage in of]
+    first = np.cumsum([0, *map(len, claimers)])
+    table = np.array(columns, dtype=np.int64).reshape(-1, 4).T.copy()
+    return Memories(np.array(jobs.claims.limits, dtype=np.int64), np.array(reserves, dtype=np.int64), first, *table)
 
-        Raises:
-            Stuck: memory, or a cycle in the words, lets nothing go on.
-        """
-        for job, needs in enumerate(self._needs):
-            if not needs:
-                self._arrive(job)
-        events, stride = self._events, self._stride
-        start = self._start_instant_first if 0 in self._duration else self._start_all
-        time = 0
-        while events:
-            time = events[0] // stride
-            start(self._idle((time + 1) * stride), time)
-        if len(self._sequence) < self._count:
-            raise self._stuck(time)
-        return self._sequence
 
-    def _idle(self, until: int) -> list[int]:
-        """The machines that may start something, once all events before ``until`` have taken place."""
-        events, stride, count, machines = self._events, self._stride, self._count, self._machines
-        touched = set()
-        while events and events[0] < until:
-            code = heappop(events) % stride
-            if code < count:
-                number = self._machine[code]
-                machines[number].queue(code)
-                touched.add(number)
-            else:
-                number = code - count
-                job = machines[number].end()
-                touched.add(number)
-                if self._blocking:
-                    touched |= machines[number].concerned(job)
-        idle = [number for number in touched if machines[number].running < 0]
-        if self._blocking:
-            idle.sort(reverse=True)  # links first, for they stop devices
-        return idle
+def _ends(jobs: Ranked) -> Ends:
+    pipeline = jobs.pipeline
+    blocking = bool(pipeline.links.blocking) and jobs.machines > jobs.devices
+    ends = np.full((2, jobs.count if blocking else 0), -1, dtype=np.int64)
+    links_of: list[set[int]] = [set() for _ in range(jobs.devices)]
+    if blocking:
+        pairs = np.full((2, pipeline.index.size), -1, dtype=np.int64)
+        for hop in transfers_of(pipeline):
+            pairs[:, operations(pipeline, hop.send)] = np.array(hop.pair)[:, None]
+        single = jobs.numbers < pipeline.index.size
+        ends[:, single] = pairs[:, jobs.numbers[single]]
+        sent = np.flatnonzero(ends[0] >= 0)
+        for machine, *pair in zip(*(column[sent].tolist() for column in (jobs.machine, *ends)), strict=True):
+            for device in pair:
+                links_of[device].add(machine)
+    first = np.cumsum([0, *map(len, links_of)])
+    of = np.array([link for links in links_of for link in sorted(links)], dtype=np.int64)
+    return Ends(jobs.devices, blocking, ends[0], ends[1], first, of)
 
-    def _start_all(self, idle: list[int], time: int) -> None:
-        for number in idle:
-            job = self._machines[number].next(time)
-            if job >= 0:
-                self._start(job, number, time)
 
-    def _start_instant_first(self, idle: list[int], time: int) -> None:
-        """What takes no time goes first on all machines, for what it makes may be wanted at once; then the others."""
-        events, later = self._events, []
-        for number in idle:
-            job = self._machines[number].next(time)
-            if job >= 0 and not self._duration[job]:
-                self._start(job, number, time)
-            elif job >= 0:
-                later.append((job, number))
-        again = bool(events) and events[0] < (time + 1) * self._stride
-        for job, number in later:
-            if again:
-                self._machines[number].queue(job)
-                self._wake(number, time)
-            else:
-                self._start(job, number, time)
-
-    def _start(self, job: int, number: int, time: int) -> None:
-        self._machines[number].start(job)
-        self._sequence.append(job)
-        end = time + self._duration[job]
-        heappush(self._events, end * self._stride + self._count + number)
-        after, lag, needs, arrival = self._after, self._lag, self._needs, self._arrival
-        for i in range(self._offset[job], self._offset[job + 1]):
-            follower = after[i]
-            earliest = end + lag[i]
-            if earliest > arrival[follower]:
-                arrival[follower] = earliest
-            needs[follower] -= 1
-            if not needs[follower]:
-                self._arrive(follower)
-
-    def _arrive(self, job: int) -> None:
-        """All that the job waits for is known: so is the time of its arrival."""
-        time = self._arrival[job]
-        heappush(self._events, time * self._stride + job)
-        if self._patient and self._jobs.awaited[job]:
-            self._devices[self._machine[job]].expect(time)
-
-    def _wake(self, number: int, time: int) -> None:
-        """Have a machine looked at. A job that it runs at that time counts as ended."""
-        heappush(self._events, time * self._stride + self._count + number)
-
-    def _ends(self) -> dict[int, tuple[tuple[int, Device], ...]]:
-        """The devices of each transfer with their numbers; and the devices get to know their links."""
-        jobs = self._jobs
-        hops = {
-            number: hop.pair for hop in transfers_of(jobs.pipeline) for number in operations(jobs.pipeline, hop.send).tolist()
-        }
-        ends = {}
-        for job, number in enumerate(jobs.numbers.tolist()):
-            if number in hops:
-                ends[job] = tuple((d, self._devices[d]) for d in hops[number])
-                for _, device in ends[job]:
-                    device.links.add(jobs.machine[job])
-        return ends
-
-    def _stuck(self, time: int) -> Stuck:
-        """Why nothing can go on: on each device the first job that has no room, else the first that waits for another."""
-        jobs, pipeline = self._jobs, self._jobs.pipeline
-        left = set(range(self._count)) - set(self._sequence)
-        before: dict[int, int] = {}  # by job, one that has not started and for which it waits
-        for job in sorted(left):
-            for i in range(self._offset[job], self._offset[job + 1]):
-                before.setdefault(self._after[i], job)
-        waiting: dict[int, str] = {}
-        for job in sorted(left, key=jobs.place.__getitem__):  # forwards first, the oldest first
-            d = jobs.machine[job]
-            if d in waiting or d >= jobs.devices:
-                continue
-            lacking = self._devices[d].lacking()
-            if lacking is not None:
-                first, ledger = lacking
-                held, claim, limit = map(pipeline.amount, (ledger.held, jobs.amount[first], ledger.limit))
-                waiting[d] = f"memory for {jobs.text(first)} (holds {held}, needs {claim} more, has {limit})"
-            elif job in before:
-                waiting[d] = f"{jobs.text(before[job])}, to run {jobs.text(job)}"
-        return Stuck(time, pipeline.time(time), waiting)
+def _stuck(jobs: Ranked, time: int, sequence: IntArray, heads: IntArray, held: IntArray) -> Stuck:
+    """Why nothing can go on: on each device the first job that has no room, else the first that waits for another."""
+    pipeline = jobs.pipeline
+    left = np.setdiff1d(np.arange(jobs.count), sequence)
+    before: dict[int, int] = {}  # by job, one that has not started and for which it waits
+    for job in left.tolist():
+        for i in range(int(jobs.offset[job]), int(jobs.offset[job + 1])):
+            before.setdefault(int(jobs.after[i]), job)
+    waiting: dict[int, str] = {}
+    for job in left[np.argsort(jobs.place[left], kind="stable")].tolist():  # forwards first, the oldest first
+        d = int(jobs.machine[job])
+        if d in waiting or d >= jobs.devices:
+            continue
+        first = int(heads[d])
+        if first >= 0:
+            memory = int(jobs.memory[first])
+            amounts = int(held[memory]), int(jobs.amount[first]), jobs.claims.limits[memory]
+            has, claim, limit = map(pipeline.amount, amounts)
+            waiting[d] = f"memory for {jobs.text(first)} (holds {has}, needs {claim} more, has {limit})"
+        elif job in before:
+            waiting[d] = f"{jobs.text(before[job])}, to run {jobs.text(job)}"
+    return Stuck(time, pipeline.time(time), waiting)

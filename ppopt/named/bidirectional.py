@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ppopt.clock import check_time
 from ppopt.constraints import Listed, Word, chain
 from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, filled_greedily, fused
 from ppopt.op import Kind, Op
@@ -42,6 +43,7 @@ def by_slots(name: str, pipeline: Pipeline, params: Parameters) -> Iterable[Word
     slots: list[list[tuple[int, int, Op]]] = [[] for _ in range(devices)]
     for route, on_route in enumerate(on_routes):
         for i, microbatch in enumerate(on_route):
+            check_time()
             unit, j = divmod(i, devices // 2)
             begin = 2 * stages * unit + 2 * j
             for stage, device in enumerate(pipeline.routes[route]):

@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
+from ppopt.clock import OutOfTime
 from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
 from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks
-from ppopt.named.row import Row
+from ppopt.named.row import NO_TIME, Row, figures
 from ppopt.named.table import Table
-from ppopt.named.verified import verified_rows
+from ppopt.named.verified import verified, verified_rows
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.timing import time_order
@@ -54,7 +55,10 @@ def rows_of(
     params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     only: Collection[str] = (),
 ) -> list[Row]:
-    """The rows of the named schedules as :func:`compare` has them, not checked yet.
+    """The rows of the named schedules as :func:`compare` has them.
+
+    Where a clock bounds this (:func:`ppopt.clock.bounded`), those that are not made and checked in time are left out, with that
+    as the reason.
 
     Raises:
         Restriction: a parameter is unknown or out of range.
@@ -77,10 +81,11 @@ def rows_of(
             continue
         try:
             schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
-        except Restriction as restriction:
-            rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
-        else:
+            figures(verified(schedule, definition.name))  # they are kept, and asked for when no time may be left
             rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
+        except (Restriction, OutOfTime) as problem:
+            reason = str(problem) if isinstance(problem, Restriction) else f"{definition.name}: {NO_TIME}"
+            rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, reason))
     return rows
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from ppopt.clock import OutOfTime, check_time
 from ppopt.constraints import Family, OneOf, Precede, Stream, Together, Word, chain, check_words
 from ppopt.heuristics import Stuck, covers, filled, order_of
 from ppopt.heuristics.room import activations_of_one
@@ -157,7 +158,7 @@ class Definition:
             raise Restriction(f"{self.name}: needs backward_input and backward_weight; the costs give backward alone")
         read = self.read(params)
         with self._noting():
-            words = tuple(self.constrain(pipeline, read))
+            words = tuple(_timely(self.constrain(pipeline, read)))
             if not self.built_in:
                 check_words(pipeline, words)
         return words
@@ -221,7 +222,7 @@ class Definition:
         """What goes wrong in a definition says in which."""
         try:
             yield
-        except (Restriction, CyclicOrder, Stuck):
+        except (Restriction, CyclicOrder, Stuck, OutOfTime):
             raise
         except Exception as error:
             error.add_note(f"raised by the schedule {self.name}")
@@ -230,6 +231,13 @@ class Definition:
     def _size(self, pipeline: Pipeline, params: Parameters) -> str:
         sizes = {"devices": pipeline.devices, "microbatches": pipeline.microbatches, "chunks": pipeline.chunks, **params}
         return _listed(sizes)
+
+
+def _timely(words: Iterable[Word]) -> Iterator[Word]:
+    """The same words, as far as there is time for them."""
+    for word in words:
+        check_time()
+        yield word
 
 
 def _listed(values: Parameters) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain as joined
 
+from ppopt.clock import check_time
 from ppopt.constraints import Listed, Word, chain
 from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, fused
 from ppopt.op import Kind, Op
@@ -62,6 +63,7 @@ def in_groups(pipeline: Pipeline) -> list[list[Op]]:
     path += [(stage, Kind.B) for stage in reversed(range(pipeline.stages))]
     begin = 0
     for first in range(0, pipeline.microbatches, D):
+        check_time()
         for microbatch in range(first, first + D):
             slot = begin
             placed: dict[tuple[int, Kind], int] = {}

@@ -11,6 +11,9 @@ from ppopt.pipeline import Pipeline, in_words
 from ppopt.schedule import Figures, Number, Objective, Schedule
 from ppopt.text import number, percent, place
 
+NO_TIME = "left out, no time was left to make and check it"
+"""Why a schedule is not shown that took too long."""
+
 
 @dataclass(frozen=True, repr=False)
 class Row(Figures):
@@ -40,6 +43,11 @@ class Row(Figures):
         """The same row beside those of a model that has, or leaves open, these placements: what it assumes depends on them."""
         elsewhere = self.schedule is not None and self.schedule.pipeline.routes not in {place.routes for place in places}
         return replace(self, assumes_equal_work=elsewhere and places[0].uneven)
+
+    @property
+    def late(self) -> bool:
+        """Whether it is left out because no time was left for it."""
+        return self.schedule is None and self.excluded is not None and self.excluded.endswith(NO_TIME)
 
     @property
     def partition(self) -> tuple[int, ...] | None:

@@ -145,7 +145,10 @@ class Table(Sequence[Row]):
         lines += [f"‡ {text}" for text in dict.fromkeys(filter(None, map(_counted, rows)))]
         if not all(row.within_memory for row in rows):
             lines.append("! over the memory limit")
-        excluded = [row.excluded for row in self.rows if row.excluded is not None]
+        late = [row.label for row in self.rows if row.late]
+        if late:
+            lines.append(f"Left out, no time was left to make and check them: {', '.join(late)}")
+        excluded = [row.excluded for row in self.rows if row.excluded is not None and not row.late]
         if excluded:
             lines += ["Not applicable:", *(f"  {reason}" for reason in excluded)]
         return lines

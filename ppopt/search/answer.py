@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ppopt import ilp
 from ppopt.bounds.bound import check_objective
+from ppopt.clock import bounded
 from ppopt.constraints import Capacity, Precede, Word, own_words
 from ppopt.interrupt import uninterrupted
 from ppopt.layouts.runnable import Policy
@@ -294,11 +295,12 @@ class _Question:
         params = dict(model.named_params)
         if self.binding is not None:
             params[self.binding.schedule] = self.binding.params
+        with bounded(None):  # they are shown in any case
+            mine = () if pipeline.recompute == CHOOSE else model.own_rows
         own = [row for row in self.beside if row.schedule is None or row.schedule.pipeline.microbatches == pipeline.microbatches]
         if pipeline.recompute == CHOOSE:
-            mine = model.own_rows_freely(self.objective)
-            return (*mine, *own, *compare_freely(pipeline, (), params, self.objective))
-        return (*model.own_rows, *own, *rows_of(pipeline.placements()[0], shown_chunks(pipeline), params))
+            return (*model.own_rows_freely(self.objective), *own, *compare_freely(pipeline, (), params, self.objective))
+        return (*mine, *own, *rows_of(pipeline.placements()[0], shown_chunks(pipeline), params))
 
     def _report(self) -> Callable[[Fraction | None, Fraction], None] | None:
         progress = self.progress

@@ -1,6 +1,7 @@
 """Orders become times; from times it is read which words they break, what operations wait for, and why devices are idle."""
 
 from ppopt.timing.links import begun, in_turn, left_shifted
+from ppopt.timing.many import Lengths, time_settings
 from ppopt.timing.obeys import broken
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
 from ppopt.timing.usage import CAUSES, PHASES, DeviceUse, LinkUse, devices_of, links_of
@@ -13,6 +14,7 @@ __all__ = [
     "CyclicOrder",
     "DeviceUse",
     "Idle",
+    "Lengths",
     "LinkUse",
     "OrderError",
     "Step",
@@ -26,4 +28,5 @@ __all__ = [
     "left_shifted",
     "links_of",
     "time_order",
+    "time_settings",
 ]

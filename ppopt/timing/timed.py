@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.constraints import Word, data_of, expand
+from ppopt.clock import check_time
+from ppopt.constraints import Family, Precede, Word, data_of, expand, select
 from ppopt.op import Kind
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands, demands_of, settled, when
 from ppopt.timing.links import begun, first_come, in_turn
+from ppopt.timing.loops import FINE, NOT_RUN, enter, sweep
 
 
 class OrderError(ValueError):
@@ -61,31 +63,15 @@ def time_order(
         more = settled(pipeline, words, *when(schedule))
         return time_order(pipeline, order, demands=demands + more) if more else schedule
     numbers, offsets = _flat(pipeline, order)
-    device = np.repeat(np.arange(pipeline.devices), np.diff(offsets))
-    position = _positions(pipeline, numbers, device)
-    waits = _waits(pipeline, position, demands)
-    local = device[waits.before] == device[waits.after]
-    late = local & (waits.before >= waits.after)
-    if late.any():
-        first = int(np.flatnonzero(late)[0])
-        raise CyclicOrder(_texts(pipeline, numbers, (int(waits.after[first]), int(waits.before[first]))))
-    remote = Waits(*(column[~local | (waits.lag > 0)] for column in waits))
-    duration = durations(pipeline, numbers)
-    if (
-        guess is not None
-        and not pipeline.lines
-        and not pipeline.ticks.lead.any()
-        and _are_earliest(np.concatenate(guess), duration, offsets, remote)
-    ):
+    check_time(sweep.seconds * len(numbers))
+    if guess is not None and _are_earliest(pipeline, numbers, offsets, np.concatenate(guess), demands):
         return Schedule(pipeline, order, tuple(guess))
-    earliest = of_stages(pipeline, numbers, pipeline.ticks.lead)
-    start = _sweep(duration.tolist(), offsets.tolist(), device.tolist(), remote, earliest.tolist())
-    if isinstance(start, int):
-        raise CyclicOrder(_texts(pipeline, numbers, _cycle(start, offsets, device, remote)))
-    if pipeline.lines:
-        return first_come(pipeline, order, position, demands)
-    times = np.array(start, dtype=np.int64)
-    return Schedule(pipeline, order, tuple(times[a:b] for a, b in pairwise(offsets)))
+    times = swept(pipeline, numbers, offsets, demands)
+    if isinstance(times, Swept):
+        if pipeline.lines:
+            return first_come(pipeline, order, _positions(pipeline, numbers, _devices(offsets)), demands)
+        return Schedule(pipeline, order, tuple(times.start[a:b] for a, b in pairwise(offsets)))
+    raise _impossible(pipeline, numbers, offsets, demands)
 
 
 def exposed_traffic(schedule: Schedule) -> int:
@@ -165,10 +151,13 @@ def _waits(pipeline: Pipeline, position: IntArray, demands: Demands) -> Waits:
     return Waits(before[run], after[run], lag[run])
 
 
-def _are_earliest(start: IntArray, duration: IntArray, offsets: IntArray, waits: Waits) -> bool:
+def _are_earliest(pipeline: Pipeline, numbers: IntArray, offsets: IntArray, start: IntArray, demands: Demands) -> bool:
     """Whether every operation starts when the last thing that it waits for is there; nothing else does, as all take time."""
-    if len(start) != len(duration) or (duration <= 0).any():
+    duration = durations(pipeline, numbers)
+    if pipeline.lines or pipeline.ticks.lead.any() or len(start) != len(duration) or (duration <= 0).any():
         return False
+    device = _devices(offsets)
+    waits = _waits(pipeline, _positions(pipeline, numbers, device), demands)
     end = start + duration
     ready = np.concatenate(([0], end[:-1]))
     ready[offsets[:-1][offsets[:-1] < len(end)]] = 0
@@ -176,79 +165,93 @@ def _are_earliest(start: IntArray, duration: IntArray, offsets: IntArray, waits:
     return bool((ready == start).all())
 
 
-def _sweep(duration: list[int], offsets: list[int], device: list[int], waits: Waits, earliest: list[int]) -> list[int] | int:
-    """Start times; or, where nothing can go on, the place of an operation that waits for ever.
+class Swept(NamedTuple):
+    """The earliest times of an order, by the places in the rows of all devices.
 
-    No operation starts before its ``earliest``. Each device runs on until it needs a result that is not there yet, and again
-    once the device that makes it has moved on.
+    ``sequence``: all places, each behind what it waits for; empty where it was not asked for.
     """
-    size = len(duration)
-    need, lag, extra = _first_waits(size, waits)
-    start, end = earliest[:], [-1] * size
-    at, free = offsets[:-1], [0] * (len(offsets) - 1)
-    waiting: list[list[int]] = [[] for _ in free]
-    todo = list(range(len(free)))[::-1]
-    while todo:
-        d = todo.pop()
-        place, last, time = at[d], offsets[d + 1], free[d]
-        while place < last:
-            ready = start[place]
-            if ready < time:
-                ready = time
-            needed = need[place]
-            if needed >= 0:
-                arrival = end[needed]
-                if arrival < 0:
-                    waiting[device[needed]].append(d)
-                    break
-                arrival += lag[place]
-                if arrival > ready:
-                    ready = arrival
-                if place in extra:
-                    late = [other for other, _ in extra[place] if end[other] < 0]
-                    if late:
-                        waiting[device[late[0]]].append(d)
-                        break
-                    ready = max(ready, *(end[other] + more for other, more in extra[place]))
-            start[place] = ready
-            time = ready + duration[place]
-            end[place] = time
-            place += 1
-        if place > at[d]:
-            at[d], free[d] = place, time
-            todo += waiting[d]
-            waiting[d] = []
-    stuck = [place for d, place in enumerate(at) if place < offsets[d + 1]]
-    return stuck[0] if stuck else start
+
+    start: IntArray
+    duration: IntArray
+    sequence: IntArray
 
 
-def _first_waits(size: int, waits: Waits) -> tuple[list[int], list[int], dict[int, list[tuple[int, int]]]]:
-    """For each place one place that it needs (-1: none) and the lag; what else it needs, for the few that need more."""
-    need, lag = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    first, all_ = np.full(size, -1, dtype=np.int64), np.arange(len(waits.after))
-    first[waits.after] = all_
-    some = first[first >= 0]
-    need[waits.after[some]], lag[waits.after[some]] = waits.before[some], waits.lag[some]
-    other = np.flatnonzero(first[waits.after] != all_)
-    extra: dict[int, list[tuple[int, int]]] = {}
-    for after, before, more in zip(*(column[other].tolist() for column in (waits.after, waits.before, waits.lag)), strict=True):
-        extra.setdefault(after, []).append((before, more))
-    return need.tolist(), lag.tolist(), extra
+def swept(
+    pipeline: Pipeline, numbers: IntArray, offsets: IntArray, demands: Demands = NO_DEMANDS, *, traced: bool = False
+) -> Swept | int:
+    """The times of an order whose transfers are lags; or why it has none (:data:`~ppopt.timing.loops.MALFORMED`, ``CYCLIC``).
 
-
-def _cycle(place: int, offsets: IntArray, device: IntArray, waits: Waits) -> list[int]:
-    """A cycle of places reached from one that never runs, each waiting for the next.
-
-    What never runs waits for something that never runs: its predecessor on the device, or a result.
+    ``numbers``: the rows of all devices, ``offsets``: where each begins. ``traced``: with the ``sequence``.
     """
-    size = len(device)
+    count, size, ticks = len(numbers), pipeline.index.size, pipeline.ticks
+    order = numbers, offsets, pipeline.stages * pipeline.microbatches, pipeline.microbatches
+    place = pipeline.route_by_microbatch, pipeline.device_of.ravel()
+    duration, end = np.empty(count, np.int64), np.full(size, NOT_RUN, np.int64)
+    lead = of_stages(pipeline, numbers, ticks.lead)
+    needs, further = needs_of(pipeline), _further(size, demands)
+    longest = int(max(ticks.duration.max(), ticks.overlap.max(), 0)) * 2 + int(ticks.lag.max()) + int(demands.lag.max(initial=0))
+    most = (count + 1) * longest + int(ticks.lead.max())
+    found: int = enter(count, most, order, place, ticks.duration.ravel(), ticks.overlap.ravel(), end, duration)
+    if found != FINE:
+        return found
+    sequence = np.empty(count if traced else 0, np.int64)
+    found = sweep(count, most, order, place, duration, needs, further, lead, end, sequence)
+    return Swept(lead, duration, sequence) if found == FINE else found
+
+
+def needs_of(pipeline: Pipeline) -> tuple[IntArray, IntArray, IntArray]:
+    """What each family waits for, as :func:`~ppopt.timing.loops.sweep` has it; transfers are lags."""
+    stages, families = pipeline.stages, 4 * pipeline.stages
+    rows: list[tuple[int, int, int]] = []
+    for word in select(data_of(pipeline, links=False), Precede):
+        before, after = word.before, word.after
+        assert isinstance(before, Family)
+        assert isinstance(after, Family)
+        assert (word.shift, before.route) == (0, after.route)
+        rows.append((after.route * families + after.kind * stages + after.stage, before.kind * stages + before.stage, word.lag))
+    rows.sort()
+    after_, before_, lag = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return np.searchsorted(after_, np.arange(families * len(pipeline.routes) + 1)), before_.copy(), lag.copy()
+
+
+def _further(size: int, demands: Demands) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Further waits as :func:`~ppopt.timing.loops.sweep` has them."""
+    count = len(demands.before)
+    by_after = np.argsort(demands.after, kind="stable")
+    before, after, lag = (column[by_after] for column in demands)
+    first, following = np.full(size if count else 0, -1, np.int64), np.full(count, -1, np.int64)
+    if count:
+        new = np.concatenate(([True], after[1:] != after[:-1]))
+        first[after[new]] = np.flatnonzero(new)
+        following[:-1] = np.where(new[1:], -1, np.arange(1, count))
+    return first, following, before, lag
+
+
+def _devices(offsets: IntArray) -> IntArray:
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _impossible(pipeline: Pipeline, numbers: IntArray, offsets: IntArray, demands: Demands) -> OrderError:
+    """Why an order has no times: something is missing, run twice or elsewhere (which is raised), or waits for itself."""
+    device = _devices(offsets)
+    waits = _waits(pipeline, _positions(pipeline, numbers, device), demands)
+    late = (device[waits.before] == device[waits.after]) & (waits.before >= waits.after)
+    if late.any():
+        first = int(np.flatnonzero(late)[0])
+        return CyclicOrder(_texts(pipeline, numbers, (int(waits.after[first]), int(waits.before[first]))))
+    return CyclicOrder(_texts(pipeline, numbers, _cycle(offsets, waits)))
+
+
+def _cycle(offsets: IntArray, waits: Waits) -> list[int]:
+    """A cycle of places, each waiting for the next: its predecessor on the device, or a result."""
+    size = int(offsets[-1])
     need: list[list[int]] = [[] for _ in range(size)]
     for after, before in zip(waits.after.tolist(), waits.before.tolist(), strict=True):
         need[after].append(before)
     first = set(offsets[:-1].tolist())
     color = [0] * size  # 0 new, 1 on the path, 2 done
     path: list[int] = []
-    stack: list[tuple[int, bool]] = [(place, False)]
+    stack = [(place, False) for place in reversed(range(size))]
     while stack:
         node, leaving = stack.pop()
         if leaving:

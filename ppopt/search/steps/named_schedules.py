@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ppopt.clock import Clock, bounded
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
@@ -17,11 +18,18 @@ class NamedSchedules(Step):
     kind = Kind.IMPROVE
     needs = Needs.NOTHING
 
-    def run(self, run: Run, seconds: float, **options: Any) -> str:
-        """Make the rows, and begin from the best that fits."""
+    def run(self, run: Run, seconds: float, *, rest: float = 0.0, **options: Any) -> str:
+        """Make the rows, and begin from the best that fits.
+
+        Those of a large problem keep to ``seconds``; where nothing else is left to do, to all that is left but ``rest``, a part
+        of the time limit.
+        """
         problem, incumbent = run.problem, run.incumbent
-        run.named = tuple(run.rows())
-        run.clock.charge(tuning.SCHEDULED * problem.operations * len(run.named))
+        clock = self._clock(run, seconds, rest)
+        with bounded(clock):
+            run.named = tuple(run.rows())
+        if clock is None:
+            run.clock.charge(tuning.SCHEDULED * problem.operations * len(run.named))
         timed = [(row.name, row.schedule) for row in run.named if row.schedule is not None]
         own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == problem.pipeline.routes]
         if problem.words:  # the best first: waiting for what binds makes none of them shorter
@@ -34,4 +42,14 @@ class NamedSchedules(Step):
                 found = problem.obeying(schedule if same else time_order(problem.pipeline, schedule.order))
                 if found is not None:
                     incumbent.offer(found, name)
-        return f"{len(own)} of {len(run.named)} have this placement; {incumbent.text()}"
+        late = sum(row.late for row in run.named)
+        left_out = f"; no time was left for {late}" if late else ""
+        return f"{len(own)} of {len(run.named)} have this placement; {incumbent.text()}{left_out}"
+
+    @staticmethod
+    def _clock(run: Run, seconds: float, rest: float) -> Clock | None:
+        """What bounds the rows, where anything does."""
+        if not run.problem.large:
+            return None
+        left = run.clock.left - rest * run.clock.seconds
+        return run.clock.slice(seconds if run.goes_on else max(0.0, left))

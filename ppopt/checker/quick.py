@@ -1,0 +1,149 @@
+"""Whether a schedule breaks no rule, found out in one go: most break none, and only of the others it has to be said which.
+
+What is quick to tell is told here: operations that take time, listed in the order of their starts, and no transfers that hold
+links. Of everything else nothing is said, and the rules are read one by one (:mod:`ppopt.checker.rules`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ppopt.checker.facts import facts_of
+from ppopt.checker.records import Run
+from ppopt.checker.waits import edges
+from ppopt.compiled import MOST, loop
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+
+
+def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
+    """Whether a schedule certainly breaks no rule; ``False`` says nothing."""
+    order, per_unit = schedule.order, schedule.pipeline.ticks.per_unit
+    facts = facts_of(pipeline, per_unit)
+    held = (*facts.up_held, *facts.down_held)
+    if (
+        any(map(any, held))
+        or any(map(len, schedule.transfers.rows))
+        or any(0 in row for row in (*facts.duration, *facts.overlap))
+    ):
+        return False
+    if order.index != pipeline.index or not len(order.rows) == len(schedule.start) == pipeline.devices:
+        return False
+    if [len(row) for row in order.rows] != [len(row) for row in schedule.start]:
+        return False
+    numbers, starts = np.concatenate(order.rows), np.concatenate(schedule.start)
+    factor = facts.per_time // per_unit
+    amounts = facts.activation, facts.retained, [facts.static], [facts.limit or []]
+    times = facts.duration, facts.overlap, facts.up, facts.down, facts.gather
+    largest = max(1, *(abs(x) for table in (*times, *amounts) for row in table for x in row))
+    most = max(int(starts.max(initial=0)) * factor, 1) + 4 * largest * (len(numbers) + 1)
+    if most >= MOST or len(numbers) == 0 or int(starts.min()) < 0:
+        return False
+    rows = numbers, starts * factor, np.cumsum([0, *map(len, order.rows)])
+    place = _array([pipeline.route_of_microbatch]), _array(pipeline.routes)
+    waits = [
+        (route, *(kind * pipeline.stages + stage for kind, stage in (edge.before, edge.after)), edge.lag)
+        for route in range(len(pipeline.routes))
+        for edge in edges(Run(pipeline, facts, 0, [], [], [], []), route)
+    ]
+    columns = tuple(_array([column]) for column in zip(*waits, strict=True))
+    memory = (*map(_array, amounts),)
+    took = _array(facts.duration), _array(facts.overlap), _array(facts.gather)
+    sizes = pipeline.stages, pipeline.microbatches
+    return bool(keeps_all_rules(len(numbers), most, sizes, rows, place, columns, took, memory))
+
+
+def _array(rows: Any) -> Any:
+    return np.array([x for row in rows for x in row], dtype=np.int64)
+
+
+def change(kind: int, activation: int, retained: int) -> tuple[int, int]:
+    """What an operation takes at its start, and gives back at its end."""
+    most = max(activation, retained)
+    if kind == 0:
+        return activation, 0
+    if kind == 1:
+        return 0, activation
+    return (most - activation, most - retained) if kind == 2 else (0, retained)
+
+
+def whole(slots: int, start: Any) -> bool:
+    """Whether of every stage and microbatch a forward runs, and a backward in one way."""
+    for slot in range(slots):
+        full, split = start[slots + slot] >= 0, start[2 * slots + slot] >= 0
+        if start[slot] < 0 or full == split or split != (start[3 * slots + slot] >= 0):
+            return False
+    return True
+
+
+def in_time(microbatches: int, route_of: Any, waits: Any, start: Any, end: Any) -> bool:
+    """Whether nothing starts before what it waits for is there."""
+    routes, before, after, lag = waits
+    for i in range(len(routes)):
+        for microbatch in range(microbatches):
+            if route_of[microbatch] == routes[i]:
+                begun = start[after[i] * microbatches + microbatch]
+                ended = end[before[i] * microbatches + microbatch]
+                if begun >= 0 and ended >= 0 and begun < ended + lag[i]:
+                    return False
+    return True
+
+
+@loop(2.5e-6, parts=(change, whole, in_time))
+def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, memory: Any) -> bool:
+    """Whether every operation runs once, on its device, one after the other, behind what it waits for, within the memory.
+
+    ``sizes``: stages and microbatches. ``rows``: the numbers of all operations, their starts, and where each device begins.
+    ``place``: the route by microbatch, the device ``[route, stage]``. ``waits``: route, family before, family after, lag.
+    ``took``: the duration ``[route, kind, stage]``, of a pair and before the first operation ``[route, stage]``. ``memory``: what
+    is held until the backward and until W ``[route, stage]``, and always, and the limit (none: empty), by device.
+    """
+    stages, microbatches = sizes
+    numbers, starts, offsets = rows
+    route_of, home = place
+    duration, overlap, gather = took
+    activation, retained, static, limit = memory
+    slots = stages * microbatches
+    start = [-1] * (4 * slots)
+    end = [-1] * (4 * slots)
+    for d in range(len(offsets) - 1):
+        free = 0
+        held = static[d]
+        for at in range(offsets[d], offsets[d + 1]):
+            first = numbers[at]
+            second = -1
+            if first >= 6 * slots:
+                second = slots + (first - 6 * slots) % slots
+                first = (first - 6 * slots) // slots
+            if first < 0 or first >= (slots if second >= 0 else 4 * slots):
+                return False
+            if start[first] >= 0 or (second >= 0 and start[second] >= 0):
+                return False
+            begun = starts[at]
+            route = route_of[first % microbatches]
+            stage = first // microbatches % stages
+            length = duration[route * 4 * stages + first // microbatches]
+            if begun < free or begun < gather[route * stages + stage] or home[route * stages + stage] != d or length < 0:
+                return False
+            slot = route * stages + stage
+            more, back = change(first // slots, activation[slot], retained[slot])
+            held += more
+            if second >= 0:
+                route = route_of[second % microbatches]
+                other = route * stages + second // microbatches % stages
+                longer = duration[route * 4 * stages + second // microbatches]
+                if longer < 0 or home[other] != d or begun < gather[other]:
+                    return False
+                length = overlap[slot] if overlap[slot] >= 0 else length + longer
+                back += activation[other]
+                start[second] = begun
+                end[second] = begun + length
+            if len(limit) > 0 and held > limit[d]:
+                return False
+            held -= back
+            free = begun + length
+            start[first] = begun
+            end[first] = free
+    return whole(slots, start) and in_time(microbatches, route_of, waits, start, end)

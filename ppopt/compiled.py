@@ -1,0 +1,163 @@
+"""Inner loops: one source each, run by Python where there is little to do, and compiled by numba where there is much.
+
+A loop is a function of numbers, of one-dimensional arrays of 64-bit integers, and of tuples of these. Without numba, and for few
+operations, Python runs it on lists: single entries of these are read faster than those of arrays, and its integers have no end.
+With numba it is compiled when it is first used, and kept on disk beside its source (or in the user's cache folder), so that later
+runs only load it. Both give the same numbers.
+
+To load numba takes a moment, which only much work makes up for. So what the loops of a process have done is counted, in
+operations, each with the time that it takes in Python: once that is as long as loading takes, numba is loaded. So no run takes
+much more than twice as long as it would with the better choice, and what is chosen depends on no clock.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from ppopt.interrupt import uninterrupted
+
+LOADING = 1.0
+"""Seconds that loops take in Python before numba is loaded. Measured: to import numba takes 0.5 s, and every loop that was
+compiled before 0.03 s more; from then on the loops take a hundredth to a tenth of what they took."""
+MOST = 2**62
+"""Compiled loops keep to numbers below this; where larger ones may occur, Python runs them, whose integers have no end."""
+
+
+class Loop:
+    """A function that Python or numba runs (:func:`loop`)."""
+
+    def __init__(self, function: Callable[..., Any], seconds: float, changes: Sequence[str], parts: Sequence[Callable[..., Any]]):
+        self.function, self.seconds, self.parts = function, seconds, tuple(parts)
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        self._changed = [(names.index(name), field) for name, _, field in (change.partition(".") for change in changes)]
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, operations: int, largest: int, *arguments: Any) -> Any:
+        """What the function gives for these arguments. The arrays that it changes are changed.
+
+        ``operations``: how many it works on. ``largest``: no number that occurs is larger.
+
+        Raises:
+            OverflowError: a number for an array has more than 64 bits.
+        """
+        if _state.pays(operations * self.seconds) and largest < MOST:
+            if self._compiled is None:
+                self._compiled = _compiled(self.function, self.parts)
+            return self._compiled(*arguments)
+        plain = [_plain(argument) for argument in arguments]
+        found = self.function(*plain)
+        for place, field in self._changed:
+            changed, to = (getattr(of[place], field) if field else of[place] for of in (arguments, plain))
+            changed[:] = to
+        return found
+
+
+def loop(
+    seconds: float, changes: Sequence[str] = (), parts: Sequence[Callable[..., Any]] = ()
+) -> Callable[[Callable[..., Any]], Loop]:
+    """Make a :class:`Loop` of a function.
+
+    ``seconds``: what Python takes for an operation, about. ``changes``: the arguments whose arrays it changes, or, with a dot,
+    fields of these. ``parts``: the functions that it calls, in the same module: what is kept on disk is compiled again when that
+    module changes.
+    """
+    return lambda function: Loop(function, seconds, changes, parts)
+
+
+class _State:
+    """What the loops of this process have done in Python, and whether numba is there."""
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.forced: bool | None = None
+        self._there: bool | None = None
+
+    def pays(self, seconds: float) -> bool:
+        """Whether this much more is to be done by compiled loops."""
+        if self.forced is not None:
+            return self.forced and self.there
+        self.spent += seconds
+        return self.spent > LOADING and self.there
+
+    @property
+    def there(self) -> bool:
+        """Whether numba can be loaded here."""
+        if self._there is None:
+            self._there = _loads()
+        return self._there
+
+
+_state = _State()
+
+
+@contextmanager
+def using(compiled: bool) -> Iterator[None]:
+    """While this lasts, all loops are compiled, or none: for tests and benchmarks."""
+    before, _state.forced = _state.forced, compiled
+    try:
+        yield
+    finally:
+        _state.forced = before
+
+
+def available() -> bool:
+    """Whether numba can be loaded here."""
+    return _state.there
+
+
+def _plain(argument: Any) -> Any:
+    if isinstance(argument, tuple):
+        made = map(_plain, argument)
+        return argument._make(made) if hasattr(argument, "_make") else tuple(made)
+    return argument.tolist() if isinstance(argument, np.ndarray) else argument
+
+
+def _loads() -> bool:
+    if find_spec("numba") is None:
+        return False
+    try:
+        with uninterrupted():
+            import numba.core.event
+    except ImportError:  # it has no support for this version of Python or NumPy
+        return False
+    numba.core.event.register(  # type: ignore[no-untyped-call]
+        "numba:compile", _teller()
+    )
+    return True
+
+
+def _teller() -> Any:
+    """What says once that loops are being compiled."""
+    from numba.core.event import Event, Listener
+
+    class Teller(Listener):
+        said = False
+
+        def on_start(self, event: Event) -> None:
+            if not self.said:
+                self.said = True
+                print("Compiling inner loops, once after installation: some seconds.", file=sys.stderr)
+
+        def on_end(self, event: Event) -> None:
+            pass
+
+    return Teller()
+
+
+def _compiled(function: Callable[..., Any], parts: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    import numba
+    from numba.extending import register_jitable
+
+    for part in parts:
+        register_jitable(part)
+    try:
+        made: Callable[..., Any] = numba.njit(cache=True)(function)
+    except RuntimeError:  # there is no folder that it can be kept in
+        made = numba.njit(function)
+    return made

@@ -1,0 +1,78 @@
+"""What is found out in one go: nothing that breaks a rule passes, and plain schedules that break none do."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ppopt.checker.quick import sound
+from ppopt.checker.records import read_schedule
+from ppopt.checker.rules import _violations
+from ppopt.op import Kind
+from ppopt.pipeline import DataParallel, Pipeline
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import time_order
+from tests.support.strategies import orders, paired, pipelines
+from tests.support.tiers import drawn
+
+
+def broken(pipeline: Pipeline, schedule: Schedule) -> bool:
+    """Whether the rules, read one by one, find something."""
+    return bool(_violations(read_schedule(pipeline, schedule), False))
+
+
+def agree(pipeline: Pipeline, schedule: Schedule) -> None:
+    plain = bool((pipeline.ticks.duration != 0).all()) and bool((pipeline.ticks.overlap != 0).all())
+    assert sound(pipeline, schedule) == (plain and not broken(pipeline, schedule))
+
+
+def mutants(schedule: Schedule, device: int, place: int, by: int, kind: str) -> Schedule:
+    """The schedule with one thing changed."""
+    numbers, starts = ([row.copy() for row in rows] for rows in (schedule.order.rows, schedule.start))
+    place %= len(numbers[device])
+    if kind == "shift":
+        starts[device][place:] += by
+    elif kind == "move":
+        starts[device][place] += by
+    elif kind == "swap":
+        numbers[device][[0, place]] = numbers[device][[place, 0]]
+    elif kind == "drop":
+        numbers[device], starts[device] = (np.delete(row, place) for row in (numbers[device], starts[device]))
+    elif kind == "twice":
+        numbers[device][0] = numbers[device][place]
+    else:
+        slots = schedule.pipeline.stages * schedule.pipeline.microbatches
+        numbers[device][place] = (numbers[device][place] + slots) % (6 * slots)
+    return Schedule(schedule.pipeline, Order(schedule.order.index, tuple(numbers)), tuple(starts))
+
+
+@drawn(
+    25,
+    200,
+    st.one_of(pipelines(30, least=1), pipelines(30), paired(15)).flatmap(lambda p: st.tuples(st.just(p), orders(p))),
+    st.integers(0, 2),
+    st.integers(0, 30),
+    st.integers(-3, 3),
+    st.sampled_from(["shift", "move", "swap", "drop", "twice", "other"]),
+)
+def test_it_agrees_with_the_rules_one_by_one(case: tuple[Pipeline, Order], device: int, place: int, by: int, kind: str) -> None:
+    pipeline, order = case
+    schedule = time_order(pipeline, order)
+    agree(pipeline, schedule)
+    agree(pipeline, mutants(schedule, device % pipeline.devices, place, by, kind))
+
+
+def test_pairs_traffic_and_numbers_that_are_none() -> None:
+    pipeline = Pipeline(2, 2)
+    order = Order.of(pipeline, [["0F0", "(0F1;0B0)OVERLAP_F_B", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
+    schedule = time_order(pipeline, order)
+    assert sound(pipeline, schedule)
+    late = pipeline.changed(data_parallel=DataParallel(all_gather=4))
+    assert not sound(late, schedule)
+    assert sound(late, time_order(late, order))
+    for number in (-1, 4 * 4, 6 * 4 + 4 * 4 + 1):
+        rows = (np.array([number, *order.rows[0][1:]]), order.rows[1])
+        assert not sound(pipeline, replace(schedule, order=Order(order.index, rows)))
+    assert not sound(pipeline.changed(microbatches=3), schedule)
+    kinds = {Kind(number // 4) for number in order.rows[1].tolist()}
+    assert kinds == {Kind.F, Kind.B}

@@ -1,0 +1,178 @@
+"""Inner loops: Python and numba run the same source and give the same; which of them does depends on how much there is to do."""
+
+import random
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from ppopt import compiled
+from ppopt.checker import violations
+from ppopt.checker.quick import sound
+from ppopt.compiled import LOADING, Loop, loop, using
+from ppopt.constraints import Family, Precede, rules_of
+from ppopt.heuristics import PRIORITIES, Jobs, run_jobs
+from ppopt.named import find
+from ppopt.named.definition import Restriction
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.schedule import Order
+from ppopt.timing import OrderError, time_order, time_settings
+from tests.support.strategies import machines, orders, pipelines
+from tests.support.tiers import drawn, thorough
+
+with_numba = pytest.mark.skipif(not compiled.available(), reason="numba is not there")
+
+
+class Tables(NamedTuple):
+    values: Any
+    sums: Any
+
+
+@loop(1.0, ("tables.sums",))
+def sums(tables: Any, start: int) -> int:
+    total = start
+    for i in range(len(tables.values)):
+        total += tables.values[i]
+        tables.sums[i] = total
+    return total
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A process whose loops have done nothing yet; what is asked of numba is noted."""
+    asked: list[str] = []
+    state = compiled._State()
+    monkeypatch.setattr(compiled, "_state", state)
+    monkeypatch.setattr(compiled, "_loads", lambda: asked.append("load") or True)
+    monkeypatch.setattr(compiled, "_compiled", lambda function, parts: asked.append(function.__name__) or function)
+    return asked
+
+
+def tables(*values: int) -> Tables:
+    return Tables(np.array(values), np.zeros(len(values), np.int64))
+
+
+def test_python_runs_a_loop_until_loading_pays(fresh: list[str]) -> None:
+    own, given = Loop(sums.function, LOADING / 10, ["tables.sums"], ()), tables(1, 2, 3)
+    for _ in range(10):
+        assert own(1, 100, given, 4) == 10
+    assert not fresh
+    assert given.sums.tolist() == [5, 7, 10]
+    assert own(1, 100, given, 4) == 10
+    assert fresh == ["load", "sums"]
+    assert own(1, 100, given, 4) == 10
+    assert fresh == ["load", "sums"]
+
+
+def test_much_work_is_compiled_at_once(fresh: list[str]) -> None:
+    Loop(sums.function, 1e-6, ["tables.sums"], ())(10**8, 100, tables(1), 0)
+    assert fresh == ["load", "sums"]
+
+
+def test_python_runs_what_has_more_than_64_bits(fresh: list[str]) -> None:
+    with using(compiled=True):
+        assert sums(1, 2**70, Tables(np.array([2**62]), [0]), 2**69) == 2**69 + 2**62
+        assert "sums" not in fresh
+        with pytest.raises(OverflowError):  # never a wrong number
+            sums(1, 2**70, tables(2**62, 2**62), 2**62)
+
+
+def test_what_is_small_loads_no_numba() -> None:
+    code = (
+        "import sys\nfrom ppopt.cli import main\n"
+        "try:\n    main(['order', 'zb-v', '-d', '4', '-m', '8'])\nexcept SystemExit:\n    pass\n"
+        "sys.exit('imported numba' if 'numba' in sys.modules else 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+# --- compiled or not, the same ---
+
+
+def each_way(action: Any) -> list[Any]:
+    """What an action gives, or its error in words, uncompiled and compiled."""
+    found = []
+    for way in (False, True):
+        with using(compiled=way):
+            try:
+                found.append(action())
+            except (OrderError, Restriction, ValueError) as error:
+                found.append(str(error))
+    return found
+
+
+def rows(order: Order) -> list[list[int]]:
+    return [row.tolist() for row in order.rows]
+
+
+@thorough
+@with_numba
+@drawn(30, 120, st.one_of(pipelines(40), machines(20)).flatmap(lambda p: st.tuples(st.just(p), orders(p))))
+def test_times(case: tuple[Pipeline, Order]) -> None:
+    pipeline, order = case
+    last = pipeline.stages - 1
+    word = Precede(Family(0, Kind.F), Family(last, Kind.F), shift=1, lag=5)
+    for words in ((), (word,)):
+        plain, fast = each_way(lambda words=words: [row.tolist() for row in time_order(pipeline, order, words=words).start])
+        assert plain == fast
+    shuffled = Order(order.index, tuple(row[::-1].copy() for row in order.rows))
+    plain, fast = each_way(lambda: [row.tolist() for row in time_order(pipeline, shuffled).start])
+    assert plain == fast
+
+
+@thorough
+@with_numba
+@drawn(20, 40, machines(24))
+def test_list_schedules(pipeline: Pipeline) -> None:
+    jobs = Jobs(pipeline, rules_of(pipeline), links=True)
+    for rule in ("oldest-backward-first", "forward-first"):
+        for patient in (False, True):
+            for reserve in (False, True):
+                keys = PRIORITIES[rule](jobs)
+                plain, fast = each_way(
+                    lambda keys=keys, patient=patient, reserve=reserve: rows(
+                        run_jobs(jobs, keys, patient=patient, reserve=reserve)
+                    )
+                )
+                assert plain == fast
+
+
+@thorough
+@with_numba
+@pytest.mark.parametrize("seed", range(10))
+def test_schedulers_of_the_zero_bubble_papers(seed: int) -> None:
+    rng = random.Random(seed)
+    devices, microbatches = rng.choice([2, 3, 6]), rng.choice([1, 5, 14])
+    costs = Costs(
+        forward=[rng.randint(0, 6) for _ in range(devices)], backward_input=rng.randint(0, 6), backward_weight=rng.randint(1, 5)
+    )
+    memory = Memory(activation=rng.randint(1, 3), retained=rng.choice([None, 0, 0.5, 4]))
+    pipeline = Pipeline(devices, microbatches, costs=costs, links=Links(rng.choice([0, 1, 3])), memory=memory)
+    for name, params in (("zb-1p", {}), ("zb-2p", {}), ("zb-v", {"variant": "adapted", "limit": devices + 1})):
+        plain, fast = each_way(lambda name=name, params=params: rows(find(name).schedule(pipeline, **params).order))
+        assert plain == fast
+
+
+@thorough
+@with_numba
+@drawn(30, 120, pipelines(30).flatmap(lambda p: st.tuples(st.just(p), orders(p), st.randoms(use_true_random=False))))
+def test_the_checker_in_one_go(case: tuple[Pipeline, Order, random.Random]) -> None:
+    pipeline, order, _ = case
+    schedule = time_order(pipeline, order)
+    plain, fast = each_way(lambda: sound(pipeline, schedule))
+    assert plain == fast
+    assert not plain or not violations(pipeline, schedule)
+
+
+@thorough
+@with_numba
+def test_many_costs() -> None:
+    schedule = find("zb-v").schedule(Pipeline(3, 4))
+    duration = np.random.default_rng(0).integers(0, 9, size=(20, *schedule.pipeline.ticks.duration.shape))
+    plain, fast = each_way(lambda: time_settings(schedule.pipeline, schedule.order, duration))
+    assert all(map(np.array_equal, plain, fast))
