@@ -7,11 +7,17 @@ the integer program (CBC) of the same words with the cuts, minimised from the ho
     python scripts/proof_times.py --time-limit 60 --into README.md
 
 puts the table into that file, between the lines ``<!-- proof times -->`` and ``<!-- end -->``.
+
+    python scripts/proof_times.py --engines cbc highs scip
+
+sets the engines of the integer program beside each other instead; ``refuses``: the engine gives up, as one whose free licence
+is for small programs.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +32,7 @@ from ppopt.constraints import Word, always_split, cuts_of, rules_of, splitting_i
 from ppopt.files import read_model
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import horizon, solve, span_horizon
+from ppopt.solvers.engines import ENGINES, NoEngine
 from ppopt.solvers.outcome import TooLarge
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
@@ -71,11 +78,12 @@ def instances() -> Iterator[Instance]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a method had when it ended: value and bound in ticks; its seconds."""
+    """What a method had when it ended: value and bound in ticks; its seconds. ``refused``: why there is nothing."""
 
     value: int | None
     bound: int
     seconds: float
+    refused: str = ""
 
     @property
     def proved(self) -> bool:
@@ -84,6 +92,8 @@ class Answer:
 
     def shown(self, limit: float) -> str:
         """A cell of the table."""
+        if self.refused:
+            return self.refused
         if self.proved:
             return f"{self.seconds:.2g} s"
         gap = "none" if self.value is None else f"{100 * (self.value - self.bound) / self.value:.1f} %"
@@ -102,14 +112,17 @@ def by_plain_cpsat(instance: Instance, limit: float, workers: int | None) -> Ans
     return _minimised(instance, cpsat.solve, rules_of(instance.pipeline), limit, workers)
 
 
-def by_ilp(instance: Instance, limit: float, workers: int | None) -> Answer:
+def by_ilp(instance: Instance, limit: float, workers: int | None, engine: str = "cbc") -> Answer:
     """The rules with the cuts, as an integer program."""
     pipeline = instance.pipeline
     split = always_split(pipeline) if splitting_is_free(pipeline) else ()
     try:
-        return _minimised(instance, ilp.solve, (*rules_of(pipeline), *split, *cuts_of(pipeline)), limit, workers)
+        solver = functools.partial(ilp.solve, engine=engine)
+        return _minimised(instance, solver, (*rules_of(pipeline), *split, *cuts_of(pipeline)), limit, workers)
     except TooLarge:
         return Answer(None, 0, limit)
+    except NoEngine:
+        return Answer(None, 0, 0.0, "refuses")
 
 
 def _minimised(
@@ -139,19 +152,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds for each method and instance (60)")
     parser.add_argument("--workers", type=int, help="threads of the solvers (all cores)")
     parser.add_argument("--quick", action="store_true", help="only the first instance")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, help="compare these engines of the integer program")
     parser.add_argument("--into", type=Path, help="a Markdown file whose table is replaced")
     options = parser.parse_args(argv)
     chosen = list(instances())[: 1 if options.quick else None]
+    methods: dict[str, Callable[..., Answer]] = METHODS
+    if options.engines:
+        for name in options.engines:
+            ilp.check(name)
+        methods = {f"{name} {ilp.version_of(name)}": functools.partial(by_ilp, engine=name) for name in options.engines}
     lines: list[str] = []
 
     def show(line: str) -> None:
         lines.append(line)
         print(line, flush=True)
 
-    show(f"| instance | optimum | {' | '.join(METHODS)} |")
-    show(f"|---|---|{'---|' * len(METHODS)}")
+    show(f"| instance | optimum | {' | '.join(methods)} |")
+    show(f"|---|---|{'---|' * len(methods)}")
     for instance in chosen:
-        answers = [method(instance, options.time_limit, options.workers) for method in METHODS.values()]
+        answers = [method(instance, options.time_limit, options.workers) for method in methods.values()]
         values = {answer.value for answer in answers if answer.proved}
         if len(values) > 1:
             raise AssertionError(f"{instance.title}: two optima, {values}")

@@ -12,12 +12,14 @@ from ppopt.named import Restriction, UnknownSchedule
 from ppopt.pipeline import PipelineError
 from ppopt.pipeline.runtimes import NotForTorch
 from ppopt.search.verifying import Unanswerable
+from ppopt.solvers.engines import NoEngine
 from ppopt.solvers.outcome import NotForIlp, TooLarge
 
 _MENDABLE = (
     CsvError,
     FileError,
     ModelError,
+    NoEngine,
     NotExpressible,
     NotForIlp,
     NotForTorch,

@@ -11,6 +11,7 @@ import click
 from ppopt.cli.options import Command
 from ppopt.cli.values import Seconds
 from ppopt.search.settings import MOST_WORKERS, SOLVERS, Settings
+from ppopt.solvers.engines import ENGINES
 
 best_cut_option = click.option(
     "--best-cut/--no-best-cut",
@@ -31,10 +32,17 @@ def search_options(
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(
-            solver: Any, time_limit: float, gap: float, workers: int | None, seed: int, deterministic: bool, **others: Any
+            solver: Any,
+            time_limit: float,
+            gap: float,
+            workers: int | None,
+            seed: int,
+            deterministic: bool,
+            engine: str | None = None,
+            **others: Any,
         ) -> Any:
             try:
-                chosen = Settings(time_limit, gap, solver, workers, seed, deterministic)
+                chosen = Settings(time_limit, gap, solver, workers, seed, deterministic, engine)
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
             return command(settings=chosen, **others)
@@ -53,6 +61,9 @@ def search_options(
             click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Seed of the search.", **show),
             click.option("--deterministic", is_flag=True, help="One worker and deterministic time: the same answer every time."),
         )
+        if "ilp" in solvers:
+            help_ = "Solve by the ILP, with this engine.  [default: cbc]"
+            wrapped = click.option("--engine", type=click.Choice(ENGINES), help=help_)(wrapped)
         for option in reversed(options if objective else options[1:]):
             wrapped = option(wrapped)
         return wrapped  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The ILP: the words of :mod:`ppopt.constraints` compiled to an integer program through PuLP, solved by CBC or HiGHS.
+"""The ILP: the words of :mod:`ppopt.constraints` compiled to an integer program through PuLP, solved by CBC or another engine.
 
 PuLP is imported with the first of these that is used. Jobs and their windows need no solver; then come the variables, the
 constraints with one method per word, and the objective. :class:`~ppopt.ilp.program.Program` puts them together, and
@@ -17,7 +17,9 @@ from ppopt.interrupt import lazily
 
 if TYPE_CHECKING:
     from ppopt.ilp.engine import NAME, VERSION, solve
+    from ppopt.ilp.engines import check, installed, version_of
 
-__all__ = ["NAME", "VERSION", "solve"]
+__all__ = ["NAME", "VERSION", "check", "installed", "solve", "version_of"]
 
-__getattr__ = lazily(__name__, {"NAME": "engine", "VERSION": "engine", "solve": "engine"})
+_ENGINE = dict.fromkeys(("NAME", "VERSION", "solve"), "engine")
+__getattr__ = lazily(__name__, _ENGINE | dict.fromkeys(("check", "installed", "version_of"), "engines"))

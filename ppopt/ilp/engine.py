@@ -1,4 +1,4 @@
-"""The engines that solve an integer program: CBC, which comes with PuLP, and HiGHS (the extra ``highs``)."""
+"""The ILP solved by an engine, and its answer as a schedule."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ import pulp
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.heuristics import Stuck
+from ppopt.ilp import engines
 from ppopt.ilp.program import Program
 from ppopt.ilp.windows import Impossible
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
+from ppopt.solvers.engines import NoEngine
 from ppopt.solvers.outcome import Outcome, timed
 from ppopt.timing.timed import CyclicOrder
 
@@ -39,12 +41,13 @@ def solve(
 ) -> Outcome:
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``, in ticks.
 
-    CBC tells no bound: where it stops early, the bound is ``lower``. HiGHS tells one. Neither knows deterministic time: in
-    deterministic mode there is one thread, but real seconds are counted.
+    ``engine``: one of :data:`~ppopt.solvers.engines.ENGINES`. HiGHS alone tells its bound where it stops early; for the others it
+    is ``lower`` then. None knows deterministic time: in deterministic mode there is one thread, but real seconds are counted.
 
     Raises:
         TypeError: a word that the program does not know.
-        ValueError: words that contradict each other, or an engine that is not there.
+        ValueError: words that contradict each other.
+        NoEngine: the engine is not there, or refuses.
         TooLarge: the program would be too large.
         NotForIlp: a word that the program has no way to say.
     """
@@ -59,8 +62,8 @@ def solve(
         return Outcome(None, upper + 1)
     if hint is not None:
         program.hint(hint)
-    solver = _engine(engine, limits, max(1.0, limits.clock.left), hint is not None)
-    with _charged(limits.clock):
+    solver = engines.engine(engine, limits, max(1.0, limits.clock.left), hint is not None)
+    with _charged(limits.clock), _refusing(engine):
         program.problem.solve(solver)
     solution = program.problem.sol_status  # not `status`, which is "Optimal" at a time limit too; "Infeasible" can be trusted
     if pulp.LpSolutionInfeasible == solution or program.problem.status == pulp.LpStatusInfeasible:
@@ -88,20 +91,15 @@ def _charged(clock: Clock) -> Iterator[None]:
         clock.charge(time.monotonic() - begun)
 
 
-def _engine(name: str, limits: Limits, seconds: float, start: bool) -> pulp.LpSolver:
-    threads = limits.threads
-    gap = {"gapRel": limits.gap} if limits.gap else {}
-    if name == "cbc":
-        options = ["randomSeed", str(limits.seed), "randomCbcSeed", str(limits.seed)]
-        with warnings.catch_warnings():  # the CBC that comes with PuLP 3, the version that this package asks for
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=threads, warmStart=start, options=options, **gap)
-    if name == "highs":
-        engine = pulp.HiGHS(msg=False, timeLimit=seconds, threads=threads, random_seed=limits.seed, **gap)
-        if engine.available():
-            return engine
-        raise ValueError("HiGHS cannot be loaded; the extra has a version that can: pip install 'ppopt-pipeline[highs]'")
-    raise ValueError(f"expected cbc or highs, got {name!r}")
+@contextmanager
+def _refusing(engine: str) -> Iterator[None]:
+    """What an engine raises, in its own words; what it or PuLP warns of is not the user's to mend."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except Exception as error:
+        raise NoEngine(f"engine: {engine} gives up: {error}") from error
 
 
 def _dual_bound(program: Program) -> int:

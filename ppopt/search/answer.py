@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
 
+from ppopt import ilp
 from ppopt.bounds.bound import check_objective
 from ppopt.constraints import Capacity, Precede, Word, own_words
 from ppopt.interrupt import uninterrupted
@@ -79,9 +80,12 @@ def solve(
         PipelineError: ``recompute`` is open, and costs differ between routes; ``best_cut`` where there is no other; or the
             runtime cannot run the pipeline.
         TooLarge: the pipeline is too large for the ILP.
+        NoEngine: the engine is not installed, or refuses.
     """
     check_objective(objective)
     settings = dataclasses.replace(settings or Settings(), **changes)
+    if settings.engine is not None:
+        ilp.check(settings.engine)
     model = asked if isinstance(asked, Model) else Model(asked)
     binding = Binding(order) if isinstance(order, str) else order
     if runtime is not None:

@@ -70,7 +70,7 @@ class ClosedSearch:
         self.settings = settings
         self.run = Run(problem, Clock(0), Incumbent(problem), workers=settings.workers, seed=settings.seed, rows=beside)
         self._seconds = 0.0
-        self._strategy = strategy_of(problem, settings.solver)
+        self._strategy = strategy_of(problem, settings.solver, settings.engine)
 
     def begin(self, start: Schedule | None, lower_bound: int, periodic: PeriodicSchedule | None) -> None:
         """Take over what is known (:func:`solve_closed`)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict, get_args
 
 from ppopt.clock import Limits
+from ppopt.solvers.engines import ENGINES
 
 Solver = Literal["auto", "cp-sat", "ilp"]
 SOLVERS: tuple[str, ...] = get_args(Solver)
@@ -23,6 +24,7 @@ class SettingsFields(TypedDict, total=False):
     workers: int | None
     seed: int
     deterministic: bool
+    engine: str | None
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Settings:
     - ``gap``: stop once ``(value - lower bound) / value`` is at most this fraction.
     - ``solver``: ``"ilp"`` leaves what quick schedules and bounds in closed form do not settle to the integer program.
     - ``workers``: threads; by default all cores. ``deterministic`` has one.
+    - ``engine``: which engine solves the integer program (:data:`~ppopt.solvers.engines.ENGINES`), by default CBC. To name one is
+      to choose ``solver = "ilp"``.
     - ``seed``: of the search.
     - ``deterministic``: the same call gives the same answer.
 
@@ -46,6 +50,7 @@ class Settings:
     workers: int | None = None
     seed: int = 0
     deterministic: bool = False
+    engine: str | None = None
 
     def limits(self) -> Limits:
         """With a clock that runs from now on."""
@@ -58,6 +63,12 @@ class Settings:
             raise ValueError(f"gap: expected a fraction between 0 and 1, got {self.gap!r}")
         if self.solver not in SOLVERS:
             raise ValueError(f"solver: expected one of {', '.join(SOLVERS)}, got {self.solver!r}")
+        if self.engine is not None:
+            if self.engine not in ENGINES:
+                raise ValueError(f"engine: expected one of {', '.join(ENGINES)}, got {self.engine!r}")
+            if self.solver == "cp-sat":
+                raise ValueError('engine: CP-SAT has none; engines solve the integer program (solver = "ilp")')
+            object.__setattr__(self, "solver", "ilp")
         if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
             raise ValueError(f"workers: expected a whole number from 1 to {MOST_WORKERS}, got {self.workers!r}")
         if not 0 <= self.seed < 2**31:

@@ -236,8 +236,8 @@ def main(problem: Problem) -> tuple[Entry, ...]:
     return (*SPAN_FIRST, *LARGE) if problem.span else LARGE
 
 
-def strategy_of(problem: Problem, solver: str) -> tuple[Entry, ...]:
-    """The table for a problem; ``solver`` as in :class:`~ppopt.search.settings.Settings`."""
+def strategy_of(problem: Problem, solver: str, engine: str | None = None) -> tuple[Entry, ...]:
+    """The table for a problem; ``solver`` and ``engine`` as in :class:`~ppopt.search.settings.Settings`."""
     if solver == "ilp":
-        return ILP
+        return ILP if engine is None else (*ILP[:-1], Turn(IntegerProgram, options={"engine": engine}))
     return (*(BEGIN_LARGE if problem.large else BEGIN_SMALL), *main(problem))

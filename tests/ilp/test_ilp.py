@@ -82,14 +82,3 @@ def test_contradictory_words_are_infeasible() -> None:
     outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(10))
     assert outcome.schedule is None
     assert outcome.lower_bound == 100
-
-
-def test_high_s_agrees_where_it_is_installed() -> None:
-    pytest.importorskip("highspy")
-    pipeline = Pipeline(2, 4, memory=Memory(limit=2))
-    words = (*words_of(pipeline), *cuts_of(pipeline))
-    found = [
-        ilp.solve(pipeline, words, objective="makespan", lower=12, upper=30, horizon=30, limits=Limits.of(30), engine=engine)
-        for engine in ("cbc", "highs")
-    ]
-    assert found[0].lower_bound == found[1].lower_bound == found[1].schedule.makespan

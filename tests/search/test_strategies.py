@@ -43,6 +43,7 @@ def test_tables() -> None:
     assert strategy_of(Problem(Pipeline(2, 3), "span", WAIT), "auto") == (*BEGIN_SMALL, *SMALL)
     assert strategy_of(Problem(Pipeline(8, 512), words=WAIT), "auto") == (*BEGIN_SMALL, *SMALL)
     assert strategy_of(large, "ilp") == ILP
+    assert strategy_of(large, "ilp", "highs") == (*ILP[:-1], Turn(IntegerProgram, options={"engine": "highs"}))
 
 
 def test_every_step_is_in_a_table() -> None:

@@ -16,10 +16,10 @@ class IntegerProgram(Step):
     kind = Kind.DECIDE
     needs = Needs.INTEREST
 
-    def run(self, run: Run, seconds: float, **options: Any) -> str:
-        """Until it is solved or the time is over."""
+    def run(self, run: Run, seconds: float, *, engine: str = "cbc", **options: Any) -> str:
+        """Until an engine has solved it or the time is over."""
         problem, incumbent = run.problem, run.incumbent
-        run.versions["pulp"] = ilp.VERSION
+        run.versions |= {"pulp": ilp.VERSION} | ({} if engine == "cbc" else {engine: ilp.version_of(engine)})
         upper = problem.longest if incumbent.best is None else incumbent.value
         found = ilp.solve(
             problem.pipeline,
@@ -30,8 +30,10 @@ class IntegerProgram(Step):
             horizon=problem.ended_by(upper),
             limits=run.limits(seconds),
             hint=incumbent.best,
+            engine=engine,
         )
-        argument = f"{ilp.NAME} (PuLP {ilp.VERSION})"
+        by = "" if engine == "cbc" else f"{engine} {ilp.version_of(engine)}, "
+        argument = f"{ilp.NAME} ({by}PuLP {ilp.VERSION})"
         if incumbent.best is None and found.lower_bound > upper:
             incumbent.refute(argument, found.lower_bound)
             return "there is no schedule"

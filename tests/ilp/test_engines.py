@@ -1,0 +1,85 @@
+"""The engines that solve the integer program."""
+
+from importlib.util import find_spec
+
+import pytest
+from click.testing import CliRunner
+
+from ppopt import ilp
+from ppopt.cli import main
+from ppopt.clock import Limits
+from ppopt.constraints import always_split, cuts_of, rules_of
+from ppopt.ilp.engines import _ENGINES, engine
+from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.search import Settings, solve
+from ppopt.solvers.engines import ENGINES, NoEngine
+
+THERE = [
+    pytest.param(name, marks=pytest.mark.skipif(find_spec(of.package) is None, reason=f"{of.package} is not installed"))
+    for name, of in _ENGINES.items()
+]
+"""The engines beside CBC; tests of those that are not installed are skipped."""
+
+
+@pytest.mark.parametrize("name", ["cbc", *THERE])
+def test_an_engine_finds_the_optimum(name: str) -> None:
+    """Times of some thousand ticks: an engine that stops at a relative gap of 1e-4 would stop above it."""
+    costs = Costs(forward=(9001, 9007), backward_input=(9013, 9011), backward_weight=(5003, 5009))
+    pipeline = Pipeline(2, 3, costs=costs, memory=Memory(limit=2))
+    words = (*rules_of(pipeline), *always_split(pipeline), *cuts_of(pipeline))
+    best = solve(pipeline, workers=1).ticks.value
+    assert best is not None
+    limits = Limits.of(60, workers=1)
+    found = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=200_000, horizon=200_000, limits=limits, engine=name)
+    assert found.schedule is not None
+    assert found.schedule.makespan == found.lower_bound == best
+
+
+@pytest.mark.parametrize("name", ["cbc", *THERE])
+def test_an_engine_finds_that_there_is_none(name: str) -> None:
+    pipeline = Pipeline(2, 4, memory=Memory(limit=2))
+    words = (*rules_of(pipeline), *always_split(pipeline), *cuts_of(pipeline))
+    best = solve(pipeline, workers=1).ticks.value or 0
+    limits = Limits.of(60, workers=1)
+    none = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=best - 1, horizon=best - 1, limits=limits, engine=name)
+    assert (none.schedule, none.lower_bound) == (None, best)
+
+
+def test_an_engine_that_is_named_solves() -> None:
+    """Where no bound in closed form ends the search before."""
+    settings = Settings(engine="cbc", workers=1)
+    assert settings.solver == "ilp"
+    costs = Costs(per="stage", forward=(8, 8, 9, 4), backward_input=(6, 4, 4, 8), backward_weight=(5, 1, 7, 9))
+    result = solve(Pipeline(2, 2, "loop", 2, costs=costs, memory=Memory(limit=2)), settings)
+    assert result.reason == "optimal"
+    assert "ILP: minimise" in [step.name for step in result.steps]
+    assert "CP-SAT" not in " ".join(step.name for step in result.steps)
+
+
+def test_every_engine_is_known_by_its_name() -> None:
+    assert ("cbc", *_ENGINES) == ENGINES
+    assert ilp.installed()[0] == "cbc"
+    with pytest.raises(ValueError, match="engine: expected one of cbc, highs"):
+        Settings(engine="cpu")
+    with pytest.raises(ValueError, match="CP-SAT has none"):
+        Settings(solver="cp-sat", engine="cbc")
+
+
+def test_one_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ppopt.ilp.engines._there", lambda name: name in ("cbc", "scip"))
+    with pytest.raises(NoEngine, match=r"highs is not installed; it needs the Python package highspy\. Installed: cbc, scip"):
+        engine("highs", Limits.of(1), 1.0, False)
+    run = CliRunner().invoke(main, ["solve", "-d", "2", "-m", "2", "--engine", "gurobi"])
+    assert run.exit_code == 2
+    assert "gurobi is not installed" in run.output
+
+
+def test_what_an_engine_says_is_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refuses:
+        def actualSolve(self, problem: object, **others: object) -> int:  # noqa: N802 - PuLP's name
+            raise RuntimeError("model too large for the licence")
+
+    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_: Refuses())
+    pipeline, limits = Pipeline(2, 2), Limits.of(5)
+    with pytest.raises(NoEngine, match="engine: cbc gives up: model too large for the licence"):
+        ilp.solve(pipeline, rules_of(pipeline), objective="makespan", lower=0, upper=20, horizon=20, limits=limits)
