@@ -18,6 +18,7 @@ from ppopt.pipeline.runtimes import RUNTIMES
 from ppopt.search.settings import Settings
 
 if TYPE_CHECKING:
+    from ppopt.files.estimates import Source
     from ppopt.study.planning import Plans
 
 CODES = {"infeasible": 3, "no-solution": 4}
@@ -76,9 +77,7 @@ def plan(
     with uninterrupted():
         from ppopt.cli.planned import report, written
         from ppopt.cli.render import say
-        from ppopt.files import json_text, setting, write_text
-        from ppopt.files.estimates import read_source
-        from ppopt.files.model import Change
+        from ppopt.files import json_text, write_text
         from ppopt.study.plan import StudyError
         from ppopt.study.planning import plan as find_best
         from ppopt.study.planning import question_of
@@ -89,10 +88,7 @@ def plan(
         raise click.BadParameter(f"expected a name that ends in .json or .toml, got {output}", param_hint="-o")
     if dask is not None and settings.deterministic:
         raise click.UsageError("--deterministic goes with no --dask: steps on a cluster end when they end")
-    changed = [setting(text, example="search.tensor=[2,4]") for text in changes]
-    if runtime is not None:
-        changed.append(Change("search.runtime", runtime, f"--runtime {runtime}"))
-    source = read_source(file, changed)
+    source = _read(file, changes, runtime)
     try:
         question = question_of(source.tables, source.name)
         with Progress("step", "s", form) as show, _cluster(dask, settings) as (executor, slots):
@@ -110,6 +106,18 @@ def plan(
     if plans.limit == "interrupted" and store is not None:
         click.echo(f"what was found is in {store}; go on with: {_again()}", err=True)
     click.get_current_context().exit(_code(plans))
+
+
+def _read(file: str, changes: tuple[str, ...], runtime: str | None) -> Source:
+    """The file with what options change in it."""
+    from ppopt.files import setting
+    from ppopt.files.estimates import read_source
+    from ppopt.files.model import Change
+
+    changed = [setting(text, example="search.tensor=[2,4]") for text in changes]
+    if runtime is not None:
+        changed.append(Change("search.runtime", runtime, f"--runtime {runtime}"))
+    return read_source(file, changed)
 
 
 @contextmanager

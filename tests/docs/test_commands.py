@@ -2,9 +2,11 @@
 
 import glob
 import importlib.util
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -120,11 +122,29 @@ def test_is_run(line: Line, folder: Path, tmp_path: Path) -> None:
     words = arguments_in(tmp_path, line.text)
     if words[0] == "results":
         assert ppopt(["sweep", "study.toml", "-o", "all.db", "--workers", "1"], tmp_path).returncode == 0
+    if words[0] == "serve":
+        serves(words, tmp_path)
+        return
     known = {flag for param in command_of(words[0]).params for flag in param.opts}
     less = [word for flag, value in (("--time-limit", "1"), ("--points", "3")) if flag in known for word in (flag, value)]
     done = ppopt([*words, *less], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def serves(words: Sequence[str], folder: Path) -> None:
+    """Until it says where; then Ctrl-C ends it."""
+    pytest.importorskip("tornado")
+    command = [sys.executable, "-m", "ppopt", *words]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    ) as server:
+        assert server.stdout is not None
+        try:
+            assert server.stdout.readline().startswith("http://127.0.0.1:")
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(60)
 
 
 def arguments_in(folder: Path, text: str) -> list[str]:
