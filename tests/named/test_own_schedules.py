@@ -32,6 +32,7 @@ from ppopt.study.plan import study_of
 from ppopt.study.sweep import sweep
 from ppopt.study.table import rows_of
 from tests.support.places import ROOT
+from tests.support.tiers import thorough
 
 MODULE = '''
 """1F1B with some more forwards of warm-up; and a schedule that leaves the order of the kinds open."""
@@ -109,6 +110,7 @@ for line in sys.stdin:
 """Runs the commands of its standard input, each a list of arguments in a line."""
 
 
+@thorough
 def test_a_package_brings_a_schedule_to_every_command(install: Callable[[str], dict[str, str]], tmp_path: Path) -> None:
     """In one process, since each has to import everything anew."""
     process = subprocess.Popen(

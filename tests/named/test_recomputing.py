@@ -343,6 +343,7 @@ def test_solve_shows_one_row_for_each_schedule_and_begins_from_them() -> None:
     assert all(each == pipeline.resolved(each.recomputing) for each in placed)
 
 
+@thorough
 def test_an_order_of_ones_own_is_one_row_of_solve(tmp_path: Path) -> None:
     text = (
         '[pipeline]\ndevices = 2\nmicrobatches = 2\nrecompute = "choose"\n'

@@ -8,6 +8,7 @@ import benchmark
 import pytest
 
 from tests.support.places import SCRIPTS
+from tests.support.tiers import thorough
 
 RESULTS = sorted((SCRIPTS / "results").glob("proof-*.jsonl"))
 
@@ -86,6 +87,7 @@ def test_the_report_says_what_stayed_open() -> None:
     assert "| 12 | 10 | 9 | 10.00 % | 50.0 % | 1.0 |" in text
 
 
+@thorough
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "results.jsonl"
     arguments = ["--quick", "--seed", "4", "--time-limit", "0.2", "--workers", "1", "-o", str(output)]

@@ -199,7 +199,9 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 
 @needs_proc
-@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=thorough), pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(1, marks=thorough), pytest.param(2, marks=thorough), pytest.param(20, marks=pytest.mark.slow)]
+)
 def test_a_killed_sweep_resumes(kills: int, tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, kills, seed=kills)
 

@@ -58,6 +58,7 @@ def checked(question: dict[str, Any]) -> Plans:
     return plans
 
 
+@thorough
 def test_the_best_of_all_combinations() -> None:
     question = tables(
         transformer={"layers": 2}, search={"pipeline": [2], "chunks": [2]}, training={"zero": 0, "microbatch": [1, 2]}
