@@ -135,7 +135,9 @@ def test_a_gap_that_is_met_stops_the_search():
     assert (result.reason, result.limit) == ("feasible", "gap")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_ctrl_c_keeps_the_best():
+    """Also where Ctrl-C comes while an object is deleted: there Python tells of it and goes on."""
     timer = threading.Timer(0.5, _thread.interrupt_main)
 
     def found(value: int | None, bound: int) -> None:
