@@ -5,6 +5,7 @@
 
 import importlib
 import os
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -105,7 +106,8 @@ def printed(words: str, width: int | None, folder: Path, known: dict[str, Any]) 
 
             patch.setattr(importlib.import_module(module), name, once)
         result = run(*given, code=CODES.get(given[0], 0))
-    return result.stdout.replace(str(ROOT), "…")
+    text = re.sub(r"\(\d+\.\d s\)", "(… s)", result.stdout) if given[0] == "plan" else result.stdout
+    return text.replace(str(ROOT), "…")
 
 
 CODES = {"plan": 3}
