@@ -6,7 +6,7 @@ and for weight gradients, a list scheduler takes what can run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -71,13 +71,11 @@ def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Sched
         Stuck, CyclicOrder: the words do not go together with the block.
     """
     small = pipeline.changed(microbatches=min(pipeline.microbatches, 2 * pipeline.devices))
-    views: tuple[Callable[[Pipeline], Pipeline], ...] = (lambda own: own, _with_equal_costs)
+    views = small, _with_equal_costs(small)
     first_back = block.input_gradient[0]  # the pipeline is full when the first microbatch is back, or some periods before
     begins = (0, *(first_back - block.period * periods for periods in range(4)))
-    begin, view = min(
-        product(begins, views), key=lambda way: time_order(small, _order(way[1](small), words, block, way[0])).makespan
-    )
-    return time_order(pipeline, _order(view(pipeline), words, block, begin))
+    begin, view = min(product(begins, views), key=lambda way: time_order(small, _order(way[1], words, block, way[0])).makespan)
+    return time_order(pipeline, _order(pipeline if view is small else _with_equal_costs(pipeline), words, block, begin))
 
 
 def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
