@@ -183,6 +183,9 @@ def test_schedule_comparison(capsys: pytest.CaptureFixture[str]) -> None:
     assert "makespan 22, bubble ratio 27.3%, peak memory 4 3 2 1 microbatches" in out
     assert "peak memory 8 8 8 8 microbatches" in out
     assert "from M = 13 microbatches on" in out
+    cells = [line.split("│")[1:-1] for line in out.splitlines() if line.startswith("│")]
+    eight = next(row for row in cells if row[0].strip() == "8")
+    assert [cell.strip() for cell in eight] == ["8", "27.3%", "27.3%", "72.7%", "27.3%", "72.7%", "11.1%", "88.9%"]
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4, 7])
