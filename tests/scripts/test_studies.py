@@ -181,8 +181,8 @@ def test_the_schedules_of_a_point_are_those_of_its_results(tmp_path: Path) -> No
     import study_charts
 
     options = studies.arguments("", ["--quick", "--named-only", "-o", str(tmp_path)])
-    results = studies.run(studies.scaling("scaling", lambda d: 2 * d, [2, 4, 16]), options)
-    here = [result for result in results if result.changes["links.latency"] == 4]
+    tree = {**studies.scaling("scaling", lambda d: 2 * d, [2, 4, 16]), "vary": {"links.latency": [4]}}
+    here = results = studies.run(tree, options)
 
     def devices(result: Any) -> float:
         return float(result.changes["pipeline.devices"])
