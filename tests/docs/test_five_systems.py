@@ -25,6 +25,7 @@ ROWS = [
 COMMANDS = [*re.findall(r"^    (\S.*)$", TEXT, re.MULTILINE), *(row[1].strip("`") for row in ROWS)]
 LESS = {"--time-limit": "1", "--points": "3", "--workers": "1", "--output": "out"}
 """Options that make a search shorter; with its study's smallest sizes, and without its curve of optima, a script is."""
+SMALLEST = ("--quick", "--named-only", "--no-charts", "--time-limit", "--workers", "--output")
 LONG = ("python scripts/memory_budget.py", "crosspipe-405b.toml", "solve models/seeds/distir-grid-search.toml")
 
 
@@ -55,7 +56,7 @@ def test_is_run(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) 
         main = importlib.import_module(Path(path).stem).main
         with pytest.raises(SystemExit):
             main(["--help"])
-        main([*words, *options(capsys.readouterr().out, ("--quick", "--named-only", "--time-limit", "--workers", "--output"))])
+        main([*words, *options(capsys.readouterr().out, SMALLEST)])
         assert capsys.readouterr().out
 
 

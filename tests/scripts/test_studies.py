@@ -123,7 +123,7 @@ TIER = {
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=TIER.get(name, ())) for name in STUDIES])
 def test_quick_study(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script(name).main(["--quick", "--time-limit", "2", "-o", str(tmp_path)])
+    script(name).main(["--quick", "--no-charts", "--time-limit", "2", "-o", str(tmp_path)])
     pictures = capsys.readouterr().out.split()
     assert pictures
     assert all(Path(picture).stat().st_size > 10_000 for picture in pictures)
