@@ -44,6 +44,8 @@ class Facts(NamedTuple):
     """``[route][stage]``: held between the end of I and the end of W; meanwhile, while I runs, the larger of both is."""
     static: list[int]
     """``[device]``: always held."""
+    working: list[int]
+    """``[device]``: held by each B, I and W while it runs."""
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
     gather: list[list[int]]
@@ -69,15 +71,17 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     memory, devices = pipeline.memory, range(pipeline.devices)
     static: Row = [_entry(memory.static, d) * _copies(pipeline, d) for d in devices]
     limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
+    working: Row = [_entry(memory.working or Fraction(0), d) for d in devices]
     finest = _denominator(x for table in times.values() for row in table for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
-    per_amount = _denominator(x for table in (*amounts.values(), [static, limit]) for row in table for x in row)
+    per_amount = _denominator(x for table in (*amounts.values(), [static, limit, working]) for row in table for x in row)
     return Facts(
         per_time=per_time,
         per_amount=per_amount,
         **{name: [_integers(row, per_time) for row in table] for name, table in times.items()},
         **{name: [_integers(row, per_amount) for row in table] for name, table in amounts.items()},
         static=_integers(static, per_amount),
+        working=_integers(working, per_amount),
         limit=None if memory.limit is None else _integers(limit, per_amount),
         traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
     )

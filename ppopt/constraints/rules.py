@@ -165,7 +165,10 @@ def margins_of(pipeline: Pipeline) -> tuple[Lead | Tail, ...]:
 
 
 def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
-    """The memory limit of every device, static memory taken off; nothing where there is no limit."""
+    """The memory limit of every device, nothing where there is no limit.
+
+    Static memory is taken off, and what every backward of the device takes while it runs (:attr:`~ppopt.pipeline.Amounts.room`).
+    """
     amounts = pipeline.amounts
     if amounts.limit is None:
         return ()
@@ -176,7 +179,7 @@ def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
             for stage, held_on in enumerate(devices):
                 if held_on == device:
                     holds += _holds_of(pipeline, route, stage)
-        capacities.append(Capacity(tuple(holds), int(amounts.limit[device] - amounts.static[device])))
+        capacities.append(Capacity(tuple(holds), int(amounts.room[device])))
     return tuple(capacities)
 
 

@@ -35,7 +35,7 @@ def check_lengths(pipeline: Pipeline) -> None:
         ("costs", pipeline.costs, pipeline.costs.per, DURATIONS),
         ("costs", pipeline.costs, "device", ("optimizer",)),
         ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
-        ("memory", pipeline.memory, "device", ("static", "limit")),
+        ("memory", pipeline.memory, "device", ("static", "limit", "working")),
         ("data_parallel", pipeline.data_parallel, pipeline.data_parallel.per, ("all_gather", "reduce_scatter")),
     ]
     for table, part, per, names in lists:

@@ -288,8 +288,10 @@ class Memory:
     Where that is less, the rest is given back at the end of ``I``; where it is more, the difference is taken at the start of
     ``I``, which leaves more behind than it found. At the end of ``W``, or of ``B``, everything is given back; ``B`` takes nothing
     more than ``F`` has taken. A stage that recomputes takes ``recompute_saved`` less at the start of ``F``. Without ``retained``
-    a stage retains what it has taken then. These three follow ``costs.per``. ``static`` (weights, optimizer state) is one number
-    or one per device, for one copy of the weights. ``limit``: one number or one per device; ``None`` is unlimited.
+    a stage retains what it has taken then. These three follow ``costs.per``; the others are one number or one per device.
+    ``static`` (weights, optimizer state) is for one copy of the weights. ``limit``: ``None`` is unlimited. ``working`` is what
+    a backward needs beside all that while it runs: each of ``B``, ``I`` and ``W`` takes it at its start and gives it back at its
+    end, of whichever stage of the device it is; ``None`` is nothing.
     """
 
     activation: Value = Fraction(1)
@@ -297,6 +299,7 @@ class Memory:
     static: Value = Fraction(0)
     limit: Value | None = None
     recompute_saved: Value | None = None
+    working: Value | None = None
 
     if TYPE_CHECKING:
 
@@ -307,10 +310,11 @@ class Memory:
             static: Given = 0,
             limit: Given | None = None,
             recompute_saved: Given | None = None,
+            working: Given | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("activation", "retained", "static", "limit", "recompute_saved"):
+        for name in ("activation", "retained", "static", "limit", "recompute_saved", "working"):
             value = _optional_values(f"memory.{name}", getattr(self, name))
             if value is None and name in ("activation", "static"):
                 value = Fraction(int(name == "activation"))

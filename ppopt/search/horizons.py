@@ -59,9 +59,7 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     most = pipeline.microbatches
     if amounts.limit is not None:
         room = [
-            int(amounts.limit[d] - amounts.static[d]) // int(amounts.activation[0, s])
-            for s, d in enumerate(route[:-1])
-            if amounts.activation[0, s]
+            int(amounts.room[d]) // int(amounts.activation[0, s]) for s, d in enumerate(route[:-1]) if amounts.activation[0, s]
         ]
         most = min(most, max(room, default=most)) if len(room) == len(route) - 1 else most
     hops: int = sum(int(pipeline.ticks.latency[a, b]) for a, b in pairwise(route))
