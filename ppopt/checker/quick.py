@@ -24,7 +24,8 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     facts = facts_of(pipeline, per_unit)
     held = (*facts.up_held, *facts.down_held)
     if (
-        any(map(any, held))
+        facts.per_pass
+        or any(map(any, held))
         or any(map(len, schedule.transfers.rows))
         or any(0 in row for row in (*facts.duration, *facts.overlap))
     ):

@@ -331,12 +331,18 @@ class DataParallel:
     computes: it gathers its stages one after the other in ascending order, and a stage's operations wait for that stage only; it
     scatters them one after the other in descending order, each once the stage's last operation has ended. Both are part of the
     makespan and of the device's span. The network that they use is no link of the pipeline.
+
+    With ``per_pass`` a stage is exchanged once per pass, not once per step. A pass is what a device runs of one stage before it
+    turns to another one in the same direction: forwards; backwards (``B``, ``I``); gradients of weights (``B``, ``W``). Between
+    two passes of a direction the weights of the next one are gathered, or the gradients of the last one scattered, beside what
+    the device computes in the other directions.
     """
 
     all_gather: Value = Fraction(0)
     reduce_scatter: Value = Fraction(0)
     overlap: bool = False
     per: Literal["device", "stage"] = "device"
+    per_pass: bool = False
 
     if TYPE_CHECKING:
 
@@ -346,13 +352,18 @@ class DataParallel:
             reduce_scatter: Given = 0,
             overlap: bool = False,
             per: Literal["device", "stage"] = "device",
+            per_pass: bool = False,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.per not in ("device", "stage"):
             raise PipelineError("data_parallel.per", f'expected "device" or "stage", got {self.per!r}')
-        if not isinstance(self.overlap, bool):
-            raise PipelineError("data_parallel.overlap", f"expected true or false, got {self.overlap!r}")
+        for name in ("overlap", "per_pass"):
+            if not isinstance(getattr(self, name), bool):
+                raise PipelineError(f"data_parallel.{name}", f"expected true or false, got {getattr(self, name)!r}")
+        if self.overlap and self.per_pass:
+            problem = "every pass is exchanged beside the other directions anyway, and none ahead; expected false, got true"
+            raise PipelineError("data_parallel.overlap", f"with per_pass {problem}")
         for name in ("all_gather", "reduce_scatter"):
             value = _optional_values(f"data_parallel.{name}", getattr(self, name))
             object.__setattr__(self, name, Fraction(0) if value is None else value)

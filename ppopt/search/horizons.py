@@ -21,6 +21,7 @@ def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
     duration, stages = np.maximum(pipeline.ticks.duration, 0), pipeline.stages
     pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
     per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
+    per_microbatch += int((2 * pipeline.ticks.gather + pipeline.ticks.scatter).sum(axis=1).max())
     waits = 3 * stages * longest_lag(words)
     return pipeline.microbatches * (per_microbatch + waits) + int(pipeline.ticks.lead.max() + pipeline.ticks.tail.max())
 
@@ -48,7 +49,7 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
     gather = int(pipeline.ticks.lead.max())
     general = gather + devices * span + (devices - 1) * latency + sending
-    if not free or sending or gather or len(pipeline.routes) > 1:
+    if not free or sending or gather or pipeline.ticks.pauses or len(pipeline.routes) > 1:
         return general
     beside = beside_span(pipeline)
     general = general if beside is None else min(general, span + beside)
