@@ -85,7 +85,7 @@ def test_all_orders(share: int) -> None:
 
 @pytest.mark.thorough
 def test_both_solvers_with_split_backwards() -> None:
-    @settings(max_examples=6, phases=PHASES)
+    @settings(max_examples=3, phases=PHASES)
     @given(
         each(1, 3, 2),
         each(0, 3, 2),
@@ -114,7 +114,7 @@ def test_both_solvers_with_split_backwards() -> None:
 
 
 @given(*(st.integers(*limits) for limits in ((1, 4), (1, 5), (1, 3), (1, 3), (0, 4), (0, 4))))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_breadth_first_on_one_device(
     chunks: int, microbatches: int, forward: int, backward: int, gather: int, scatter: int
 ) -> None:
