@@ -23,7 +23,8 @@ from ppopt.bounds.certificates import Part
 from ppopt.bounds.cuts import CutModel, End
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
-from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, Known, race
+from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, Answer, Known, race
+from ppopt.cpsat.posting import machine
 from ppopt.op import Kind, Op
 from ppopt.pipeline import IntArray
 
@@ -39,12 +40,17 @@ class Box(NamedTuple):
     high: tuple[int, ...]
 
     @classmethod
-    def around(cls, counts: Sequence[int], reach: Sequence[int]) -> Box:
-        """Cuts whose ends are no more than ``reach`` layers from those of a cut; a number for each end."""
+    def all_of(cls, layers: int, stages: int) -> Box:
+        """Every cut."""
+        return cls(tuple(range(1, stages)), tuple(range(layers - stages + 1, layers)))
+
+    @classmethod
+    def around(cls, counts: Sequence[int], reach: int) -> Box:
+        """Cuts none of whose ends is more than ``reach`` layers from that of a cut."""
         stages, layers = len(counts), sum(counts)
-        ends = list(zip(accumulate(counts), reach, strict=False))
-        low = tuple(max(s + 1, end - by) for s, (end, by) in enumerate(ends))
-        return cls(low, tuple(min(layers - stages + s + 1, end + by) for s, (end, by) in enumerate(ends)))
+        ends = list(accumulate(counts))[:-1]
+        low = tuple(max(s + 1, end - reach) for s, end in enumerate(ends))
+        return cls(low, tuple(min(layers - stages + s + 1, end + reach) for s, end in enumerate(ends)))
 
     def has(self, counts: Sequence[int]) -> bool:
         """Whether a cut is in it."""
@@ -114,13 +120,13 @@ class ScheduledCuts(CutModel):
             kind = Kind.I if family.kind == Kind.B else Kind(family.kind)
             self._family(family.stage, kind, tables[kind][family.stage == 0], count)
         self._follow(scale)
-        for machine in graph.machines:
-            self.model.add_no_overlap([interval for o in machine.families for interval in self._intervals[o]])
+        for _, families in graph.machines:
+            machine(self.model, [interval for o in families for interval in self._intervals[o]])
         self._befores: dict[tuple[int, int, int, int], cp_model.IntVar] = {}
         if memory is not None:
             self._shift = self._shifts()
-            for device, machine in enumerate(graph.machines[: graph.devices]):
-                self._hold(memory, machine.families, memory.room[device])
+            for device, (_, families) in enumerate(graph.machines[: graph.devices]):
+                self._hold(memory, families, memory.room[device])
 
     @staticmethod
     def _limit(variable: cp_model.IntVar, low: int, high: int) -> None:
@@ -269,13 +275,13 @@ class ScheduledCuts(CutModel):
             return FoundCut(bound)
         ends = [0, *(sum(map(answer.boolean_value, row)) for row in self.below), self.layers]
         counts = tuple(b - a for a, b in pairwise(ends))
-        rows = [sorted(self._timed(machine.families, answer.value)) for machine in self.graph.machines[: self.graph.devices]]
+        rows = [sorted(self._timed(families, answer)) for _, families in self.graph.machines[: self.graph.devices]]
         found = tuple(tuple(op for *_, op in row) for row in rows)
         return FoundCut(bound, settled=answer.known is Known.BEST, counts=counts, rows=found)
 
-    def _timed(self, families: Sequence[int], value: object) -> Iterator[tuple[int, int, int, int, Op]]:
+    def _timed(self, families: Sequence[int], answer: Answer) -> Iterator[tuple[int, int, int, int, Op]]:
         """The operations of a device with start, end and place; of those that take no time the earlier ones of the data first."""
         for o in families:
             family = self.graph.families[o]
             for m, (start, end) in enumerate(zip(self.start[o], self.end[o], strict=True)):
-                yield value(start), value(end), m, o, Op(family.stage, Kind(family.kind), m)  # type: ignore[operator]
+                yield answer.value(start), answer.value(end), m, o, Op(family.stage, Kind(family.kind), m)

@@ -64,7 +64,6 @@ class OverCuts:
         self.settled = True
         """Whether the last question for a cut was answered in time."""
         self.seconds = 0.0
-        self.joint_seconds = 0.0
         self._known: set[Certificate] = set()
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
@@ -186,9 +185,8 @@ class OverCuts:
 
     def with_order(self, limits: Limits, below: Fraction | float, box: Box) -> FoundCut:
         """The best cut of a box and its order, below that much, as far as they are found."""
-        from ppopt.bounds.scheduled_cuts import FoundCut, Held, ScheduledCuts
+        from ppopt.bounds.scheduled_cuts import Box, FoundCut, Held, ScheduledCuts
 
-        begun = time.monotonic()
         lower, upper = math.ceil(self.bound * self.per_unit), math.ceil(below * self.per_unit) - 1
         if lower > upper:
             return FoundCut(upper + 1, none=True, settled=True)
@@ -207,7 +205,8 @@ class OverCuts:
         for certificate in self._known:
             model.learn(certificate)
         found = model.found(limits)
-        self.joint_seconds += time.monotonic() - begun
+        if box == Box.all_of(model.layers, self.pipeline.stages):
+            self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return found
 
     def leave_out_box(self, box: Box) -> None:
