@@ -24,7 +24,7 @@ from tests.support.traffic import wave
 from tests.support.unaided import optimum
 
 PHASES = [Phase.explicit, Phase.generate]
-SHARE = pytest.mark.parametrize("share", [1, pytest.param(6, marks=pytest.mark.thorough)], ids=["few", "more"])
+SHARE = pytest.mark.parametrize("share", [1, pytest.param(3, marks=pytest.mark.thorough)], ids=["few", "more"])
 
 
 def per_pass(gather: Any, scatter: Any, microbatches: int = 2) -> Pipeline:

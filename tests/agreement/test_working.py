@@ -20,7 +20,7 @@ from ppopt.timing import time_order
 from tests.support.strategies import each
 from tests.support.unaided import optimum
 
-SHARE = pytest.mark.parametrize("share", [1, pytest.param(8, marks=pytest.mark.thorough)], ids=["few", "more"])
+SHARE = pytest.mark.parametrize("share", [1, pytest.param(3, marks=pytest.mark.thorough)], ids=["few", "more"])
 PHASES = [Phase.explicit, Phase.generate]
 
 
