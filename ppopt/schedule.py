@@ -312,6 +312,10 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray) -> tuple[IntArray, Int
         kind, stage = np.divmod(family, index.stages)
         activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
         present = half >= 0
+        working = amounts.working[pipeline.device_of[route[microbatch], stage]]
+        backward = present & (kind > Kind.F) & (kind <= Kind.W)
+        claimed += np.where(backward, working, 0)
+        released += np.where(backward, working, 0)
         claimed += np.where(present & (kind == Kind.F), activation, 0)
         claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
         released += np.where(present & (kind == Kind.B), activation, 0)

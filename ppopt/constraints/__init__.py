@@ -23,6 +23,7 @@ from ppopt.constraints.rules import (
     memory_of,
     rules_of,
     transfers_of,
+    turns_of,
     without_links,
 )
 from ppopt.constraints.words import (
@@ -39,6 +40,8 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turn,
+    Turns,
     Word,
     chain,
     run,
@@ -67,6 +70,8 @@ __all__ = [
     "Stream",
     "Tail",
     "Together",
+    "Turn",
+    "Turns",
     "Word",
     "alike",
     "always_split",
@@ -103,5 +108,6 @@ __all__ = [
     "spread",
     "streams_of",
     "transfers_of",
+    "turns_of",
     "without_links",
 ]
