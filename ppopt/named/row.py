@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ppopt.pipeline import Pipeline, in_words
-from ppopt.schedule import Figures, Number, Objective, Schedule
+from ppopt.schedule import Number, Objective, Schedule
 from ppopt.text import number, percent, place
+from ppopt.timing.figures import Figures
 
 NO_TIME = "left out, no time was left to make and check it"
 """Why a schedule is not shown that took too long."""
