@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ppopt import cpsat
+from ppopt import bounds, cpsat
+from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.constraints import (
     Family,
@@ -26,6 +27,7 @@ from ppopt.heuristics import each_baseline
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
+from tests.support import tuned
 from tests.support.tiers import drawn
 from tests.support.unaided import optimum
 
@@ -124,7 +126,8 @@ def test_schedules_keep_their_times(pipeline: Pipeline) -> None:
 
 
 @drawn(3, 60, chunked(), st.sampled_from(["makespan", "span"]))
-def test_the_optimum_stays(pipeline: Pipeline, objective: str) -> None:
+def test_the_optimum_stays(pipeline: Pipeline, objective: Objective) -> None:
+    """With the cut it is the same, and no window certificate is above it."""
     words = weights_in_order(pipeline)
     assume(words)
     others = tuple(word for word in cuts_of(pipeline) if word not in words)
@@ -133,6 +136,10 @@ def test_the_optimum_stays(pipeline: Pipeline, objective: str) -> None:
     best = optimum(cpsat, pipeline, objective, (*choices, *others))
     assert best is not None
     assert optimum(cpsat, pipeline, objective, (*choices, *cuts_of(pipeline))) == best
+    floor = bounds.machine(pipeline)
+    assert floor is not None
+    window = tuned.window(pipeline, floor.value // 2, floor.value // 2, objective, makespan=floor.value)
+    assert window is None or window.value <= best
 
 
 def test_memory_is_counted_with_it() -> None:
