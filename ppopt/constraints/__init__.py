@@ -32,6 +32,7 @@ from ppopt.constraints.rules import (
     memory_of,
     rules_of,
     transfers_of,
+    turns_of,
     without_links,
 )
 from ppopt.constraints.weight_order import Backward, equal_weights, weights_in_turn
@@ -49,6 +50,8 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turn,
+    Turns,
     Word,
     chain,
     run,
@@ -78,6 +81,8 @@ __all__ = [
     "Stream",
     "Tail",
     "Together",
+    "Turn",
+    "Turns",
     "Word",
     "alike",
     "always_split",
@@ -115,6 +120,7 @@ __all__ = [
     "spread",
     "streams_of",
     "transfers_of",
+    "turns_of",
     "weights_in_order",
     "weights_in_turn",
     "without_links",

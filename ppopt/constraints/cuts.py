@@ -24,6 +24,7 @@ from ppopt.constraints.words import (
     Precede,
     Tail,
     Together,
+    Turns,
     Word,
     chain,
     select,
@@ -60,7 +61,7 @@ def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
         return True
     forced = None
     for word in extra:
-        if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
+        if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail | Turns):
             raise TypeError(f"unknown word {word!r}")
         if not all(isinstance(stream, Family) for stream in streams_of(word)):
             return False
@@ -137,9 +138,14 @@ def weights_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     """Weight gradients of stages of equal cost on a device run in the order of their input gradients, as far as that is known.
 
     Valid with :func:`in_order` and where nothing binds beside the rules (:mod:`~ppopt.constraints.weight_order` has the proof).
-    Every backward has to be split: what memory implies then holds for every microbatch.
+    Every backward has to be split: what memory implies then holds for every microbatch. Of the rules the proof knows data, machines,
+    memory, and what precedes and follows a device's operations; with others, such as pauses between the passes of a device, which
+    tell its stages apart, nothing is cut.
     """
-    if not pipeline.costs.split:
+    rules = rules_of(pipeline)
+    if not pipeline.costs.split or not all(
+        isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules
+    ):
         return ()
     graph = graph_of(pipeline)
     turns = weights_in_turn(graph)

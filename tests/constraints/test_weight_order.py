@@ -57,8 +57,18 @@ def test_what_is_known_of_input_gradients() -> None:
         {"costs": Costs(forward=2, backward=3, backward_input=2, backward_weight=2)},
         {"costs": Costs(backward_weight=0)},
         {"data_parallel": DataParallel(per="stage", reduce_scatter=[1, 2, 3, 4, 5, 6], overlap=True)},
+        {"data_parallel": DataParallel(all_gather=1, reduce_scatter=1, per_pass=True)},
     ],
-    ids=["one stage each", "other times", "other amounts", "whole", "whole or split", "no time", "traffic of stages"],
+    ids=[
+        "one stage each",
+        "other times",
+        "other amounts",
+        "whole",
+        "whole or split",
+        "no time",
+        "traffic of stages",
+        "pauses between passes",
+    ],
 )
 def test_where_it_is_not_known(fields: dict[str, object]) -> None:
     assert not cut(**fields)
