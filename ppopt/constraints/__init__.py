@@ -8,7 +8,16 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 """
 
 from ppopt.constraints.checked import check_words, streams_of
-from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
+from ppopt.constraints.cuts import (
+    alike,
+    always_split,
+    cuts_of,
+    free_choices,
+    in_order,
+    room_in_order,
+    splitting_is_free,
+    weights_in_order,
+)
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
@@ -26,6 +35,7 @@ from ppopt.constraints.rules import (
     turns_of,
     without_links,
 )
+from ppopt.constraints.weight_order import Backward, equal_weights, weights_in_turn
 from ppopt.constraints.words import (
     Capacity,
     Dealt,
@@ -50,6 +60,7 @@ from ppopt.constraints.words import (
 )
 
 __all__ = [
+    "Backward",
     "Capacity",
     "Dealt",
     "Exclusive",
@@ -81,6 +92,7 @@ __all__ = [
     "chosen",
     "cuts_of",
     "data_of",
+    "equal_weights",
     "expand",
     "free_choices",
     "graph_of",
@@ -109,5 +121,7 @@ __all__ = [
     "streams_of",
     "transfers_of",
     "turns_of",
+    "weights_in_order",
+    "weights_in_turn",
     "without_links",
 ]
