@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.constraints.checked import streams_of
+from ppopt.constraints.turns import turns_of
 from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, Lead, OneOf, Precede, Stream, Tail, Word, sends
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
@@ -26,6 +27,7 @@ def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     rules += links_of(pipeline) if links else ()
     rules += memory_of(pipeline)
     rules += margins_of(pipeline)
+    rules += turns_of(pipeline)
     return tuple(rules)
 
 

@@ -2,10 +2,12 @@
 
 from ppopt.pipeline.amounts import Amounts, room_to_split, splitting_takes_memory
 from ppopt.pipeline.arrays import IntArray, halves
+from ppopt.pipeline.checks import MAX_OPS
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
-from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Pipeline
+from ppopt.pipeline.mix import GIVEN, OPEN, Group, Mix, groups_of, way_of_microbatch
+from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, Pipeline
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import (
     ChunksMisplaced,
@@ -35,11 +37,15 @@ __all__ = [
     "MAX_MICROBATCHES",
     "MAX_OPS",
     "MAX_STAGES",
+    "Mix",
+    "OPEN",
     "PLACEMENTS",
     "Amounts",
     "ChunksMisplaced",
     "Costs",
     "DataParallel",
+    "GIVEN",
+    "Group",
     "IntArray",
     "Layer",
     "Layers",
@@ -59,6 +65,7 @@ __all__ = [
     "as_number",
     "exact",
     "fewer_devices",
+    "groups_of",
     "halves",
     "in_words",
     "microseconds",
@@ -66,4 +73,5 @@ __all__ = [
     "room_to_split",
     "routes_of",
     "splitting_takes_memory",
+    "way_of_microbatch",
 ]

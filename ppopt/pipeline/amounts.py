@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
+from ppopt.pipeline.scaling import scaled_amounts
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         PipelineError: the common unit is too fine for 64-bit integers, or which stages recompute is left open.
     """
     memory, devices = pipeline.memory, range(pipeline.devices)
-    activation, retained = held(pipeline)
+    activation, retained = (scaled_amounts(pipeline, table) for table in held(pipeline))
     weights = weights_of(pipeline)
     static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]

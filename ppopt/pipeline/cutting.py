@@ -205,6 +205,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
     chosen = [] if pipeline.recompute == CHOOSE else levels_of(pipeline)
     again = tuple(sum((n * level.time for _, level, n in stage), Fraction(0)) for stage in chosen)
     saved = tuple(sum((n * level.saved for _, level, n in stage), Fraction(0)) for stage in chosen)
+    squares = tuple(sum((n * level.quadratic for _, level, n in stage), Fraction(0)) for stage in chosen)
     recomputes = pipeline.recompute not in ("none", CHOOSE)  # perhaps no layer does: those of the level may be frozen
 
     def stages(name: str) -> tuple[Fraction, ...]:
@@ -226,6 +227,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         backward=full,
         recompute=again if recomputes else None,
         optimizer=optimizer_of(pipeline, table),
+        **_quadratic(layers, table, squares if recomputes else ()),
     )
     memory = dataclasses.replace(
         pipeline.memory,
@@ -234,6 +236,24 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         recompute_saved=saved if recomputes else None,
     )
     return costs, memory
+
+
+def _quadratic(layers: Layers, table: Sequence[Sequence[int]], again: tuple[Fraction, ...]) -> dict[str, Any]:
+    """The parts of the costs per stage that grow with the square of a sequence's length, where there are any.
+
+    ``again``: of what the stages recompute; empty where none does.
+    """
+    found: dict[str, Any] = {
+        name: summed(table, layers.each(name))
+        for name in ("forward_quadratic", "backward_input_quadratic")
+        if layers.has(name)
+    }
+    if any(group.backward_quadratic is not None for group in layers.groups):
+        parts = zip(*(layers.each(name) for name in ("backward_quadratic", "backward_input_quadratic")), strict=True)
+        found["backward_quadratic"] = summed(table, [part if full is None else full for full, part in parts])
+    if any(again):
+        found["recompute_quadratic"] = again
+    return found
 
 
 def optimizer_of(pipeline: Pipeline, table: Sequence[Sequence[int]]) -> Value | None:
