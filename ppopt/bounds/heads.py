@@ -26,7 +26,7 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
     *Memory.* Where ``after(n)`` waits for ``before(n - shift)`` and that for ``after(n - shift)``, the head of ``after`` rises by
     the way from the one to the other every ``shift`` instances.
     *Machine.* Before ``o(n)`` starts, each of its machines has run ``n + 1`` instances of each ancestor of ``o`` that is of
-    that machine (of another route, where there are fewer of it, all), and ``n`` instances of ``o``.
+    that machine, and ``n`` instances of ``o``.
     """
     result: list[IntArray] = []
     for family, (time, device) in enumerate(zip(graph.duration, graph.owner, strict=True)):
@@ -37,31 +37,21 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
         else:
             start = np.full((1, len(index)), graph.lead[family], dtype=np.int64)
         for before, _, _, lag in graph.into[family]:
-            start = np.maximum(start, _as_many(result[before], len(index)) + (graph.duration[before] + lag))
+            start = np.maximum(start, result[before] + (graph.duration[before] + lag))
         for place in graph.machines_of[family] if work else ():
             ancestors = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
             earliest = np.full(len(start), FAR)
-            taken: IntArray = np.zeros(len(index), dtype=np.int64)
+            taken = 0
             for ancestor in reversed(ancestors):
                 earliest = np.minimum(earliest, result[ancestor][:, 0])
-                taken = taken + np.minimum(index + 1, graph.count[ancestor]) * graph.duration[ancestor]
-                start = np.maximum(start, earliest[:, None] + taken + index * time)
+                taken += graph.duration[ancestor]
+                start = np.maximum(start, earliest[:, None] + (index + 1) * taken + index * time)
         start = np.maximum.accumulate(start - index * time, axis=1) + index * time
         for wait in graph.implied if memory else ():
             if wait.after == family and wait.shift < len(index) and (rise := graph.round_trip(wait)) is not None:
                 start = _lifted(start, wait.shift, rise)
         result.append(start)
     return result if own else [start[0] for start in result]
-
-
-def _as_many(start: IntArray, many: int) -> IntArray:
-    """The heads of ``many`` instances of a family that has perhaps fewer: those beyond come behind all that there are.
-
-    Only where another route is waited for are there fewer, and then all of that comes first.
-    """
-    if start.shape[1] >= many:
-        return start[:, :many]
-    return np.pad(start, ((0, 0), (0, many - start.shape[1])), mode="edge")
 
 
 def _lifted(start: IntArray, shift: int, rise: int) -> IntArray:

@@ -36,12 +36,11 @@ def _in_turn(run: Run, device: int, stage: int, back: bool, ops: list[tuple[int,
     mix, many = run.pipeline.mix, run.pipeline.microbatches
     sizes = mix.pieces if len(mix.pieces) > 1 else (mix.pieces or (1,)) * many
     sequence_of = [(s, piece) for s, size in enumerate(sizes) for piece in range(size)][:many]
-    same = _alike(run.pipeline, sequence_of)
+    given = mix.microbatch_order == "given" and _differ(run.pipeline, sequence_of, {m for m, _ in ops})
     for (m, entry), (later, after) in pairwise(ops):
         (first, piece), (second, other) = sequence_of[m], sequence_of[later]
         wrong = first == second and (piece < other if back else piece > other)
-        if mix.microbatch_order == "given" and first > second:
-            wrong = wrong or len({same[s] for s in range(second, first + 1)}) > 1 or len(set(sizes)) > 1 or sizes[0] > 1
+        wrong = wrong or (given and first > second)
         if wrong:
             op, at = run.shown(after), run.time(after.start)
             direction = "backward" if back else "forward"
@@ -52,13 +51,10 @@ def _in_turn(run: Run, device: int, stage: int, back: bool, ops: list[tuple[int,
             yield Violation(Rule.TURN, device, op, at, message)
 
 
-def _alike(pipeline: Pipeline, sequence_of: list[tuple[int, int]]) -> list[int]:
-    """By sequence a number that those have in common that are alike and follow each other."""
+def _differ(pipeline: Pipeline, sequence_of: list[tuple[int, int]], those: set[int]) -> bool:
+    """Whether some of the microbatches are told apart: as pieces of a sequence, or by what their sequences take."""
     stages = range(pipeline.stages)
-    whole: dict[int, list[tuple[Factors, ...]]] = {}
-    for m, (sequence, _) in enumerate(sequence_of):
-        whole.setdefault(sequence, []).append(tuple(factors(pipeline, m, stage) for stage in stages))
-    numbers, each = [0], list(whole.values())
-    for one, other in pairwise(each):
-        numbers.append(numbers[-1] + (one != other))
-    return numbers
+    whole: dict[int, tuple[tuple[Factors, ...], ...]] = {}
+    for m in sorted(those):
+        whole[sequence_of[m][0]] = *whole.get(sequence_of[m][0], ()), tuple(factors(pipeline, m, stage) for stage in stages)
+    return bool(pipeline.mix.pieces) or len(set(whole.values())) > 1

@@ -25,6 +25,7 @@ from ppopt.constraints.rules import (
     transfers_of,
     without_links,
 )
+from ppopt.constraints.turns import turns_of
 from ppopt.constraints.words import (
     Capacity,
     Dealt,
@@ -103,5 +104,6 @@ __all__ = [
     "spread",
     "streams_of",
     "transfers_of",
+    "turns_of",
     "without_links",
 ]

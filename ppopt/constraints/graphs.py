@@ -173,8 +173,7 @@ class _Compiled:
         if isinstance(word, Precede):
             before, after = (self.number.get(stream) for stream in (word.before, word.after))  # type: ignore[arg-type]
             if before is not None and after is not None and before != after:
-                # below 0 (the last of one route before the first of another) it holds for those of one number as well
-                self.precedences.append(Precedence(before, after, max(word.shift, 0), word.lag))
+                self.precedences.append(Precedence(before, after, word.shift, word.lag))
         elif isinstance(word, Exclusive):
             self._machine(word)
         elif isinstance(word, Capacity):

@@ -14,8 +14,7 @@ def turns_of(pipeline: Pipeline) -> tuple[Precede, ...]:
     """What the mix of a pipeline says of the order of its microbatches, on every stage; nothing where they are alike.
 
     Forwards run in the order of the microbatches where that is given, and so do backwards, whether ``B`` or ``I``; ``W`` may wait.
-    A piece of a sequence runs forward behind the piece before it, and backward behind the piece after it. Microbatches that are
-    alike and follow each other run in their order too: it loses nothing.
+    A piece of a sequence runs forward behind the piece before it, and backward behind the piece after it.
     """
     if not pipeline.mix.differs:
         return ()
@@ -46,10 +45,10 @@ def _turns(groups: Sequence[Group], stage: int, kinds: Sequence[Kind], step: int
         pieces = group.routes[::step]
         for before, after in pairwise(pieces):
             yield from words(before, after, 0)
-        if ordered:
+        if ordered and len(group.sequences) > 1:
             yield from words(pieces[-1], pieces[0], 1)
     for one, other in pairwise(groups) if ordered else ():
-        yield from words(one.routes[::step][-1], other.routes[::step][0], 1 - len(one.sequences))
+        yield from words(one.routes[::step][-1], other.routes[::step][0], 0)
 
 
 def turn_of(pipeline: Pipeline) -> dict[int, int]:

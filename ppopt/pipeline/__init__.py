@@ -26,6 +26,7 @@ from ppopt.pipeline.parts import (
 )
 from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
+from ppopt.pipeline.scaling import alike
 from ppopt.pipeline.ticks import Ticks
 from ppopt.pipeline.units import Units, microseconds
 
@@ -62,6 +63,7 @@ __all__ = [
     "TooLittleMemory",
     "Units",
     "Value",
+    "alike",
     "as_number",
     "exact",
     "fewer_devices",

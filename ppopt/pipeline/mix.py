@@ -277,8 +277,8 @@ class Group(NamedTuple):
 def groups_of(mix: Mix, ways: Routes, way_of: Sequence[int]) -> tuple[Group, ...]:
     """The groups of a mix, way by way, in the order of their first microbatches; ``way_of``: the way of each microbatch.
 
-    Where the order is given those of a group follow each other; else all that are alike are of one group. A way that no
-    microbatch takes has a group without sequences.
+    Where the order is given, and not all of a way are alike, each sequence is a group of its own. A way that no microbatch takes
+    has a group without sequences.
 
     Raises:
         PipelineError: the pieces of a sequence take different ways.
@@ -293,16 +293,14 @@ def groups_of(mix: Mix, ways: Routes, way_of: Sequence[int]) -> tuple[Group, ...
         of_way[taken.pop()].append(sequence)
     for way, sequences in enumerate(of_way):
         alike: dict[Any, list[range]] = {}
-        last, turn = None, 0
         for sequence in sequences:
-            scales = tuple(mix.scales(m, stages) for m in sequence)
-            turn += mix.microbatch_order == GIVEN and scales != last
-            last = scales
-            alike.setdefault((turn, scales), []).append(sequence)
-        for together in alike.values() if sequences else ([],):
-            first = sum(len(group.routes) for group in found)
-            pieces = len(together[0]) if together else 1
-            found.append(Group(way, tuple(range(first, first + pieces)), tuple(together)))
+            alike.setdefault(tuple(mix.scales(m, stages) for m in sequence), []).append(sequence)
+        together = list(alike.values()) or [[]]
+        if mix.microbatch_order == GIVEN and len(together) > 1:
+            together = [[sequence] for sequence in sequences]
+        for group in together:
+            first = sum(len(each.routes) for each in found)
+            found.append(Group(way, tuple(range(first, first + len(group[0] if group else (0,)))), tuple(group)))
     return tuple(found)
 
 
