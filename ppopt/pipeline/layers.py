@@ -129,8 +129,8 @@ class Layer:
         for name in PARTS:
             part, given = getattr(self, name), getattr(self, name.removesuffix("_quadratic"))
             if part and (given is None or part > given):
-                whole = "which is not given" if given is None else f"{plain(given)}"
-                raise PipelineError(f"layers.{name}", f"expected at most the whole time, {whole}, got {plain(part)}")
+                most = "which is not given" if given is None else f"{plain(given)}"
+                raise PipelineError(f"layers.{name}", f"expected at most the whole time, {most}, got {plain(part)}")
         self._set("recompute", self._levels())
         for level in self.recompute:
             if level.saved > self.activation:
