@@ -146,7 +146,12 @@ def _differ(
     none = [Fraction(0)] * pipeline.stages
     part, input_, full, extra = (
         _by_stage(pipeline, route, value) or list(none)
-        for value in (costs.forward_quadratic, costs.backward_input_quadratic, costs.backward_quadratic, costs.recompute_quadratic)
+        for value in (
+            costs.forward_quadratic,
+            costs.backward_input_quadratic,
+            costs.backward_quadratic,
+            costs.recompute_quadratic,
+        )
     )
     if costs.backward is None or costs.backward_quadratic is None:
         full = list(input_)

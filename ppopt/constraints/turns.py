@@ -13,7 +13,7 @@ from ppopt.pipeline import GIVEN, Group, Pipeline, groups_of, way_of_microbatch
 def turns_of(pipeline: Pipeline) -> tuple[Precede, ...]:
     """What the mix of a pipeline says of the order of its microbatches, on every stage; nothing where they are alike.
 
-    Forwards run in the order of the microbatches where that is given, and so do backwards, whether ``B`` or ``I``; ``W`` may wait.
+    Forwards run in the order of the microbatches where that is given, and so do backwards, ``B`` or ``I``; ``W`` may wait.
     A piece of a sequence runs forward behind the piece before it, and backward behind the piece after it.
     """
     if not pipeline.mix.differs:

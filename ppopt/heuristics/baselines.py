@@ -34,7 +34,9 @@ def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     (:mod:`~ppopt.heuristics.in_flight`), also with several limits to their number. Once a limit changes nothing, larger ones are
     left out.
     """
-    with suppress(*((Stuck,) if pipeline.mix.pieces else ())):  # the pieces of a sequence go back in another order than it reserves
+    with suppress(
+        *((Stuck,) if pipeline.mix.pieces else ())
+    ):  # the pieces of a sequence go back in another order than it reserves
         yield from _each_baseline(pipeline)
 
 

@@ -39,7 +39,7 @@ OUT_OF_TURN = (
 def in_turn(pipeline: Pipeline, order: Order, turns: Sequence[int] = ()) -> Schedule:
     """An order of alike microbatches with those of ``pipeline`` in their places, timed.
 
-    ``turns``: the microbatches in the order in which they take the places 0, 1, …; on each way by themselves. Empty: in their own.
+    ``turns``: the microbatches in the order in which they take the places 0, 1, …; on each way by themselves. Empty: their own.
 
     Raises:
         CyclicOrder: it cannot end.
@@ -116,7 +116,9 @@ def retold(pipeline: Pipeline, plain: Pipeline, words: Iterable[Word]) -> Iterat
         elif isinstance(word, Exclusive):
             yield Exclusive(tuple(one for stream in word.streams for one in each(stream)))
         elif isinstance(word, Pairable):
-            sides = ([one for f in side for one in each(f) if isinstance(one, Family)] for side in (word.forwards, word.backwards))
+            sides = (
+                [one for f in side for one in each(f) if isinstance(one, Family)] for side in (word.forwards, word.backwards)
+            )
             forwards, backwards = map(tuple, sides)
             yield replace(word, forwards=forwards, backwards=backwards)
         elif isinstance(word, Capacity):

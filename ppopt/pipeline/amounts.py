@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
+from ppopt.pipeline.mix import groups_of, way_of_microbatch
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
 from ppopt.pipeline.scaling import scaled_amounts
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
@@ -100,6 +101,14 @@ def room_to_split(pipeline: Pipeline) -> BoolArray:
     return room
 
 
+def _at_once(pipeline: Pipeline) -> list[tuple[int, ...]]:
+    """The routes of microbatches that are held at one time in every schedule: each by itself, or the pieces of a sequence."""
+    if not pipeline.mix.pieces:
+        return [(route,) for route in sorted(set(pipeline.route_of_microbatch))]
+    groups = groups_of(pipeline.mix, pipeline.ways, way_of_microbatch(pipeline))
+    return [group.routes for group in groups if group.sequences]
+
+
 def check_limit(pipeline: Pipeline) -> None:
     """Raise where a device cannot hold its static memory and one microbatch's activations.
 
@@ -113,14 +122,15 @@ def check_limit(pipeline: Pipeline) -> None:
     if amounts.limit is None:
         return
     for device, limit in enumerate(amounts.limit.tolist()):
-        least = max(
+        of_route = [
             sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
             for r, route in enumerate(pipeline.routes)
-            if r in pipeline.route_of_microbatch
-        ) + int(amounts.static[device])
+        ]
+        least = max(sum(of_route[r] for r in together) for together in _at_once(pipeline)) + int(amounts.static[device])
         if least > limit:
+            one = "sequence" if pipeline.mix.pieces else "microbatch"
             raise TooLittleMemory(
                 f"memory.limit[{device}]" if isinstance(pipeline.memory.limit, tuple) else "memory.limit",
                 f"device {device} needs at least {plain(Fraction(least, amounts.per_unit))} (its static memory and one "
-                f"microbatch's activations), got {plain(Fraction(limit, amounts.per_unit))}",
+                f"{one}'s activations), got {plain(Fraction(limit, amounts.per_unit))}",
             )

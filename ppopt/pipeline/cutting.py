@@ -34,7 +34,19 @@ def counts_of(pipeline: Pipeline) -> Counts:
     if partition == BEST:
         problem = '"best" is left open, which only solve settles; expected "even", "balanced" or the layers of each stage here'
         raise PipelineError("pipeline.partition", problem)
-    return balanced(work_of_layers(layers, pipeline.recompute), pipeline.routes, pipeline.route_of_microbatch)
+    work = work_of_layers(layers, pipeline.recompute)
+    if pipeline.mix.lengths:
+        work = tuple(x + more for x, more in zip(work, _more_by_length(pipeline, layers), strict=True))
+    return balanced(work, pipeline.routes, pipeline.route_of_microbatch)
+
+
+def _more_by_length(pipeline: Pipeline, layers: Layers) -> list[Fraction]:
+    """Per layer, by how much its work is more because of the lengths, for as many tokens as the costs are for."""
+    each = [pipeline.mix.scale(m, 0) for m in range(pipeline.microbatches)]
+    factor = sum((by.square for by in each), Fraction(0)) / sum((by.linear for by in each), Fraction(0)) - 1
+    parts = zip(layers.each("forward_quadratic"), layers.each("backward_input_quadratic"), strict=True)
+    of_group = [((there or 0) + (back or 0)) * factor for there, back in parts]
+    return [Fraction(of_group[group]) for group in layers.group_of]
 
 
 def times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction, Fraction], ...]:
@@ -244,9 +256,7 @@ def _quadratic(layers: Layers, table: Sequence[Sequence[int]], again: tuple[Frac
     ``again``: of what the stages recompute; empty where none does.
     """
     found: dict[str, Any] = {
-        name: summed(table, layers.each(name))
-        for name in ("forward_quadratic", "backward_input_quadratic")
-        if layers.has(name)
+        name: summed(table, layers.each(name)) for name in ("forward_quadratic", "backward_input_quadratic") if layers.has(name)
     }
     if any(group.backward_quadratic is not None for group in layers.groups):
         parts = zip(*(layers.each(name) for name in ("backward_quadratic", "backward_input_quadratic")), strict=True)

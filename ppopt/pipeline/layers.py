@@ -281,7 +281,14 @@ def as_tables(layers: Layers) -> list[dict[str, Any]]:
 
     def table(part: Layer | Level) -> dict[str, Any]:
         found = {field.name: getattr(part, field.name) for field in fields(part)}
-        left_out = {"count": 1, "activation": 0, "weights": 0, "recompute": (), "frozen": False, **dict.fromkeys((*STEP, *PARTS, "quadratic"), 0)}
+        left_out = {
+            "count": 1,
+            "activation": 0,
+            "weights": 0,
+            "recompute": (),
+            "frozen": False,
+            **dict.fromkeys((*STEP, *PARTS, "quadratic"), 0),
+        }
         kept = {name: value for name, value in found.items() if value is not None and left_out.get(name, ...) != value}
         return {
             name: [table(level) for level in value]

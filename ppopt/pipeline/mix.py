@@ -12,8 +12,11 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import Number, PipelineError, exact, plain
+from ppopt.pipeline.recompute import CHOOSE
 from ppopt.pipeline.routes import Routes
+from ppopt.pipeline.runtimes import ONE_SHAPE
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -93,7 +96,7 @@ class Mix:
                 if getattr(self, name):
                     raise PipelineError(f"pipeline.{name}", "follows from pipeline.lengths; give one of them")
             if not self.length:
-                problem = "missing; expected the length in tokens of the sequence for which the costs are (pipeline.lengths needs it)"
+                problem = "missing; expected the length in tokens of the sequence for which the costs are"
                 raise PipelineError("pipeline.length", problem)
         elif self.length:
             raise PipelineError("pipeline.length", "is the length for which the costs are; it needs pipeline.lengths")
@@ -288,7 +291,7 @@ def groups_of(mix: Mix, ways: Routes, way_of: Sequence[int]) -> tuple[Group, ...
     for sequence in mix.sequences(len(way_of)):
         taken = {way_of[m] for m in sequence}
         if len(taken) > 1:
-            problem = f"the pieces of a sequence take one way, got microbatches {sequence[0]} to {sequence[-1]} on different routes"
+            problem = f"the pieces of a sequence take one route, microbatches {sequence[0]} to {sequence[-1]} do not"
             raise PipelineError("pipeline.pieces", problem)
         of_way[taken.pop()].append(sequence)
     for way, sequences in enumerate(of_way):
@@ -336,6 +339,14 @@ def check_mix(pipeline: Pipeline) -> None:
     if mix.differs and pipeline.costs.overlap is not None:
         problem = "what an overlapped pair of microbatches that differ takes is not known; leave it out (forward + backward)"
         raise PipelineError("costs.overlap", problem)
+    if mix.differs and pipeline.partition == BEST:
+        problem = 'cannot be left open where microbatches differ; expected "even", "balanced" or the layers of each stage'
+        raise PipelineError("pipeline.partition", problem)
+    if mix.differs and pipeline.recompute == CHOOSE:
+        problem = "cannot be left open where microbatches differ; expected a choice of what recomputes"
+        raise PipelineError("pipeline.recompute", problem)
+    if mix.differs and pipeline.runtime:
+        raise PipelineError("pipeline.runtime", f"{ONE_SHAPE}; expected none where microbatches differ, got {pipeline.runtime!r}")
 
 
 def apart(pipeline: Pipeline) -> dict[str, Any]:

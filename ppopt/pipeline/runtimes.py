@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 TORCH = "torch"
 """The runtime that makes something else of costs and memory: PyTorch."""
 TORCHTITAN, MEGATRON, INTERLEAVED = "torchtitan", "megatron", "megatron-interleaved"
+ONE_SHAPE = "PyTorch's pipelines exchange microbatches of one shape"
 RUNTIMES = (TORCH, TORCHTITAN, MEGATRON, INTERLEAVED)
 """The runtimes that are planned for."""
 
@@ -75,6 +76,8 @@ def one_route(pipeline: Pipeline) -> Pipeline:
     Raises:
         NotForTorch: a stage lives on two ranks.
     """
+    if pipeline.mix.differs:
+        raise NotForTorch(f"microbatches differ, and {ONE_SHAPE}; pad them to one length")
     used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})
     for stage, ranks in enumerate(zip(*used, strict=True)):
         if len(set(ranks)) > 1:
