@@ -10,7 +10,7 @@ import heapq
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 Bags: TypeAlias = list[list[int]]
@@ -53,7 +53,7 @@ GENERATORS: dict[str, Callable[[random.Random, int], float]] = {
     "rl-bimodal": _bimodal,
     "uniform": lambda rng, longest: rng.randint(1, longest),
 }
-"""Long tails (``wiki``, ``pretrain-128k``), Megatron's mock data, answers of which 15 % are cut off at the cap, and uniform ones."""
+"""Long tails (``wiki``, ``pretrain-128k``), Megatron's mock data, answers of which 15 % are cut off, and uniform ones."""
 
 
 def multipliers(count: int, deviation: float, seed: int = 0) -> list[float]:
@@ -98,7 +98,7 @@ def verl_weight(length: int) -> int:
 
 
 def verl(lengths: Sequence[int], most: int, multiple: int = 1) -> Bags:
-    """verl's microbatches: as many as the tokens need at ``most`` each, a multiple of ``multiple``, of nearly equal work; in verl's
+    """verl's microbatches: as many as the tokens need at ``most`` each, a multiple of ``multiple``, of nearly equal work; in its
     order, small ones at both ends. The cap gives their number alone and is not kept.
 
     Raises:
@@ -114,8 +114,8 @@ def verl(lengths: Sequence[int], most: int, multiple: int = 1) -> Bags:
 
 
 def megatron_pack(lengths: Sequence[int], most: int, multiple: int = 1) -> Bags:
-    """Megatron's ``dp_balanced``: in the order of arrival, a new bag where one would hold more than ``most`` tokens; then the last
-    sequence of the latest bag with several gets one of its own, until their number is a multiple.
+    """Megatron's ``dp_balanced``: in the order of arrival, a new bag where one would hold more than ``most`` tokens; then the
+    last sequence of the latest bag with several gets one of its own, until their number is a multiple.
 
     Raises:
         ValueError: a sequence is longer than the cap, or there are too few sequences for the multiple.
@@ -202,11 +202,11 @@ def balanced_pieces(length: int, pieces: int, linear: float, quadratic: float, m
         return (math.sqrt(linear**2 + 2 * quadratic * goal) - linear) / quadratic
 
     ends = [*(token(k / pieces) for k in range(1, pieces)), float(length)]
-    behind = [max(1, int((end - begin) // multiple)) * multiple for begin, end in zip(ends, ends[1:], strict=False)]
+    behind = [max(1, int((end - begin) // multiple)) * multiple for begin, end in pairwise(ends)]
     return [length - sum(behind), *behind]
 
 
 def piece_costs(pieces: Sequence[int], linear: float, quadratic: float) -> list[float]:
     """The FLOPs of each piece of a sequence: it attends to all that is before it (:func:`balanced_pieces`)."""
     ends = [0, *accumulate(pieces)]
-    return [quadratic * (b * b - a * a) / 2 + linear * (b - a) for a, b in zip(ends, ends[1:], strict=False)]
+    return [quadratic * (b * b - a * a) / 2 + linear * (b - a) for a, b in pairwise(ends)]

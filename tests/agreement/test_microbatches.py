@@ -181,7 +181,7 @@ def test_factors_scale_the_answer_and_equal_ones_may_be_swapped() -> None:
 
 
 def test_the_given_order_costs_what_the_longest_first_cannot_hide() -> None:
-    """One of three microbatches is twice as long: what device 1 waits for at the begin, and device 0 at the end, depends on where."""
+    """One of three microbatches is twice as long: what the devices wait for at both ends depends on which."""
     costs = Costs(forward=1, backward=1)
     given = {tuple(f): value(Mix(microbatch_costs=f), 3, costs=costs) for f in ([2, 1, 1], [1, 2, 1], [1, 1, 2])}
     assert value(Mix(microbatch_costs=[2, 1, 1], microbatch_order="choose"), 3, costs=costs) == min(given.values())
