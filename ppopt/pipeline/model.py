@@ -231,10 +231,7 @@ class Pipeline:
         return self.changed(partition="balanced", route_of_microbatch=split) if self.partition == BEST else self
 
     def changed(self, **changes: Any) -> Pipeline:
-        """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew.
-
-        With other costs it is no longer a pipeline of layers: they become costs per stage.
-        """
+        """A copy with other fields; what follows from them is derived anew. With other costs layers become costs per stage."""
         if self.layers is not None:
             if "costs" not in changes:
                 changes = {**given_parts(self), **changes}
@@ -290,11 +287,7 @@ class Pipeline:
         return self if self.routes else self.placements()[0]
 
     def per_stage(self) -> Pipeline:
-        """The same pipeline with costs and activations per stage.
-
-        Raises:
-            PipelineError: a stage has other costs on another route, which cannot be said per stage.
-        """
+        """:func:`ppopt.pipeline.rewriting.per_stage`."""
         return rewriting.per_stage(self)
 
     def written_out(self) -> Pipeline:

@@ -49,7 +49,7 @@ def test_bad_values_name_file_key_given_and_expected() -> None:
 
 
 def test_a_microbatch_takes_its_tokens_and_the_squares_of_its_lengths() -> None:
-    """4 tokens in one sequence are N = 4, Q = 16 as in ``length``; in two of 2 each Q is half; of 8 in one N is twice, Q 4 times."""
+    """4 tokens in one sequence are N = 4, Q = 16 as in ``length``; in two of 2 each Q is half; of 8 N is twice, Q 4 times."""
     costs = Costs(forward=1, forward_quadratic=Fraction(1, 2), backward_input=2, backward_input_quadratic=1)
     mix = Mix(lengths=[4, [2, 2], 8], length=4, microbatch_order="choose")
     pipeline = Pipeline(1, 3, costs=costs, memory=Memory(activation=3), mix=mix)
