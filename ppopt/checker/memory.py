@@ -36,7 +36,10 @@ def levels(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             retained = facts.retained[route_of[microbatch]][stage]
             if kind == Kind.F:
                 held += activation
-            elif kind == Kind.I:
+                continue
+            held += facts.working[device]
+            heapq.heappush(pending, (entry.end, facts.working[device]))
+            if kind == Kind.I:
                 while_it_runs = max(activation, retained)
                 held += while_it_runs - activation
                 heapq.heappush(pending, (entry.end, while_it_runs - retained))

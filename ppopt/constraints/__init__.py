@@ -23,9 +23,10 @@ from ppopt.constraints.rules import (
     memory_of,
     rules_of,
     transfers_of,
+    turns_of,
     without_links,
 )
-from ppopt.constraints.turns import turns_of
+from ppopt.constraints.turns import microbatch_turns
 from ppopt.constraints.words import (
     Capacity,
     Dealt,
@@ -40,6 +41,8 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turn,
+    Turns,
     Word,
     chain,
     run,
@@ -68,6 +71,8 @@ __all__ = [
     "Stream",
     "Tail",
     "Together",
+    "Turn",
+    "Turns",
     "Word",
     "alike",
     "always_split",
@@ -87,6 +92,7 @@ __all__ = [
     "margins",
     "margins_of",
     "memory_of",
+    "microbatch_turns",
     "operations",
     "own_words",
     "pairs_of",

@@ -10,7 +10,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import GIVEN, Group, Pipeline, groups_of, way_of_microbatch
 
 
-def turns_of(pipeline: Pipeline) -> tuple[Precede, ...]:
+def microbatch_turns(pipeline: Pipeline) -> tuple[Precede, ...]:
     """What the mix of a pipeline says of the order of its microbatches, on every stage; nothing where they are alike.
 
     Forwards run in the order of the microbatches where that is given, and so do backwards, ``B`` or ``I``; ``W`` may wait.

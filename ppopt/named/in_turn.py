@@ -22,8 +22,8 @@ from ppopt.constraints import (
     Together,
     Word,
     instances,
+    microbatch_turns,
     operations,
-    turns_of,
 )
 from ppopt.op import Op
 from ppopt.pipeline import IntArray, Pipeline, halves, way_of_microbatch
@@ -71,7 +71,7 @@ def in_turn(pipeline: Pipeline, order: Order, turns: Sequence[int] = ()) -> Sche
 
 def out_of_turn(pipeline: Pipeline, order: Order) -> bool:
     """Whether microbatches run in another order than the one that is given, or pieces of a sequence in another than theirs."""
-    words = turns_of(pipeline)
+    words = microbatch_turns(pipeline)
     if not words:
         return False
     place = np.full(pipeline.index.size, -1, dtype=np.int64)

@@ -1,7 +1,7 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
-from ppopt.pipeline.amounts import Amounts, room_to_split, splitting_takes_memory
-from ppopt.pipeline.arrays import IntArray, halves
+from ppopt.pipeline.amounts import Amounts, least_limits, room_to_split, splitting_takes_memory
+from ppopt.pipeline.arrays import IntArray, halves, pairs
 from ppopt.pipeline.checks import MAX_OPS
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
@@ -70,7 +70,9 @@ __all__ = [
     "groups_of",
     "halves",
     "in_words",
+    "least_limits",
     "microseconds",
+    "pairs",
     "plain",
     "room_to_split",
     "routes_of",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ppopt.pipeline.checks import check_size
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import Number, PipelineError, exact, plain
 from ppopt.pipeline.recompute import CHOOSE
@@ -345,16 +346,21 @@ def check_mix(pipeline: Pipeline) -> None:
     if mix.differs and pipeline.recompute == CHOOSE:
         problem = "cannot be left open where microbatches differ; expected a choice of what recomputes"
         raise PipelineError("pipeline.recompute", problem)
+    if mix.differs and pipeline.data_parallel.per_pass:
+        problem = "what passes over microbatches that differ exchange is not known; expected false"
+        raise PipelineError("data_parallel.per_pass", problem)
     if mix.differs and pipeline.runtime:
         raise PipelineError("pipeline.runtime", f"{ONE_SHAPE}; expected none where microbatches differ, got {pipeline.runtime!r}")
 
 
 def apart(pipeline: Pipeline) -> dict[str, Any]:
-    """The routes of a pipeline, and the route of each microbatch, so that microbatches are alike within a route.
+    """The routes of a pipeline, and the route of each microbatch, so that those of a route are alike; once it is certain
+    that there are not too many operations.
 
     Raises:
         PipelineError: as :func:`groups_of`.
     """
+    check_size(pipeline)
     if not pipeline.mix.differs:
         return {}
     routes, split = on_routes(pipeline.mix, pipeline.ways, way_of_microbatch(pipeline))

@@ -14,7 +14,7 @@ from ppopt.pipeline.parts import PipelineError
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, entry, largest, scaled
-from ppopt.pipeline.traffic import both, from_stage_down
+from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -43,6 +43,10 @@ class Ticks(NamedTuple):
     """``[route, stage]``: how long before an operation of the stage its device begins at least, with an all-gather."""
     tail: IntArray
     """``[route, stage]``: how long after an operation of the stage its device ends at least: reduce-scatter and optimizer."""
+    gather: IntArray
+    """``[route, stage]``: how long the stage's weights are gathered before each of its passes; 0 where that is not done."""
+    scatter: IntArray
+    """``[route, stage]``: how long its gradients are scattered behind each of its passes; 0 where that is not done."""
 
     @property
     def lag(self) -> IntArray:
@@ -53,6 +57,11 @@ class Ticks(NamedTuple):
     def margins(self) -> bool:
         """Whether some device has something to do before its first operation or after its last one."""
         return bool(self.lead.any() or self.tail.any())
+
+    @property
+    def pauses(self) -> bool:
+        """Whether something is exchanged between the passes of a device."""
+        return bool(self.gather.any() or self.scatter.any())
 
 
 def ticks_of(pipeline: Pipeline) -> Ticks:
@@ -73,7 +82,9 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     sending = scaled_transfers(pipeline, _sending(pipeline, occupancy))
     longest = longest_transfer(pipeline)
     occupancy = [[(time or Fraction(0)) * longest for time in row] for row in occupancy]
-    tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *lead, *tail]
+    every_pass = int(pipeline.data_parallel.per_pass)
+    gathered, scattered = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
+    tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *lead, *tail, *gathered, *scattered]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
         raise PipelineError("costs", TOO_FINE)
@@ -86,6 +97,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         sending=np.stack([scaled(of, per_unit) for of in sending]),
         lead=scaled(lead, per_unit),
         tail=scaled(tail, per_unit),
+        gather=scaled(gathered, per_unit),
+        scatter=scaled(scattered, per_unit),
     )
 
 
@@ -153,6 +166,7 @@ def horizon_of(pipeline: Pipeline) -> int:
     ticks = pipeline.ticks
     per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
     margins = int(ticks.lead.max() + ticks.tail.max())
+    per_microbatch += int((2 * ticks.gather + ticks.scatter).sum(axis=1).max())
     transfers = 2 * pipeline.stages * int(ticks.lag.max())
     return pipeline.microbatches * (per_microbatch + transfers) + margins + 1
 
