@@ -256,8 +256,10 @@ class Schedule:
         """
         units, origin = self.pipeline.units, self.pipeline.origin
         each, what = units.samples_per_microbatch, "samples"
+        bags = self.pipeline.mix.lengths
         if each is None:
             each, what = units.tokens_per_microbatch, "tokens"
+            each = Fraction(sum(map(sum, bags)), len(bags)) if bags else each
         if each is None and "sequence" in origin.get("transformer", {}):
             each = Fraction(origin["transformer"]["sequence"] * origin.get("training", {}).get("microbatch", 1))
         if each is None or not self.makespan:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from ppopt.checker.factors import Factors, factors, someone
 from ppopt.checker.layers import by_stage
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline, PipelineError, Table, Value
@@ -96,20 +97,37 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     """The times of :class:`Facts` by their names, in the user's unit; ``again``: the stages that recompute."""
     routes, latency, occupancy = pipeline.routes, pipeline.links.latency, pipeline.links.occupancy
     traffic = pipeline.data_parallel
+    each = _factors(pipeline)
     return {
-        "duration": [_durations(pipeline, route, again) for route in routes],
+        "duration": [_durations(pipeline, route, again, of) for route, of in zip(routes, each, strict=True)],
         "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
         "up": [[_between(latency, a, b) for a, b in pairwise(route)] for route in routes],
         "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in routes],
-        "up_held": [[_between(occupancy, a, b) for a, b in pairwise(route)] for route in routes],
-        "down_held": [[_between(occupancy, b, a) for a, b in pairwise(route)] for route in routes],
+        "up_held": [
+            [_between(occupancy, a, b) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
+            for route, by in zip(routes, each, strict=True)
+        ],
+        "down_held": [
+            [_between(occupancy, b, a) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
+            for route, by in zip(routes, each, strict=True)
+        ],
         "gather": [_traffic(pipeline, route, traffic.all_gather) for route in routes],
         "scatter": [_after(pipeline, route) for route in routes],
         "scattered": [_traffic(pipeline, route, traffic.reduce_scatter) for route in routes],
     }
 
 
-def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int]) -> Row:
+def _factors(pipeline: Pipeline) -> list[list[Factors]]:
+    """``[route][stage]``: what the microbatches of the route take beside one of the costs."""
+    found = []
+    for route in range(len(pipeline.routes)):
+        one = someone(pipeline, route) if pipeline.mix.differs else None
+        alike = Factors(Fraction(1), Fraction(1), Fraction(1))
+        found.append([alike if one is None else factors(pipeline, one, stage) for stage in range(pipeline.stages)])
+    return found
+
+
+def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int], each: list[Factors]) -> Row:
     """``[kind * stages + stage]``, in the user's unit."""
     costs = pipeline.costs
     forward, full, input_, weight, extra = (
@@ -122,27 +140,55 @@ def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int
         for backward in (full, input_):
             if backward:
                 backward[stage] += extra[stage]
+    if pipeline.mix.differs:
+        _differ(pipeline, route, again, each, (forward, full, input_, weight))
     if pipeline.runtime == "torch" and input_:  # the input of the model needs no gradient: W is the whole backward there
         input_[0], weight[0] = Fraction(0), full[0]
     absent = [None] * pipeline.stages
     return [x for row in (forward, full, input_, weight) for x in (row or absent)]
 
 
+def _differ(
+    pipeline: Pipeline, route: tuple[int, ...], again: Collection[int], each: list[Factors], rows: tuple[list[Fraction], ...]
+) -> None:
+    """Make the durations of ``F``, ``B``, ``I`` and ``W`` those of microbatches with these factors."""
+    costs, stages = pipeline.costs, range(pipeline.stages)
+    none = [Fraction(0)] * pipeline.stages
+    part, input_, full, extra = (
+        _by_stage(pipeline, route, value) or list(none)
+        for value in (
+            costs.forward_quadratic,
+            costs.backward_input_quadratic,
+            costs.backward_quadratic,
+            costs.recompute_quadratic,
+        )
+    )
+    if costs.backward is None or costs.backward_quadratic is None:
+        full = list(input_)
+    for stage in again:
+        full[stage] += extra[stage]
+        input_[stage] += extra[stage]
+    for row, squares in zip(rows, (part, full, input_, none), strict=True):
+        for stage in stages if row else ():
+            by = each[stage]
+            row[stage] = (row[stage] - squares[stage]) * by.time + squares[stage] * by.square
+
+
 def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     """The amounts of :class:`Facts` per stage by their names, in the user's unit; ``again``: the stages that recompute."""
     memory = pipeline.memory
     activations, retentions = list[Row](), list[Row]()
-    for route in pipeline.routes:
+    for route, each in zip(pipeline.routes, _factors(pipeline), strict=True):
         whole = _by_stage(pipeline, route, memory.activation)
         activation = list(whole)
         saved = _by_stage(pipeline, route, memory.recompute_saved)
         for stage in again:
             activation[stage] -= saved[stage]
-        activations.append(activation)
+        activations.append([x * by.held for x, by in zip(activation, each, strict=True)])
         retained = _by_stage(pipeline, route, memory.retained) or list(activation)
         if pipeline.runtime == "torch":  # it keeps all until W, what I has made again included
             retained = [activation[0], *(max(of) for of in zip(whole[1:], activation[1:], retained[1:], strict=True))]
-        retentions.append(retained)
+        retentions.append([x * by.held for x, by in zip(retained, each, strict=True)])
     return {"activation": activations, "retained": retentions}
 
 

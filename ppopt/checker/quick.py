@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ppopt.checker.facts import facts_of
-from ppopt.checker.records import Run
+from ppopt.checker.microbatches import misplaced
+from ppopt.checker.records import Run, read_schedule
 from ppopt.checker.waits import edges
 from ppopt.compiled import MOST, loop
 from ppopt.pipeline import Pipeline
@@ -53,6 +54,8 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     memory = (*map(_array, amounts),)
     took = _array(facts.duration), _array(facts.overlap), _array(facts.gather)
     sizes = pipeline.stages, pipeline.microbatches
+    if pipeline.mix.differs and any(misplaced(read_schedule(pipeline, schedule))):
+        return False
     return bool(keeps_all_rules(len(numbers), most, sizes, rows, place, columns, took, memory))
 
 

@@ -7,6 +7,7 @@ from itertools import chain, pairwise
 from typing import TypeAlias
 
 from ppopt.checker.memory import in_time, levels
+from ppopt.checker.microbatches import misplaced
 from ppopt.checker.passes import exchanges
 from ppopt.checker.quick import sound
 from ppopt.checker.records import Entry, Record, Run, length_of, read_rows, read_schedule
@@ -51,6 +52,7 @@ def _violations(run: Run, earliest: bool) -> list[Violation]:
     found += _completeness(run, ran)
     found += _data(run, ran)
     found += _circular(run)
+    found += misplaced(run)
     found += transfer_violations(run, ran)
     for device in range(len(run.rows)):
         found += _times(run, device)

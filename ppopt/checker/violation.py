@@ -45,6 +45,8 @@ class Rule(StrEnum):
     """A link carries one transfer at a time."""
     BLOCKING = "blocking"
     """Where transfers block, neither end computes while one holds the link."""
+    TURN = "turn"
+    """Microbatches that differ run in their order where that is given, the pieces of a sequence from its begin on."""
     MEMORY = "memory"
     """A device never holds more than its limit."""
     LATE = "late"

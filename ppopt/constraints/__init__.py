@@ -35,6 +35,7 @@ from ppopt.constraints.rules import (
     turns_of,
     without_links,
 )
+from ppopt.constraints.turns import microbatch_turns
 from ppopt.constraints.weight_order import Backward, equal_weights, weights_in_turn
 from ppopt.constraints.words import (
     Capacity,
@@ -103,6 +104,7 @@ __all__ = [
     "margins",
     "margins_of",
     "memory_of",
+    "microbatch_turns",
     "operations",
     "own_words",
     "pairs_of",

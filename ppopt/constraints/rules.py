@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.constraints.checked import streams_of
+from ppopt.constraints.turns import microbatch_turns
 from ppopt.constraints.words import (
     Capacity,
     Exclusive,
@@ -41,6 +42,7 @@ def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     rules += memory_of(pipeline)
     rules += margins_of(pipeline)
     rules += turns_of(pipeline)
+    rules += microbatch_turns(pipeline)
     return tuple(rules)
 
 

@@ -2,10 +2,12 @@
 
 from ppopt.pipeline.amounts import Amounts, least_limits, room_to_split, splitting_takes_memory
 from ppopt.pipeline.arrays import IntArray, halves, pairs
+from ppopt.pipeline.checks import MAX_OPS
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
-from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Pipeline
+from ppopt.pipeline.mix import GIVEN, OPEN, Group, Mix, groups_of, way_of_microbatch
+from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, Pipeline
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import (
     ChunksMisplaced,
@@ -24,6 +26,7 @@ from ppopt.pipeline.parts import (
 )
 from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
+from ppopt.pipeline.scaling import alike
 from ppopt.pipeline.ticks import Ticks
 from ppopt.pipeline.units import Units, microseconds
 
@@ -31,21 +34,25 @@ __all__ = [
     "ANY",
     "BEST",
     "CHOOSE",
+    "GIVEN",
     "MAX_DEVICES",
     "MAX_MICROBATCHES",
     "MAX_OPS",
     "MAX_STAGES",
+    "OPEN",
     "PLACEMENTS",
     "Amounts",
     "ChunksMisplaced",
     "Costs",
     "DataParallel",
+    "Group",
     "IntArray",
     "Layer",
     "Layers",
     "Level",
     "Links",
     "Memory",
+    "Mix",
     "Number",
     "Pipeline",
     "PipelineError",
@@ -56,9 +63,11 @@ __all__ = [
     "TooLittleMemory",
     "Units",
     "Value",
+    "alike",
     "as_number",
     "exact",
     "fewer_devices",
+    "groups_of",
     "halves",
     "in_words",
     "least_limits",
@@ -68,4 +77,5 @@ __all__ = [
     "room_to_split",
     "routes_of",
     "splitting_takes_memory",
+    "way_of_microbatch",
 ]

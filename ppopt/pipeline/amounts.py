@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
+from ppopt.pipeline.mix import groups_of, way_of_microbatch
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
+from ppopt.pipeline.scaling import scaled_amounts
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         PipelineError: the common unit is too fine for 64-bit integers, or which stages recompute is left open.
     """
     memory, devices = pipeline.memory, range(pipeline.devices)
-    activation, retained = held(pipeline)
+    activation, retained = (scaled_amounts(pipeline, table) for table in held(pipeline))
     weights = weights_of(pipeline)
     static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
@@ -115,6 +117,14 @@ def room_to_split(pipeline: Pipeline) -> BoolArray:
     return room
 
 
+def _at_once(pipeline: Pipeline) -> list[tuple[int, ...]]:
+    """The routes of microbatches that are held at one time in every schedule: each by itself, or the pieces of a sequence."""
+    if not pipeline.mix.pieces:
+        return [(route,) for route in sorted(set(pipeline.route_of_microbatch))]
+    groups = groups_of(pipeline.mix, pipeline.ways, way_of_microbatch(pipeline))
+    return [group.routes for group in groups if group.sequences]
+
+
 def check_limit(pipeline: Pipeline) -> None:
     """Raise where a device cannot hold its static memory and one microbatch's activations.
 
@@ -130,11 +140,12 @@ def check_limit(pipeline: Pipeline) -> None:
     needed = least_limits(pipeline)
     for device, limit in enumerate(amounts.limit.tolist()):
         if needed[device] > limit:
+            one = "sequence" if pipeline.mix.pieces else "microbatch"
             beside = ", with what a backward takes while it runs" if amounts.working.any() else ""
             raise TooLittleMemory(
                 f"memory.limit[{device}]" if isinstance(pipeline.memory.limit, tuple) else "memory.limit",
                 f"device {device} needs at least {plain(Fraction(needed[device], amounts.per_unit))} (its static memory and one "
-                f"microbatch's activations{beside}), got {plain(Fraction(limit, amounts.per_unit))}",
+                f"{one}'s activations{beside}), got {plain(Fraction(limit, amounts.per_unit))}",
             )
 
 
@@ -143,13 +154,13 @@ def least_limits(pipeline: Pipeline) -> list[int]:
 
     Its activations are all there when the first of its backwards starts on a device, which has a working set of its own.
     """
-    amounts, taken = pipeline.amounts, set(pipeline.route_of_microbatch)
-    return [
-        max(
+    amounts, together = pipeline.amounts, _at_once(pipeline)
+    found = []
+    for device in range(pipeline.devices):
+        of_route = [
             sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
             for r, route in enumerate(pipeline.routes)
-            if r in taken
-        )
-        + int(amounts.static[device] + amounts.working[device])
-        for device in range(pipeline.devices)
-    ]
+        ]
+        most = max(sum(of_route[r] for r in routes) for routes in together)
+        found.append(most + int(amounts.static[device] + amounts.working[device]))
+    return found

@@ -11,6 +11,21 @@ from ppopt.pipeline.tables import by_stage
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
 
+MAX_OPS = 10**7
+"""Largest number of operations (three per stage and microbatch) that a pipeline may have."""
+
+
+def check_size(pipeline: Pipeline) -> None:
+    """Raise where a pipeline has more than :data:`MAX_OPS` operations.
+
+    Raises:
+        PipelineError: it has.
+    """
+    operations = 3 * pipeline.stages * pipeline.microbatches
+    if operations > MAX_OPS:
+        problem = f"at most {MAX_OPS} operations (3 x stages x microbatches) are supported, got {operations}"
+        raise PipelineError("pipeline.microbatches", problem)
+
 
 def check_open_placement(pipeline: Pipeline) -> None:
     """Raise where something is said of single stages, and several placements are possible.

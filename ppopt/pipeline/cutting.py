@@ -34,7 +34,19 @@ def counts_of(pipeline: Pipeline) -> Counts:
     if partition == BEST:
         problem = '"best" is left open, which only solve settles; expected "even", "balanced" or the layers of each stage here'
         raise PipelineError("pipeline.partition", problem)
-    return balanced(work_of_layers(layers, pipeline.recompute), pipeline.routes, pipeline.route_of_microbatch)
+    work = work_of_layers(layers, pipeline.recompute)
+    if pipeline.mix.lengths:
+        work = tuple(x + more for x, more in zip(work, _more_by_length(pipeline, layers), strict=True))
+    return balanced(work, pipeline.routes, pipeline.route_of_microbatch)
+
+
+def _more_by_length(pipeline: Pipeline, layers: Layers) -> list[Fraction]:
+    """Per layer, by how much its work is more because of the lengths, for as many tokens as the costs are for."""
+    each = [pipeline.mix.scale(m, 0) for m in range(pipeline.microbatches)]
+    factor = sum((by.square for by in each), Fraction(0)) / sum((by.linear for by in each), Fraction(0)) - 1
+    parts = zip(layers.each("forward_quadratic"), layers.each("backward_input_quadratic"), strict=True)
+    of_group = [((there or 0) + (back or 0)) * factor for there, back in parts]
+    return [Fraction(of_group[group]) for group in layers.group_of]
 
 
 def times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction, Fraction], ...]:
@@ -205,6 +217,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
     chosen = [] if pipeline.recompute == CHOOSE else levels_of(pipeline)
     again = tuple(sum((n * level.time for _, level, n in stage), Fraction(0)) for stage in chosen)
     saved = tuple(sum((n * level.saved for _, level, n in stage), Fraction(0)) for stage in chosen)
+    squares = tuple(sum((n * level.quadratic for _, level, n in stage), Fraction(0)) for stage in chosen)
     recomputes = pipeline.recompute not in ("none", CHOOSE)  # perhaps no layer does: those of the level may be frozen
 
     def stages(name: str) -> tuple[Fraction, ...]:
@@ -226,6 +239,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         backward=full,
         recompute=again if recomputes else None,
         optimizer=optimizer_of(pipeline, table),
+        **_quadratic(layers, table, squares if recomputes else ()),
     )
     memory = dataclasses.replace(
         pipeline.memory,
@@ -234,6 +248,22 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         recompute_saved=saved if recomputes else None,
     )
     return costs, memory
+
+
+def _quadratic(layers: Layers, table: Sequence[Sequence[int]], again: tuple[Fraction, ...]) -> dict[str, Any]:
+    """The parts of the costs per stage that grow with the square of a sequence's length, where there are any.
+
+    ``again``: of what the stages recompute; empty where none does.
+    """
+    found: dict[str, Any] = {
+        name: summed(table, layers.each(name)) for name in ("forward_quadratic", "backward_input_quadratic") if layers.has(name)
+    }
+    if any(group.backward_quadratic is not None for group in layers.groups):
+        parts = zip(*(layers.each(name) for name in ("backward_quadratic", "backward_input_quadratic")), strict=True)
+        found["backward_quadratic"] = summed(table, [part if full is None else full for full, part in parts])
+    if any(again):
+        found["recompute_quadratic"] = again
+    return found
 
 
 def optimizer_of(pipeline: Pipeline, table: Sequence[Sequence[int]]) -> Value | None:

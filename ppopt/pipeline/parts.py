@@ -131,8 +131,10 @@ def check_length(key: str, value: Value | None, length: int, what: str) -> None:
         raise PipelineError(key, f"expected one number or a list of {length} (one per {what}), got a list of {len(value)}")
 
 
-DURATIONS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "recompute")
-"""The fields of :class:`Costs` that are durations."""
+QUADRATIC = ("forward_quadratic", "backward_input_quadratic", "backward_quadratic", "recompute_quadratic")
+"""The fields of :class:`Costs` that are parts of durations: those that grow with the square of a sequence's length."""
+DURATIONS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "recompute", *QUADRATIC)
+"""The fields of :class:`Costs` that are durations, or parts of them."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,9 @@ class Costs:
 
     ``optimizer`` is the time of the optimizer step: one number, or one per device, whatever ``per`` says. The step begins when
     the device's reduce-scatter is over, or else its last operation. It counts in makespan and device span, and is no work.
+
+    ``forward_quadratic`` and so on are the parts of these durations that grow with the square of a sequence's length
+    (:class:`~ppopt.pipeline.Mix`), by default 0; ``backward_quadratic`` is by default that of ``backward_input``.
     """
 
     per: Literal["device", "stage"] = "device"
@@ -159,6 +164,10 @@ class Costs:
     overlap: Value | None = None
     recompute: Value | None = None
     optimizer: Value | None = None
+    forward_quadratic: Value | None = None
+    backward_input_quadratic: Value | None = None
+    backward_quadratic: Value | None = None
+    recompute_quadratic: Value | None = None
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -172,6 +181,10 @@ class Costs:
             overlap: Given | None = None,
             recompute: Given | None = None,
             optimizer: Given | None = None,
+            forward_quadratic: Given | None = None,
+            backward_input_quadratic: Given | None = None,
+            backward_quadratic: Given | None = None,
+            recompute_quadratic: Given | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 TORCH = "torch"
 """The runtime that makes something else of costs and memory: PyTorch."""
 TORCHTITAN, MEGATRON, INTERLEAVED = "torchtitan", "megatron", "megatron-interleaved"
+ONE_SHAPE = "PyTorch's pipelines exchange microbatches of one shape"
 RUNTIMES = (TORCH, TORCHTITAN, MEGATRON, INTERLEAVED)
 """The runtimes that are planned for."""
 
@@ -37,8 +38,8 @@ def check_routes(pipeline: Pipeline) -> None:
     Raises:
         PipelineError: PyTorch has every stage on one rank.
     """
-    if pipeline.runtime == TORCH and len(pipeline.routes) > 1:
-        problem = f"PyTorch has one rank for each stage; {len(pipeline.routes)} routes have copies of it on several"
+    if pipeline.runtime == TORCH and len(pipeline.ways) > 1:
+        problem = f"PyTorch has one rank for each stage; {len(pipeline.ways)} routes have copies of it on several"
         raise PipelineError("pipeline.routes", problem)
 
 
@@ -62,7 +63,7 @@ def as_torch_runs(pipeline: Pipeline) -> Pipeline:
     Raises:
         NotForTorch: a stage lives on two ranks.
     """
-    if len(pipeline.routes) > 1 and isinstance(pipeline.microbatches, tuple):
+    if len(pipeline.ways) > 1 and isinstance(pipeline.microbatches, tuple):
         one_route(pipeline.changed(microbatches=pipeline.microbatches[0]))
     elif pipeline.routes:
         pipeline = one_route(pipeline)
@@ -75,6 +76,8 @@ def one_route(pipeline: Pipeline) -> Pipeline:
     Raises:
         NotForTorch: a stage lives on two ranks.
     """
+    if pipeline.mix.differs:
+        raise NotForTorch(f"microbatches differ, and {ONE_SHAPE}; pad them to one length")
     used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})
     for stage, ranks in enumerate(zip(*used, strict=True)):
         if len(set(ranks)) > 1:
@@ -83,4 +86,4 @@ def one_route(pipeline: Pipeline) -> Pipeline:
                 f"stage {stage} lives on ranks {places}; PyTorch can express one rank per stage only "
                 "(of the schedules with two directions, dualpipe-v is the one that it runs)"
             )
-    return pipeline if len(pipeline.routes) == 1 else pipeline.changed(routes=(used[0],))
+    return pipeline if len(pipeline.ways) == 1 else pipeline.changed(routes=(used[0],))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from ppopt.op import Kind
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.parts import PipelineError
 from ppopt.pipeline.runtimes import TORCH
+from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, entry, largest, scaled
 from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 
@@ -34,7 +35,7 @@ class Ticks(NamedTuple):
     latency: IntArray
     """``[from, to]``, 0 on the diagonal: from the end of a transfer to the consumer's earliest start."""
     occupancy: IntArray
-    """``[from, to]``, 0 on the diagonal: how long a transfer holds its link."""
+    """``[from, to]``, 0 on the diagonal: how long a transfer holds its link; of microbatches that differ, the largest's."""
     sending: IntArray
     """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
     0: there is no transfer that holds a link."""
@@ -69,7 +70,7 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     Raises:
         PipelineError: their common tick is too fine for 64-bit integers, or which stages recompute is left open.
     """
-    kinds = _by_kind(pipeline)
+    kinds = scaled_durations(pipeline, _by_kind(pipeline))
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
     lead, scatter = (from_stage_down(pipeline, value) for value in both(pipeline))
@@ -78,20 +79,22 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         [time + entry(optimizer, device) for time, device in zip(row, route, strict=True)]
         for row, route in zip(scatter, pipeline.routes, strict=True)
     ]
+    sending = scaled_transfers(pipeline, _sending(pipeline, occupancy))
+    longest = longest_transfer(pipeline)
+    occupancy = [[(time or Fraction(0)) * longest for time in row] for row in occupancy]
     every_pass = int(pipeline.data_parallel.per_pass)
     gathered, scattered = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
-    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *lead, *tail, *gathered, *scattered]
+    tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *lead, *tail, *gathered, *scattered]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
         raise PipelineError("costs", TOO_FINE)
-    holds = scaled(occupancy, per_unit)
     return Ticks(
         per_unit,
         duration=np.stack([scaled(table, per_unit) for table in kinds], axis=1),
         overlap=scaled(overlap, per_unit),
         latency=scaled(latency, per_unit),
-        occupancy=holds,
-        sending=_sending(pipeline.device_of, holds),
+        occupancy=scaled(occupancy, per_unit),
+        sending=np.stack([scaled(of, per_unit) for of in sending]),
         lead=scaled(lead, per_unit),
         tail=scaled(tail, per_unit),
         gather=scaled(gathered, per_unit),
@@ -123,13 +126,16 @@ def _by_link(pipeline: Pipeline) -> tuple[Rows, Rows]:
     return latency, occupancy
 
 
-def _sending(device: IntArray, occupancy: IntArray) -> IntArray:
-    """:attr:`Ticks.sending` of the stages' devices ``[route, stage]`` and of the occupancy ``[from, to]``."""
-    routes, stages = device.shape
-    sending = np.zeros((routes, 2, stages), dtype=np.int64)
-    sending[:, 0, :-1] = occupancy[device[:, :-1], device[:, 1:]]
-    sending[:, 1, 1:] = occupancy[device[:, 1:], device[:, :-1]]
-    return sending
+def _sending(pipeline: Pipeline, occupancy: Rows) -> list[list[list[Fraction]]]:
+    """:attr:`Ticks.sending` in the user's unit, of the occupancy ``[from][to]``."""
+    none = Fraction(0)
+    return [
+        [
+            [*(occupancy[a][b] or none for a, b in pairwise(route)), none],
+            [none, *(occupancy[b][a] or none for a, b in pairwise(route))],
+        ]
+        for route in pipeline.routes
+    ]
 
 
 def lines_of(pipeline: Pipeline) -> tuple[tuple[tuple[int, int], ...], ...]:

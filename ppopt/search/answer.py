@@ -257,7 +257,7 @@ class _Question:
         asked = self.best_cut
         if asked is None:
             written = layers is not None and isinstance(partition, tuple) and len(layers) >= own.pipeline.stages
-            asked = written and not self._in_ticks
+            asked = written and not self._in_ticks and not own.pipeline.mix.differs
         if not asked:
             return own
         if self._in_ticks:

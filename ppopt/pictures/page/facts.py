@@ -10,7 +10,7 @@ from ppopt.pictures.links import names_of
 from ppopt.pictures.page.payload import Columns
 from ppopt.pictures.palette import CARRIED, IDLE, KINDS, LIMIT, MARGIN, MEANING, SENDS, hexadecimal, shades
 from ppopt.pictures.shown import Shown
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, way_of_microbatch
 from ppopt.schedule import Schedule
 from ppopt.text import number
 from ppopt.timing import Waited
@@ -63,7 +63,7 @@ def facts_of(each: Shown, columns: Columns, doubles: bool) -> Tree:
         "end": max(span[1] for span in spans),
         "bound": _bound(each),
         "device_of": pipeline.device_of.tolist(),
-        "route_of": list(pipeline.route_of_microbatch) if len(pipeline.routes) > 1 else None,
+        "route_of": list(way_of_microbatch(pipeline)) if len(pipeline.ways) > 1 else None,
         "rank": rank.tolist(),
         "shades": [[hexadecimal(colour) for colour in shades(kind, count)] for kind in Kind],
         "latency": _latency(pipeline),

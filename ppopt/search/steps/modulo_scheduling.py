@@ -38,6 +38,8 @@ class ModuloScheduling(Step):
             return "it knows nothing of what is exchanged between passes"
         if run.problem.span:
             return "periodic schedules are sought for the makespan alone"
+        if len(run.problem.pipeline.routes) > len(run.problem.pipeline.ways):
+            return "microbatches differ"
         return "what binds may tell microbatches apart" if run.problem.words else None
 
     def run(self, run: Run, seconds: float, *, example: Schedule | None = None, **options: Any) -> str:
