@@ -8,6 +8,7 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 """
 
 from ppopt.constraints.checked import check_words, streams_of
+from ppopt.constraints.copies import copies_of, may_copy
 from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
@@ -26,6 +27,7 @@ from ppopt.constraints.rules import (
     without_links,
 )
 from ppopt.constraints.words import (
+    Away,
     Capacity,
     Dealt,
     Exclusive,
@@ -33,6 +35,7 @@ from ppopt.constraints.words import (
     Hold,
     Lead,
     Listed,
+    Maybe,
     OneOf,
     Pairable,
     Precede,
@@ -47,6 +50,7 @@ from ppopt.constraints.words import (
 )
 
 __all__ = [
+    "Away",
     "Capacity",
     "Dealt",
     "Exclusive",
@@ -58,6 +62,7 @@ __all__ = [
     "Lead",
     "Listed",
     "Machine",
+    "Maybe",
     "OneOf",
     "Pairable",
     "Precede",
@@ -74,6 +79,7 @@ __all__ = [
     "chain",
     "check_words",
     "chosen",
+    "copies_of",
     "cuts_of",
     "data_of",
     "expand",
@@ -85,6 +91,7 @@ __all__ = [
     "links_of",
     "margins",
     "margins_of",
+    "may_copy",
     "memory_of",
     "operations",
     "own_words",

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from ppopt.clock import check_time
-from ppopt.constraints.words import Dealt, Family, Lead, Listed, OneOf, Precede, Stream, Tail, Together, Word, select
+from ppopt.constraints.words import Dealt, Family, Lead, Listed, Maybe, OneOf, Precede, Stream, Tail, Together, Word, select
 from ppopt.op import Op, OpIndex, Pair
 from ppopt.pipeline import IntArray, Pipeline, halves
 
@@ -138,6 +138,9 @@ def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArra
             (forced if len(columns) == 1 else possible)[column] = True
         if len(columns) > 1:
             choices.append(columns)
+    for maybe in select(words, Maybe):
+        for stream in maybe.streams:
+            possible[operations(pipeline, stream)] = True
     known = -1
     while known < (known := int(forced.sum() + excluded.sum())):  # what one word settles may settle another
         for columns in choices:

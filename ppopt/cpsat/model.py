@@ -8,7 +8,20 @@ from functools import singledispatchmethod
 from ortools.sat.python import cp_model
 
 from ppopt.clock import Clock
-from ppopt.constraints import Capacity, Exclusive, Lead, OneOf, Pairable, Precede, Tail, Together, Word, instances, operations
+from ppopt.constraints import (
+    Capacity,
+    Exclusive,
+    Lead,
+    Maybe,
+    OneOf,
+    Pairable,
+    Precede,
+    Tail,
+    Together,
+    Word,
+    instances,
+    operations,
+)
 from ppopt.cpsat.engine import Solution, no_time_to_build
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans, post_makespan
@@ -128,6 +141,15 @@ class Model:
     @post.register
     def _(self, word: Pairable) -> None:
         """The operations have their sizes and their literals already."""
+
+    @post.register
+    def _(self, word: Maybe) -> None:
+        """All of its operations are run, or none."""
+        columns = [operations(self.pipeline, stream).tolist() for stream in word.streams]
+        for first, *others in zip(*columns, strict=True):
+            for other in others:
+                literals = [1 if (literal := self.ops.present[op]) is None else literal for op in (first, other)]
+                self.model.add(literals[0] == literals[1])
 
     @post.register
     def _(self, word: OneOf) -> None:

@@ -173,6 +173,16 @@ def schedule_dict(schedule: Schedule) -> Tree:
             }
             for line, row, start in zip(pipeline.lines, *schedule.transfers, strict=True)
         ]
+    if schedule.copies.rows:
+        tree["copies"] = [
+            {
+                "devices": list(engine.devices),
+                "order": [str(pipeline.index.op(number)) for number in row.tolist()],
+                "start": times(pipeline, start),
+                "end": times(pipeline, start + durations(pipeline, row)),
+            }
+            for engine, row, start in zip(pipeline.engines, *schedule.copies, strict=True)
+        ]
     return tree
 
 
@@ -263,13 +273,23 @@ class Sending(_Part):
     end: list[Real]
 
 
+class Copying(_Part):
+    """An entry of ``schedule.copies``: an engine (its devices), and its copies to the host and back with their times."""
+
+    devices: list[Whole]
+    order: list[str]
+    start: list[Real]
+    end: list[Real]
+
+
 class Recorded(_Part):
-    """``schedule``: per device, operations with their times; and the transfers that hold a link."""
+    """``schedule``: per device, operations with their times; the transfers that hold a link; the copies to the host and back."""
 
     order: list[list[str]]
     start: list[list[Real]]
     end: list[list[Real]]
     transfers: list[Sending] = []
+    copies: list[Copying] = []
 
 
 class Metrics(_Part):
@@ -375,11 +395,13 @@ def _check_rows(schedule: Recorded, devices: int, source: str) -> None:
     for name, rows in (("order", schedule.order), ("start", schedule.start), ("end", schedule.end)):
         if len(rows) != devices:
             raise ResultError(f"{source}: schedule.{name}: expected {devices} rows (one per device), got {len(rows)}")
-    for i, line in enumerate(schedule.transfers):
-        for name, row in (("start", line.start), ("end", line.end)):
-            if len(row) != len(line.order):
-                where = f"{source}: schedule.transfers[{i}].{name}"
-                raise ResultError(f"{where}: expected {len(line.order)} times (one per transfer), got {len(row)}")
+    of_links = [(f"transfers[{i}]", "transfer", line.order, line.start, line.end) for i, line in enumerate(schedule.transfers)]
+    of_engines = [(f"copies[{i}]", "copy", line.order, line.start, line.end) for i, line in enumerate(schedule.copies)]
+    for which, one, listed, start, end in of_links + of_engines:
+        for name, row in (("start", start), ("end", end)):
+            if len(row) != len(listed):
+                where = f"{source}: schedule.{which}.{name}"
+                raise ResultError(f"{where}: expected {len(listed)} times (one per {one}), got {len(row)}")
     for name, rows in (("start", schedule.start), ("end", schedule.end)):
         for device, (ops, row) in enumerate(zip(schedule.order, rows, strict=True)):
             if len(row) != len(ops):

@@ -15,6 +15,7 @@ from ppopt.heuristics import Stuck, covers, filled, order_of
 from ppopt.heuristics.room import activations_of_one
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, routes_of
+from ppopt.pipeline.rewriting import kept_here
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, time_order
 
@@ -199,6 +200,9 @@ class Definition:
 
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
         words = self.words(pipeline, **params)
+        if pipeline.engines:  # the order is that without copies to the host
+            plain = self._timed(kept_here(pipeline), params)
+            return time_order(pipeline, plain.order, words=() if self.built_in else words)
         try:
             with self._noting():
                 order = order_of(pipeline, words) if self.built_in or covers(pipeline, words) else None

@@ -6,6 +6,7 @@ from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Pipeline
+from ppopt.pipeline.offload import Engine, Offload
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import (
     ChunksMisplaced,
@@ -40,6 +41,7 @@ __all__ = [
     "ChunksMisplaced",
     "Costs",
     "DataParallel",
+    "Engine",
     "IntArray",
     "Layer",
     "Layers",
@@ -47,6 +49,7 @@ __all__ = [
     "Links",
     "Memory",
     "Number",
+    "Offload",
     "Pipeline",
     "PipelineError",
     "Recompute",

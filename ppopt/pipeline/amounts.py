@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
+from ppopt.pipeline.offload import least_held, moving
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
 
@@ -31,6 +32,10 @@ class Amounts(NamedTuple):
     """``[device]``, all copies together, and the weights of layers."""
     limit: IntArray | None
     """``[device]``, or ``None``: unlimited."""
+    away: IntArray
+    """``[route, stage]``: what of the activation may be on the host between the copies; 0: none of it."""
+    host: int | None
+    """What all devices together may keep on the host; ``None``: unlimited."""
 
     @property
     def kept(self) -> IntArray:
@@ -56,7 +61,9 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     weights = weights_of(pipeline)
     static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
-    tables: Rows = [*activation, *retained, static, limit or []]
+    away = moving(pipeline)
+    host = None if pipeline.offload is None else pipeline.offload.host_limit
+    tables: Rows = [*activation, *retained, static, limit or [], *away, [host]]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit * pipeline.stages * pipeline.microbatches >= 2**62:
         raise PipelineError("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
@@ -66,6 +73,8 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         retained=scaled(retained, per_unit),
         static=scaled([static], per_unit)[0],
         limit=None if limit is None else scaled([limit], per_unit)[0],
+        away=scaled(away, per_unit),
+        host=None if host is None else int(host * per_unit),
     )
 
 
@@ -112,11 +121,8 @@ def check_limit(pipeline: Pipeline) -> None:
     if amounts.limit is None:
         return
     for device, limit in enumerate(amounts.limit.tolist()):
-        least = max(
-            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.routes)
-            if r in pipeline.route_of_microbatch
-        ) + int(amounts.static[device])
+        routes = [r for r in range(len(pipeline.routes)) if r in pipeline.route_of_microbatch]
+        least = max(least_held(pipeline, route, device) for route in routes) + int(amounts.static[device])
         if least > limit:
             raise TooLittleMemory(
                 f"memory.limit[{device}]" if isinstance(pipeline.memory.limit, tuple) else "memory.limit",

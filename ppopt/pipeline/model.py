@@ -20,6 +20,7 @@ from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
 from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, levels_of, parts_of, read_levels
 from ppopt.pipeline.layers import Layers
 from ppopt.pipeline.moving import is_uneven, moved
+from ppopt.pipeline.offload import Engine, Offload, check_settled, engines_of
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
@@ -54,7 +55,8 @@ class Pipeline:
     that have them). ``any`` is linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for
     loop, wave and any, else 1. ``name`` and ``units`` are labels and take no part in comparisons; nor does ``origin``, the
     tables of a model file from which the layers were estimated (:mod:`ppopt.transformer`).
-    ``runtime="torch"``: operations take and hold what PyTorch makes of these costs (:mod:`ppopt.pipeline.runtimes`).
+    ``runtime="torch"``: operations take and hold what PyTorch makes of these costs (:mod:`ppopt.pipeline.runtimes`). ``offload``:
+    activations may be on the host between forward and backward.
 
     Raises:
         PipelineError: something is missing, out of range, of the wrong length, or cannot be satisfied by any schedule.
@@ -79,6 +81,7 @@ class Pipeline:
     partition: str | Counts = ""
     origin: Mapping[str, Any] = field(default_factory=dict, compare=False)
     runtime: str = ""
+    offload: Offload | None = None
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -101,6 +104,7 @@ class Pipeline:
             partition: str | Sequence[int] = "",
             origin: Mapping[str, Any] = ...,
             runtime: str = "",
+            offload: Offload | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -157,12 +161,15 @@ class Pipeline:
         if self.layers is not None:
             self._read_layers(self.layers)
             if self.partition == BEST:
+                check_settled(self)
                 return
         check_lengths(self)
         if self.layers is None:
             self._set(recompute=read_recompute(self.recompute, self.stages))
         check_activation(self)
         check_recompute(self)
+        if self.offload is not None:
+            self.offload.validate(self)
         if self.recompute == CHOOSE:
             self.resolved("all")  # takes the longest and holds the least
         else:
@@ -282,23 +289,17 @@ class Pipeline:
         return moved(self._somewhere(), {"routes": routes, **split})
 
     def _somewhere(self) -> Pipeline:
-        """On one of its placements, where that is open: costs are per device then, and the same on each."""
+        """On one of its placements, where that is open: costs are per device then."""
         return self if self.routes else self.placements()[0]
 
     def per_stage(self) -> Pipeline:
-        """The same pipeline with costs and activations per stage.
-
-        Raises:
-            PipelineError: a stage has other costs on another route, which cannot be said per stage.
-        """
+        """The same pipeline with costs and activations per stage; :class:`PipelineError` where a stage has other costs on another
+        route."""
         return rewriting.per_stage(self)
 
     def written_out(self) -> Pipeline:
         """The same durations and amounts, but no stage recomputes: its time and its memory are part of the costs and the memory.
-
-        Raises:
-            PipelineError: as :meth:`per_stage`, if stages recompute; or which stages do is left open.
-        """
+        :class:`PipelineError`: as :meth:`per_stage`, if stages recompute; or which stages do is left open."""
         return rewriting.written_out(self)
 
     def flat(self) -> Pipeline:
@@ -309,11 +310,7 @@ class Pipeline:
 
     @cached_property
     def counts(self) -> Counts:
-        """The number of layers of each stage, of a pipeline of layers.
-
-        Raises:
-            PipelineError: the partition is left open.
-        """
+        """The number of layers of each stage, of a pipeline of layers; :class:`PipelineError` where the partition is open."""
         return counts_of(self)
 
     @property
@@ -377,6 +374,11 @@ class Pipeline:
     def lines(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """The links that transfers hold, each as the pairs of devices ``(from, to)`` that send over it; shared links first."""
         return lines_of(self)
+
+    @cached_property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engines that make copies to the host and back."""
+        return engines_of(self)
 
     @cached_property
     def work(self) -> IntArray:

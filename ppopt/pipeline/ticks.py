@@ -10,6 +10,7 @@ import numpy as np
 
 from ppopt.op import Kind
 from ppopt.pipeline.arrays import IntArray
+from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import PipelineError
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, entry, largest, scaled
@@ -42,6 +43,10 @@ class Ticks(NamedTuple):
     """``[route, stage]``: how long before an operation of the stage its device begins at least, with an all-gather."""
     tail: IntArray
     """``[route, stage]``: how long after an operation of the stage its device ends at least: reduce-scatter and optimizer."""
+    copying: IntArray
+    """``[route, copy, stage]``: how long a copy of an activation to the host, or back, holds its engine; -1: none is made."""
+    margin: IntArray
+    """``[route, stage]``: how long before the backward the copy back has ended at least."""
 
     @property
     def lag(self) -> IntArray:
@@ -69,7 +74,9 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         [time + entry(optimizer, device) for time, device in zip(row, route, strict=True)]
         for row, route in zip(scatter, pipeline.routes, strict=True)
     ]
-    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *lead, *tail]
+    copying = copy_times(pipeline)
+    margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
+    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *lead, *tail, *chain(*copying), *margin]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
         raise PipelineError("costs", TOO_FINE)
@@ -83,6 +90,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         sending=_sending(pipeline.device_of, holds),
         lead=scaled(lead, per_unit),
         tail=scaled(tail, per_unit),
+        copying=np.stack([scaled(table, per_unit) for table in copying], axis=1),
+        margin=scaled(margin, per_unit),
     )
 
 
@@ -142,12 +151,19 @@ def work_of(pipeline: Pipeline) -> IntArray:
     return work
 
 
+def copies_of(pipeline: Pipeline) -> int:
+    """Ticks that all copies of one microbatch take one after the other, with what they wait before their backwards."""
+    ticks = pipeline.ticks
+    each = np.maximum(ticks.copying, 0).sum(axis=1) + np.where(ticks.copying[:, 0] >= 0, ticks.margin, 0)
+    return int(each.sum(axis=1).max())
+
+
 def horizon_of(pipeline: Pipeline) -> int:
     """A number of ticks by which every schedule that wastes no time has ended."""
     ticks = pipeline.ticks
     per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
     margins = int(ticks.lead.max() + ticks.tail.max())
-    transfers = 2 * pipeline.stages * int(ticks.lag.max())
+    transfers = 2 * pipeline.stages * int(ticks.lag.max()) + copies_of(pipeline)
     return pipeline.microbatches * (per_microbatch + transfers) + margins + 1
 
 
