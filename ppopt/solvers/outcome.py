@@ -10,6 +10,7 @@ import numpy as np
 
 from ppopt.constraints import Capacity, Word, select, spread
 from ppopt.heuristics import Jobs, listable, run_jobs
+from ppopt.op import COPIES
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Objective, Order, Schedule, Transfers, durations, halves, in_sequence
 from ppopt.timing.copies import reloaded_late
@@ -36,7 +37,8 @@ def check_for_ilp(pipeline: Pipeline, words: Iterable[Word]) -> None:
         NotForIlp: what is held is on several devices; the program knows who is first on one device only.
     """
     for word in select(words, Capacity):
-        if spread(pipeline, word):
+        copies = all(hold.claim.kind in COPIES for hold in word.holds)  # of which it knows who is first on any device
+        if spread(pipeline, word) and not copies:
             raise NotForIlp('solver = "ilp" takes a Capacity within one device only; "cp-sat" takes any')
 
 

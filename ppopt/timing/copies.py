@@ -153,7 +153,10 @@ def settled_memory(pipeline: Pipeline, start: IntArray, end: IntArray, words: It
 
 
 def reloaded_late(schedule: Schedule) -> Schedule:
-    """The same schedule with every copy in as late as its backward and its engine allow; nothing else moves, less is held."""
+    """The same schedule with every copy in as late as its backward and its engine allow; nothing else moves, devices hold less.
+
+    Where the host has no room for that, as it is.
+    """
     pipeline = schedule.pipeline
     needed = {copy.back: copy.needed for copy in copies_in(schedule)}
     if not needed or not any(map(len, schedule.copies.rows)):
@@ -167,7 +170,9 @@ def reloaded_late(schedule: Schedule) -> Schedule:
                 later[place] = max(later[place], min(needed[int(row[place])], free) - takes[place])
             free = int(later[place])
         starts.append(later)
-    return replace(schedule, copies=Transfers(schedule.copies.rows, tuple(starts)))
+    moved = replace(schedule, copies=Transfers(schedule.copies.rows, tuple(starts)))
+    host = pipeline.amounts.host
+    return schedule if host is not None and moved.host_peak > max(host, schedule.host_peak) else moved
 
 
 def without_needless(schedule: Schedule) -> Schedule:

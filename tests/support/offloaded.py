@@ -65,7 +65,15 @@ class Stepping:
             if self.pipeline.costs.split:
                 gradient = min(full, self.time[Kind.I][stage])
                 weight = min(self.time[Kind.W][stage], max(0, full - gradient))
-            todo = {WAITS: forward + gradient, FORWARD: more + gradient, BACKWARD: more, GRADIENT: more, HALF: 0, WEIGHT: 0, DONE: 0}
+            todo = {
+                WAITS: forward + gradient,
+                FORWARD: more + gradient,
+                BACKWARD: more,
+                GRADIENT: more,
+                HALF: 0,
+                WEIGHT: 0,
+                DONE: 0,
+            }
             path = todo.get(phase, gradient)
             chain[i % self.count] += path
             later = {HALF: weight, WEIGHT: more, DONE: 0, BACKWARD: 0}.get(phase, weight)
