@@ -64,6 +64,11 @@ def recompute_of(chosen: Any) -> Any:
     return [{name: {level: n for other, level, n in stage if other == name} for name, _, _ in stage} for stage in chosen]
 
 
+def offload_of(which: Any) -> Any:
+    """``offload.stages`` as a model file has it: a word, a fraction, or one per stage."""
+    return _plain(which)
+
+
 def _kept(table: Tree, *keys: str) -> Tree:
     return {key: value for key, value in table.items() if key in keys}
 

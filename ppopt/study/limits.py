@@ -11,6 +11,7 @@ import numpy as np
 from ppopt.constraints import rules_of
 from ppopt.heuristics import Jobs, Stuck, run_jobs
 from ppopt.pipeline import Pipeline
+from ppopt.pipeline.offload import least_held
 from ppopt.schedule import Schedule, halves
 from ppopt.timing.timed import time_order
 
@@ -32,15 +33,11 @@ def limited(pipeline: Pipeline, limits: tuple[Fraction, ...] | None) -> Pipeline
 
 
 def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
-    """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations."""
+    """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations that stay."""
     amounts = pipeline.amounts
     needs = []
     for device, share in enumerate(shares):
-        held = [
-            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.routes)
-            if len(pipeline.microbatches_of[r])
-        ]
+        held = [least_held(pipeline, r, device) for r in range(len(pipeline.routes)) if len(pipeline.microbatches_of[r])]
         need = Fraction(max(held) + int(amounts.static[device]), amounts.per_unit)
         if need and share:
             needs.append(need / share)
@@ -49,6 +46,9 @@ def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
 
 def rearranged(pipeline: Pipeline, schedule: Schedule) -> Schedule | None:
     """The schedule's operations, started in its order as far as ``pipeline``'s limits allow; ``None`` where they get stuck."""
+    if pipeline.engines:
+        found = time_order(pipeline, schedule.order)
+        return found if found.within_memory else None
     numbers = np.concatenate(schedule.order.rows)
     first, second = halves(pipeline.index, numbers)
     if (second >= 0).any():
