@@ -2,7 +2,7 @@
 
     python scripts/offload.py -d 4 -m 8 --limits 1 2 3 --times 1 0.5 --seconds 60
 
-Unit costs: F, I and W take 1 each, a microbatch holds 1 on every device, and a copy takes the time given, each way, on an engine of
+Unit costs: F, I and W take 1 each, a microbatch holds 1 on every device, a copy takes the time given, each way, on an engine of
 its own for each direction. Beside it stand the named schedule 1f1b and its copies by sail's rule, with the memory that they need.
 """
 
