@@ -165,25 +165,24 @@ def schedule_dict(schedule: Schedule) -> Tree:
     }
     if pipeline.lines:
         tree["transfers"] = [
-            {
-                "link": [list(pair) for pair in line],
-                "order": [str(pipeline.index.op(number)) for number in row.tolist()],
-                "start": times(pipeline, start),
-                "end": times(pipeline, start + durations(pipeline, row)),
-            }
+            {"link": [list(pair) for pair in line], **_carried(pipeline, row, start)}
             for line, row, start in zip(pipeline.lines, *schedule.transfers, strict=True)
         ]
     if schedule.copies.rows:
         tree["copies"] = [
-            {
-                "devices": list(engine.devices),
-                "order": [str(pipeline.index.op(number)) for number in row.tolist()],
-                "start": times(pipeline, start),
-                "end": times(pipeline, start + durations(pipeline, row)),
-            }
+            {"devices": list(engine.devices), **_carried(pipeline, row, start)}
             for engine, row, start in zip(pipeline.engines, *schedule.copies, strict=True)
         ]
     return tree
+
+
+def _carried(pipeline: Pipeline, row: IntArray, start: IntArray) -> Tree:
+    """What a link or an engine carries, and when."""
+    return {
+        "order": [str(pipeline.index.op(number)) for number in row.tolist()],
+        "start": times(pipeline, start),
+        "end": times(pipeline, start + durations(pipeline, row)),
+    }
 
 
 def row_dict(row: Row) -> Tree:

@@ -98,9 +98,9 @@ def timed(
         schedules.append(time_order(pipeline, order, demands=demands))
     except CyclicOrder as error:  # what takes no time starts with what it waits for
         cyclic = error
-    if grid > 1 and cyclic is not None:
-        raise cyclic
     if grid > 1:
+        if cyclic is not None:
+            raise cyclic
         return schedules[0]
 
     def times(rows: Sequence[IntArray]) -> tuple[IntArray, ...]:

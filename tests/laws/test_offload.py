@@ -79,7 +79,7 @@ def test_a_peak_is_never_above_that_of_sails_rule_on_its_order(devices: int, mic
 @pytest.mark.parametrize("time", [0.5, 1, 1.5, 1.75, 2])
 def test_copies_are_free_in_the_long_run_where_a_line_keeps_up(time: float) -> None:
     """One engine for both directions makes two copies for each microbatch, in whose time its device computes 3: k = 2 t / 3. Up
-    to k = 1 a microbatch more takes 3, with copies or without, then the time of its copies: a line that is busy all the time costs
+    to k = 1 a microbatch more takes 3, with copies or without, then the time of its copies: a line that is always busy costs
     k - 1. What few microbatches cost depends on how the pipeline fills and empties."""
 
     def makespan(microbatches: int) -> float:

@@ -135,6 +135,7 @@ class NamedHeuristics(OneAfterTheOther):
     """
 
     name = "named heuristics"
+    copies = True
 
     def make(self, run: Run) -> Iterator[tuple[str, Schedule]]:
         """One after the other."""
