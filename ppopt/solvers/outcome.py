@@ -89,18 +89,17 @@ def timed(
     else:
         order = _listed(pipeline, listable(pipeline, words), numbers[computed], when, grid)
     demands = demands_of(pipeline, words)
-    between = tuple(word for word in words if spread(pipeline, word))
-    if between:
+    if between := tuple(word for word in words if spread(pipeline, word)):
         demands += settled(pipeline, between, *_when(pipeline, numbers, starts, grid, parts))
     schedules: list[Schedule] = []
     cyclic = None
     try:
         schedules.append(time_order(pipeline, order, demands=demands))
     except CyclicOrder as error:  # what takes no time starts with what it waits for
+        if grid > 1:
+            raise
         cyclic = error
     if grid > 1:
-        if cyclic is not None:
-            raise cyclic
         return schedules[0]
 
     def times(rows: Sequence[IntArray]) -> tuple[IntArray, ...]:
