@@ -207,6 +207,34 @@ class Schedule:
         """``1 - max_d work_d / max_d span_d``, the zero-bubble papers' bubble rate."""
         return 1 - max(self.work) / self.device_span if self.device_span else 0.0
 
+    @property
+    def summed_span_bubble_ratio(self) -> float:
+        """``1 - sum(work) / sum_d span_d``: the share of the devices' own spans that is idle."""
+        spans = sum(self.device_spans)
+        return 1 - sum(self.work) / spans if spans else 0.0
+
+    @cached_property
+    def alone(self) -> Fraction:
+        """What one device takes for all operations, one after the other: pairs apart, nothing repeated; in the user's unit.
+
+        Of a measured step, whose operations are what they took, pairs stay together.
+        """
+        paired = Fraction(0)
+        if self.exact:
+            kept = working_once(self.pipeline) if self.pipeline.recompute != "none" else self.pipeline
+            for row in self.order.rows:
+                first, second = halves(kept.index, row)
+                pairs = second >= 0
+                apart = durations(kept, first[pairs]).sum() + durations(kept, second[pairs]).sum()
+                paired += Fraction(int(apart - durations(kept, row[pairs]).sum()), kept.ticks.per_unit)
+        return Fraction(sum(self.work), self.pipeline.ticks.per_unit) - self.repeated + paired
+
+    @property
+    def speed_up(self) -> float:
+        """How many times as long one device takes (:attr:`alone`); at most D, but where pairs save time."""
+        makespan = Fraction(self.makespan, self.pipeline.ticks.per_unit)
+        return float(self.alone / makespan) if makespan else float(len(self.work))
+
     @cached_property
     def repeated(self) -> Fraction:
         """The time that all devices together spend on work that is done again (recomputing), in the user's unit."""
@@ -335,6 +363,16 @@ class Figures:
         return None if self.schedule is None else self.schedule.span_bubble_ratio
 
     @property
+    def summed_span_bubble_ratio(self) -> float | None:
+        """``1 - sum(work) / sum_d span_d``."""
+        return None if self.schedule is None else self.schedule.summed_span_bubble_ratio
+
+    @property
+    def speed_up(self) -> float | None:
+        """How many times as long one device takes that runs everything, each operation by itself and once."""
+        return None if self.schedule is None else self.schedule.speed_up
+
+    @property
     def efficiency(self) -> float | None:
         """The share of the devices' time in which they do what has to be done; work that is repeated is none."""
         return None if self.schedule is None else self.schedule.efficiency
@@ -382,6 +420,10 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray) -> tuple[IntArray, Int
         kind, stage = np.divmod(family, index.stages)
         activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
         present = half >= 0
+        working = amounts.working[pipeline.device_of[route[microbatch], stage]]
+        backward = present & (kind > Kind.F) & (kind <= Kind.W)
+        claimed += np.where(backward, working, 0)
+        released += np.where(backward, working, 0)
         claimed += np.where(present & (kind == Kind.F), activation, 0)
         claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
         released += np.where(present & (kind == Kind.B), activation, 0)

@@ -45,6 +45,8 @@ class Facts(NamedTuple):
     """``[route][stage]``: held between the end of I and the end of W; meanwhile, while I runs, the larger of both is."""
     static: list[int]
     """``[device]``: always held."""
+    working: list[int]
+    """``[device]``: held by each B, I and W while it runs."""
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
     gather: list[list[int]]
@@ -63,6 +65,10 @@ class Facts(NamedTuple):
     """``[route][stage]``: what of an activation is on the host between the copies."""
     host: int | None
     """What the host holds at most; ``None``: unlimited."""
+    per_pass: bool
+    """Whether it does so for every pass; then ``gather`` and ``scatter`` are those of the stage alone."""
+    scattered: list[list[int]]
+    """``[route][stage]``: of ``scatter`` the part without the optimizer step."""
 
 
 def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
@@ -82,18 +88,22 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     memory, devices = pipeline.memory, range(pipeline.devices)
     static: Row = [_entry(memory.static, d) * _copies(pipeline, d) for d in devices]
     limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
+    working: Row = [_entry(memory.working or Fraction(0), d) for d in devices]
     finest = _denominator(x for table in times.values() for row in table for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
     host = None if pipeline.offload is None else pipeline.offload.host_limit
-    per_amount = _denominator(x for table in (*amounts.values(), [static, limit, [host]]) for row in table for x in row)
+    beside: Row = [*static, *limit, *working, host]
+    per_amount = _denominator(x for table in (*amounts.values(), [beside]) for row in table for x in row)
     return Facts(
         per_time=per_time,
         per_amount=per_amount,
         **{name: [_integers(row, per_time) for row in table] for name, table in times.items()},
         **{name: [_integers(row, per_amount) for row in table] for name, table in amounts.items()},
         static=_integers(static, per_amount),
+        working=_integers(working, per_amount),
         limit=None if memory.limit is None else _integers(limit, per_amount),
         host=None if host is None else int(host * per_amount),
+        per_pass=pipeline.data_parallel.per_pass,
         traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
     )
 
@@ -111,6 +121,7 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
         "down_held": [[_between(occupancy, b, a) for a, b in pairwise(route)] for route in routes],
         "gather": [_traffic(pipeline, route, traffic.all_gather) for route in routes],
         "scatter": [_after(pipeline, route) for route in routes],
+        "scattered": [_traffic(pipeline, route, traffic.reduce_scatter) for route in routes],
     }
 
 
@@ -167,6 +178,7 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
         total += microbatches * sum(max(x, 0) for of in (facts.copy_out, facts.copy_in, facts.margin) for x in of[route])
+        total += microbatches * (2 * sum(facts.gather[route]) + sum(facts.scattered[route])) * facts.per_pass
     total += sum(max(map(max, rows)) for rows in (facts.gather, facts.scatter))
     return total
 
@@ -213,12 +225,13 @@ def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[F
     """What a stage's device exchanges on the stage's side of its computations.
 
     Without overlap that is everything. With it, gathers go up the device's stages and scatters down: the stage's own and
-    those of the stages before it.
+    those of the stages before it. Pass by pass it is the stage's own.
     """
     result = []
     for stage, device in enumerate(route):
         stages = sorted({s for other in pipeline.routes for s, d in enumerate(other) if d == device})
         counted = [s for s in stages if s <= stage] if pipeline.data_parallel.overlap else stages
+        counted = [stage] if pipeline.data_parallel.per_pass else counted
         if pipeline.data_parallel.per == "stage":
             result.append(sum((_entry(value, s) for s in counted), Fraction(0)))
         else:

@@ -33,7 +33,8 @@ def _levels_with_copies(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             first, then = facts.activation[route][stage], facts.retained[route][stage]
             most = max(first, then)
             claim, release = {0: (first, 0), 1: (0, first), 2: (most - first, most - then), 3: (0, then)}[int(kind)]
-            changes += [(entry.start, claim, entry), (entry.end, -release, entry)]
+            working = facts.working[device] * (kind != Kind.F)
+            changes += [(entry.start, claim + working, entry), (entry.end, -release - working, entry)]
     for copy in run.copied:
         route = run.pipeline.route_of_microbatch[copy.microbatch]
         if run.pipeline.routes[route][copy.stage] == device:
@@ -70,7 +71,10 @@ def levels(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             retained = facts.retained[route_of[microbatch]][stage]
             if kind == Kind.F:
                 held += activation
-            elif kind == Kind.I:
+                continue
+            held += facts.working[device]
+            heapq.heappush(pending, (entry.end, facts.working[device]))
+            if kind == Kind.I:
                 while_it_runs = max(activation, retained)
                 held += while_it_runs - activation
                 heapq.heappush(pending, (entry.end, while_it_runs - retained))

@@ -37,6 +37,8 @@ class Rule(StrEnum):
     """An operation starts when the results that it needs exist."""
     LATENCY = "latency"
     """Results of another device have travelled before they are used."""
+    PASS = "pass"
+    """Before each pass of a stage its weights are gathered, and behind it its gradients scattered, where that is asked for."""
     TRANSFER = "transfer"
     """What goes to another device over a link that it holds is transferred once, from its end on, for as long as that takes."""
     LINK = "link"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ppopt.cli.options import Given, json_option, model_options
+from ppopt.cli.options import Given, columns_option, json_option, model_options
 from ppopt.files import document, json_text
 from ppopt.files.exported import row_in
 from ppopt.named import compare as compare_named
@@ -15,8 +15,9 @@ from ppopt.named import compare as compare_named
 @click.option(
     "--with", "files", multiple=True, metavar="FILE", help="Show this order too: a CSV in PyTorch's notation, or a result (JSON)."
 )
+@columns_option
 @json_option
-def compare(given: Given, files: tuple[str, ...], as_json: bool) -> None:
+def compare(given: Given, files: tuple[str, ...], columns: tuple[str, ...] | None, as_json: bool) -> None:
     """All named schedules on this hardware, timed and checked side by side; no solver runs.
 
     Each schedule has its own placement on the same devices and the same costs per device, orders in a FILE too. Those that do
@@ -26,6 +27,7 @@ def compare(given: Given, files: tuple[str, ...], as_json: bool) -> None:
     Examples:
       ppopt compare -d 4 -m 8
       ppopt compare models/gpt-1.5b.toml --chunks 2,4 --memory-limit 6
+      ppopt compare -d 4 -m 8 --columns makespan,speed-up,relative-efficiency
       ppopt compare models/gpt-1.5b.toml --with mine.csv --with best.json
       ppopt compare -d 4 -m 8 --set costs.forward=100 --set costs.backward=200 --set links.latency=16
     """
@@ -43,4 +45,4 @@ def compare(given: Given, files: tuple[str, ...], as_json: bool) -> None:
     best = table.best_elsewhere()
     if best:
         click.echo(wrapped(best, width()))
-    click.echo(table.text(wrapped(heading(model.pipeline), width()), width(), styled=styled()))
+    click.echo(table.text(wrapped(heading(model.pipeline), width()), width(), styled=styled(), columns=columns))

@@ -24,6 +24,7 @@ from ppopt.constraints.rules import (
     memory_of,
     rules_of,
     transfers_of,
+    turns_of,
     without_links,
 )
 from ppopt.constraints.words import (
@@ -42,6 +43,8 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turn,
+    Turns,
     Word,
     chain,
     run,
@@ -72,6 +75,8 @@ __all__ = [
     "Stream",
     "Tail",
     "Together",
+    "Turn",
+    "Turns",
     "Word",
     "alike",
     "always_split",
@@ -110,5 +115,6 @@ __all__ = [
     "spread",
     "streams_of",
     "transfers_of",
+    "turns_of",
     "without_links",
 ]

@@ -19,6 +19,7 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turns,
     Word,
     select,
 )
@@ -69,6 +70,8 @@ def streams_of(word: Word) -> Iterator[Stream]:
         yield from word.streams
     elif isinstance(word, Lead | Tail):
         yield word.family
+    elif isinstance(word, Turns):
+        yield from (family for turn in word.turns for family in turn.families)
     else:
         raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
 

@@ -24,6 +24,7 @@ from ppopt.constraints.words import (
     Precede,
     Tail,
     Together,
+    Turns,
     Word,
     chain,
     select,
@@ -59,7 +60,7 @@ def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
         return True
     forced = None
     for word in extra:
-        if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
+        if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail | Turns):
             raise TypeError(f"unknown word {word!r}")
         if not all(isinstance(stream, Family) for stream in streams_of(word)):
             return False

@@ -31,7 +31,7 @@ from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, R
 from ppopt.constraints.implied import held_from_forwards, implied_by_memory
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import rules_of, transfers_of
-from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Word, sends
+from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Turns, Word, sends
 from ppopt.op import HOPS, Kind, Send
 from ppopt.pipeline import IntArray, Pipeline, room_to_split, splitting_takes_memory
 
@@ -182,7 +182,7 @@ class _Compiled:
             margins = self.lead if isinstance(word, Lead) else self.tail
             if word.family in self.number:
                 margins[self.number[word.family]] = word.ticks
-        elif not isinstance(word, OneOf):
+        elif not isinstance(word, OneOf | Turns):  # without the pauses between turns: a relaxation
             raise TypeError(f"a graph of families cannot say the word {word!r}")
 
     def _machine(self, word: Exclusive) -> None:

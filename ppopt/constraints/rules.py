@@ -10,7 +10,21 @@ import numpy as np
 
 from ppopt.constraints.checked import streams_of
 from ppopt.constraints.copies import away_from, copies_of
-from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, Lead, OneOf, Precede, Stream, Tail, Word, sends
+from ppopt.constraints.words import (
+    Capacity,
+    Exclusive,
+    Family,
+    Hold,
+    Lead,
+    OneOf,
+    Precede,
+    Stream,
+    Tail,
+    Turn,
+    Turns,
+    Word,
+    sends,
+)
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -29,6 +43,7 @@ def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     rules += memory_of(pipeline)
     rules += copies_of(pipeline)
     rules += margins_of(pipeline)
+    rules += turns_of(pipeline)
     return tuple(rules)
 
 
@@ -167,8 +182,40 @@ def margins_of(pipeline: Pipeline) -> tuple[Lead | Tail, ...]:
     )
 
 
+def turns_of(pipeline: Pipeline) -> tuple[Turns, ...]:
+    """The pauses between the passes of a device, in which it gathers the weights of the next one or scatters gradients.
+
+    The directions are forwards; what needs the weights of a backward; and what adds to the gradients. Those of one stage are one
+    turn, of whatever route they are.
+    """
+    ticks = pipeline.ticks
+    if not ticks.pauses:
+        return ()
+    input_, weight = ((Kind.B, Kind.I), (Kind.B, Kind.W)) if pipeline.costs.split else ((Kind.B,), (Kind.B,))
+    none = np.zeros_like(ticks.gather)
+    words = []
+    for device in range(pipeline.devices):
+        places = np.argwhere(pipeline.device_of == device).tolist()
+        for kinds, before, after in (
+            ((Kind.F,), ticks.gather, none),
+            (input_, ticks.gather, none),
+            (weight, none, ticks.scatter),
+        ):
+            turns = []
+            for stage in sorted({stage for _, stage in places}):
+                routes = [route for route, other in places if other == stage]
+                families = tuple(Family(stage, kind, route) for route in routes for kind in kinds)
+                turns.append(Turn(families, *(int(of[routes[0], stage]) for of in (before, after))))
+            if len(turns) > 1 and any(turn.before or turn.after for turn in turns):
+                words.append(Turns(tuple(turns)))
+    return tuple(words)
+
+
 def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
-    """The memory limit of every device, static memory taken off; nothing where there is no limit."""
+    """The memory limit of every device, nothing where there is no limit.
+
+    Static memory is taken off, and what every backward of the device takes while it runs (:attr:`~ppopt.pipeline.Amounts.room`).
+    """
     amounts = pipeline.amounts
     if amounts.limit is None:
         return ()
@@ -180,7 +227,7 @@ def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
             for stage, held_on in enumerate(devices):
                 if held_on == device:
                     holds += _holds_of(pipeline, route, stage)
-        capacities.append(Capacity(tuple(holds), int(amounts.limit[device] - amounts.static[device]), away))
+        capacities.append(Capacity(tuple(holds), int(amounts.room[device]), away))
     return tuple(capacities)
 
 

@@ -75,6 +75,8 @@ def _kept(table: Tree, *keys: str) -> Tree:
 
 def _part(part: Costs | Links | Memory | DataParallel | Units | Offload) -> Tree:
     values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    if values.get("per_pass") is False:
+        del values["per_pass"]
     return {name: _plain(value) for name, value in values.items() if value is not None}
 
 

@@ -32,6 +32,8 @@ class Amounts(NamedTuple):
     """``[device]``, all copies together, and the weights of layers."""
     limit: IntArray | None
     """``[device]``, or ``None``: unlimited."""
+    working: IntArray
+    """``[device]``: what ``B``, ``I`` and ``W`` each take beside that, while they run."""
     away: IntArray
     """``[route, stage]``: what of the activation may be on the host between the copies; 0: none of it."""
     host: int | None
@@ -49,6 +51,18 @@ class Amounts(NamedTuple):
         rebuilt: IntArray = np.maximum(self.retained - self.activation, 0)
         return rebuilt
 
+    @property
+    def room(self) -> IntArray:
+        """``[device]``: the most that forwards and input gradients may have taken at any time, where there is a limit.
+
+        It is what is left beside static memory and what one backward takes while it runs. That is all that ``working`` says:
+        nothing but a backward gives anything back, so that what is held at any time is still held when the device's next backward
+        starts; and a device runs one operation at a time.
+        """
+        assert self.limit is not None, "there is a limit"
+        room: IntArray = self.limit - self.static - self.working
+        return room
+
 
 def amounts_of(pipeline: Pipeline) -> Amounts:
     """The memory of a pipeline that has routes.
@@ -63,7 +77,8 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
     away = moving(pipeline)
     host = None if pipeline.offload is None else pipeline.offload.host_limit
-    tables: Rows = [*activation, *retained, static, limit or [], *away, [host]]
+    working = [entry(memory.working or Fraction(0), device) for device in devices]
+    tables: Rows = [*activation, *retained, working, static, limit or [], *away, [host]]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit * pipeline.stages * pipeline.microbatches >= 2**62:
         raise PipelineError("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
@@ -73,6 +88,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         retained=scaled(retained, per_unit),
         static=scaled([static], per_unit)[0],
         limit=None if limit is None else scaled([limit], per_unit)[0],
+        working=scaled([working], per_unit)[0],
         away=scaled(away, per_unit),
         host=None if host is None else int(host * per_unit),
     )
@@ -99,7 +115,7 @@ def room_to_split(pipeline: Pipeline) -> BoolArray:
     room = np.ones(pipeline.device_of.shape, dtype=np.bool_)
     if not splitting_takes_memory(pipeline) or amounts.limit is None:
         return room
-    free = amounts.limit - amounts.static
+    free = amounts.room
     for route, devices in enumerate(pipeline.routes):
         held = [0] * pipeline.devices
         for stage, device in enumerate(devices):
@@ -120,12 +136,25 @@ def check_limit(pipeline: Pipeline) -> None:
     amounts = pipeline.amounts
     if amounts.limit is None:
         return
+    needed = least_limits(pipeline)
     for device, limit in enumerate(amounts.limit.tolist()):
-        routes = [r for r in range(len(pipeline.routes)) if r in pipeline.route_of_microbatch]
-        least = max(least_held(pipeline, route, device) for route in routes) + int(amounts.static[device])
-        if least > limit:
+        if needed[device] > limit:
+            beside = ", with what a backward takes while it runs" if amounts.working.any() else ""
             raise TooLittleMemory(
                 f"memory.limit[{device}]" if isinstance(pipeline.memory.limit, tuple) else "memory.limit",
-                f"device {device} needs at least {plain(Fraction(least, amounts.per_unit))} (its static memory and one "
-                f"microbatch's activations), got {plain(Fraction(limit, amounts.per_unit))}",
+                f"device {device} needs at least {plain(Fraction(needed[device], amounts.per_unit))} (its static memory and one "
+                f"microbatch's activations{beside}), got {plain(Fraction(limit, amounts.per_unit))}",
             )
+
+
+def least_limits(pipeline: Pipeline) -> list[int]:
+    """Per device, the least limit at which there is a schedule: one microbatch after the other, every backward whole.
+
+    Its activations are all there when the first of its backwards starts on a device, which has a working set of its own.
+    """
+    amounts, taken = pipeline.amounts, set(pipeline.route_of_microbatch)
+    return [
+        max(least_held(pipeline, r, device) for r in range(len(pipeline.routes)) if r in taken)
+        + int(amounts.static[device] + amounts.working[device])
+        for device in range(pipeline.devices)
+    ]

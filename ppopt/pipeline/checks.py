@@ -35,12 +35,28 @@ def check_lengths(pipeline: Pipeline) -> None:
         ("costs", pipeline.costs, pipeline.costs.per, DURATIONS),
         ("costs", pipeline.costs, "device", ("optimizer",)),
         ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
-        ("memory", pipeline.memory, "device", ("static", "limit")),
+        ("memory", pipeline.memory, "device", ("static", "limit", "working")),
         ("data_parallel", pipeline.data_parallel, pipeline.data_parallel.per, ("all_gather", "reduce_scatter")),
     ]
     for table, part, per, names in lists:
         for name in names:
             check_length(f"{table}.{name}", getattr(part, name), length_of[per], per)
+
+
+def check_passes(pipeline: Pipeline) -> None:
+    """Raise where weights are gathered pass by pass, and something is open that no search knows how to decide with that.
+
+    Raises:
+        PipelineError: the stages are cut from layers, or it is open which of them recompute.
+    """
+    if not pipeline.data_parallel.per_pass:
+        return
+    if pipeline.layers is not None:
+        problem = "not known of [[layers]], whose cuts are compared by what devices exchange once per step; expected false"
+        raise PipelineError("data_parallel.per_pass", problem)
+    if pipeline.recompute == "choose":
+        problem = '"choose" is not decided together with data_parallel.per_pass; expected "none", "all" or a list of stages'
+        raise PipelineError("pipeline.recompute", problem)
 
 
 def check_activation(pipeline: Pipeline) -> None:

@@ -15,7 +15,7 @@ from ppopt.op import OpIndex
 from ppopt.pipeline import choices, rewriting
 from ppopt.pipeline.amounts import Amounts, amounts_of, check_limit
 from ppopt.pipeline.arrays import IntArray
-from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_recompute
+from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_passes, check_recompute
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
 from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, levels_of, parts_of, read_levels
 from ppopt.pipeline.layers import Layers
@@ -158,6 +158,7 @@ class Pipeline:
 
     def _read_parts(self) -> None:
         self.links.validate(self.devices)
+        check_passes(self)
         if self.layers is not None:
             self._read_layers(self.layers)
             if self.partition == BEST:

@@ -288,8 +288,10 @@ class Memory:
     Where that is less, the rest is given back at the end of ``I``; where it is more, the difference is taken at the start of
     ``I``, which leaves more behind than it found. At the end of ``W``, or of ``B``, everything is given back; ``B`` takes nothing
     more than ``F`` has taken. A stage that recomputes takes ``recompute_saved`` less at the start of ``F``. Without ``retained``
-    a stage retains what it has taken then. These three follow ``costs.per``. ``static`` (weights, optimizer state) is one number
-    or one per device, for one copy of the weights. ``limit``: one number or one per device; ``None`` is unlimited.
+    a stage retains what it has taken then. These three follow ``costs.per``; the others are one number or one per device.
+    ``static`` (weights, optimizer state) is for one copy of the weights. ``limit``: ``None`` is unlimited. ``working`` is what
+    a backward needs beside all that while it runs: each of ``B``, ``I`` and ``W`` takes it at its start and gives it back at its
+    end, of whichever stage of the device it is; ``None`` is nothing.
     """
 
     activation: Value = Fraction(1)
@@ -297,6 +299,7 @@ class Memory:
     static: Value = Fraction(0)
     limit: Value | None = None
     recompute_saved: Value | None = None
+    working: Value | None = None
 
     if TYPE_CHECKING:
 
@@ -307,10 +310,11 @@ class Memory:
             static: Given = 0,
             limit: Given | None = None,
             recompute_saved: Given | None = None,
+            working: Given | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("activation", "retained", "static", "limit", "recompute_saved"):
+        for name in ("activation", "retained", "static", "limit", "recompute_saved", "working"):
             value = _optional_values(f"memory.{name}", getattr(self, name))
             if value is None and name in ("activation", "static"):
                 value = Fraction(int(name == "activation"))
@@ -327,12 +331,18 @@ class DataParallel:
     computes: it gathers its stages one after the other in ascending order, and a stage's operations wait for that stage only; it
     scatters them one after the other in descending order, each once the stage's last operation has ended. Both are part of the
     makespan and of the device's span. The network that they use is no link of the pipeline.
+
+    With ``per_pass`` a stage is exchanged once per pass, not once per step. A pass is what a device runs of one stage before it
+    turns to another one in the same direction: forwards; backwards (``B``, ``I``); gradients of weights (``B``, ``W``). Between
+    two passes of a direction the weights of the next one are gathered, or the gradients of the last one scattered, beside what
+    the device computes in the other directions.
     """
 
     all_gather: Value = Fraction(0)
     reduce_scatter: Value = Fraction(0)
     overlap: bool = False
     per: Literal["device", "stage"] = "device"
+    per_pass: bool = False
 
     if TYPE_CHECKING:
 
@@ -342,13 +352,18 @@ class DataParallel:
             reduce_scatter: Given = 0,
             overlap: bool = False,
             per: Literal["device", "stage"] = "device",
+            per_pass: bool = False,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.per not in ("device", "stage"):
             raise PipelineError("data_parallel.per", f'expected "device" or "stage", got {self.per!r}')
-        if not isinstance(self.overlap, bool):
-            raise PipelineError("data_parallel.overlap", f"expected true or false, got {self.overlap!r}")
+        for name in ("overlap", "per_pass"):
+            if not isinstance(getattr(self, name), bool):
+                raise PipelineError(f"data_parallel.{name}", f"expected true or false, got {getattr(self, name)!r}")
+        if self.overlap and self.per_pass:
+            problem = "every pass is exchanged beside the other directions anyway, and none ahead; expected false, got true"
+            raise PipelineError("data_parallel.overlap", f"with per_pass {problem}")
         for name in ("all_gather", "reduce_scatter"):
             value = _optional_values(f"data_parallel.{name}", getattr(self, name))
             object.__setattr__(self, name, Fraction(0) if value is None else value)

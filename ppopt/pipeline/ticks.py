@@ -14,7 +14,7 @@ from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import PipelineError
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, entry, largest, scaled
-from ppopt.pipeline.traffic import both, from_stage_down
+from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -43,6 +43,10 @@ class Ticks(NamedTuple):
     """``[route, stage]``: how long before an operation of the stage its device begins at least, with an all-gather."""
     tail: IntArray
     """``[route, stage]``: how long after an operation of the stage its device ends at least: reduce-scatter and optimizer."""
+    gather: IntArray
+    """``[route, stage]``: how long the stage's weights are gathered before each of its passes; 0 where that is not done."""
+    scatter: IntArray
+    """``[route, stage]``: how long its gradients are scattered behind each of its passes; 0 where that is not done."""
     copying: IntArray
     """``[route, copy, stage]``: how long a copy of an activation to the host, or back, holds its engine; -1: none is made."""
     margin: IntArray
@@ -57,6 +61,11 @@ class Ticks(NamedTuple):
     def margins(self) -> bool:
         """Whether some device has something to do before its first operation or after its last one."""
         return bool(self.lead.any() or self.tail.any())
+
+    @property
+    def pauses(self) -> bool:
+        """Whether something is exchanged between the passes of a device."""
+        return bool(self.gather.any() or self.scatter.any())
 
 
 def ticks_of(pipeline: Pipeline) -> Ticks:
@@ -76,7 +85,10 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     ]
     copying = copy_times(pipeline)
     margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
-    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *lead, *tail, *chain(*copying), *margin]
+    every_pass = int(pipeline.data_parallel.per_pass)
+    gathered, scattered = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
+    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *lead, *tail, *gathered, *scattered]
+    tables = [*tables, *chain(*copying), *margin]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
         raise PipelineError("costs", TOO_FINE)
@@ -90,6 +102,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         sending=_sending(pipeline.device_of, holds),
         lead=scaled(lead, per_unit),
         tail=scaled(tail, per_unit),
+        gather=scaled(gathered, per_unit),
+        scatter=scaled(scattered, per_unit),
         copying=np.stack([scaled(table, per_unit) for table in copying], axis=1),
         margin=scaled(margin, per_unit),
     )
@@ -163,6 +177,7 @@ def horizon_of(pipeline: Pipeline) -> int:
     ticks = pipeline.ticks
     per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
     margins = int(ticks.lead.max() + ticks.tail.max())
+    per_microbatch += int((2 * ticks.gather + ticks.scatter).sum(axis=1).max())
     transfers = 2 * pipeline.stages * int(ticks.lag.max()) + copies_of(pipeline)
     return pipeline.microbatches * (per_microbatch + transfers) + margins + 1
 

@@ -26,10 +26,19 @@ def exchanged(pipeline: Pipeline, value: Value) -> list[dict[int, Fraction]]:
     return [{s: entry(value, device) / len(stages) for s in stages} for device, stages in enumerate(stages_of)]
 
 
+def of_stages(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
+    """``[route][stage]``: what the stage's device exchanges for this stage alone."""
+    parts = exchanged(pipeline, value)
+    return [[parts[device][stage] for stage, device in enumerate(route)] for route in pipeline.routes]
+
+
 def from_stage_down(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
-    """``[route][stage]``: what the stage's device exchanges for this and earlier stages; for all of them without overlap."""
+    """``[route][stage]``: what the stage's device exchanges for this and earlier stages; for all of them without overlap, and
+    for this one alone where that is done pass by pass."""
     parts = exchanged(pipeline, value)
     overlap = pipeline.data_parallel.overlap
+    if pipeline.data_parallel.per_pass:
+        return of_stages(pipeline, value)
     return [
         [
             sum((part for other, part in parts[device].items() if other <= stage or not overlap), Fraction(0))

@@ -28,6 +28,7 @@ from ppopt.pipeline.cutting import work_of_layers
 from ppopt.pipeline.layers import STEP
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.boxes import Boxes
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
@@ -89,6 +90,11 @@ class PartitionChoice:
         self._clock = Clock(0)
         self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
+        self._spent = 0.0
+        self.boxes: list[Boxes] = []
+        if self.over.joint:
+            given = (self.over, self._at, self.settings, self._first_look)
+            self.boxes = [Boxes(*given)]
 
     # --- the branch ---
 
@@ -221,21 +227,53 @@ class PartitionChoice:
         return Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
 
     def _next(self) -> None:
+        """Look at a cut, or into a box of cuts around the best one or around that with the least bound: whichever took least."""
+        before = self._clock.spent
+        boxes = [] if self.best is None or self.words else [each for each in self.boxes if each.useful]
+        due = min(boxes, key=lambda each: each.spent + each.seconds, default=None)
+        if due is None or self._spent < due.spent + due.seconds:
+            self._next_cut()
+            self._spent += self._clock.spent - before
+        elif due is self.boxes[0]:
+            assert self.best is not None
+            self._look_around(due, self.best.pipeline.counts)
+        elif (found := self._least()) is not None:
+            self._look_around(due, found)
+
+    def _look_around(self, boxes: Boxes, counts: Counts) -> None:
+        """Search for cut and order together, in a box of cuts."""
+        begun, reach = time.monotonic(), tuple(boxes.reach)
+        with at("cuts and orders"):
+            looked = boxes.look(counts, min(self.value, self.enough), self._clock)
+        outcome = "nothing found"
+        if looked.schedule is not None:
+            self._found(looked.schedule, ())
+            outcome = f"best {plain(self.value)} on {shown(looked.schedule.pipeline.counts)}"
+        if looked.closed:
+            self.over.leave_out_box(looked.box)
+            for of_leaf, leaf in self.leaves.items():
+                leaf.settled = leaf.settled or looked.box.has(of_leaf)
+        outcome += ", no better one" if looked.closed else ": stays open"
+        name = f"cuts and orders, ends within {shown(reach)} of {shown(counts)}"
+        self.steps.append(Taken(name, time.monotonic() - begun, outcome))
+        self._report()
+
+    def _next_cut(self) -> None:
         """Look at the cut with the least bound of those that are left, or longer at the unsettled leaf with the least bound."""
         opened = [leaf for leaf in self.leaves.values() if not leaf.settled]
         leaf = min(opened, key=lambda leaf: leaf.bound, default=None)
-        most = min(self.value, self.enough)
-        if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
+        if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= min(self.value, self.enough)):
             self._solve(leaf, "longer at cut")
-            return
-        found = self._ask(most)
-        if found is None:
-            return
-        pipeline = self._at(found)
-        if pipeline is None:
-            self.over.leave_out(found)
-        elif not self.over.learn_from(fastest(pipeline)):
+        elif (found := self._least()) is not None:
             self._look(self._polished(found), "cut")
+
+    def _least(self) -> Counts | None:
+        """A cut with the least bound of those that are left; ``None``: there is none, or not yet."""
+        found = self._ask(min(self.value, self.enough))
+        pipeline = None if found is None else self._at(found)
+        if found is not None and pipeline is None:
+            self.over.leave_out(found)
+        return None if pipeline is None or self.over.learn_from(fastest(pipeline)) else found
 
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""

@@ -10,8 +10,7 @@ import numpy as np
 
 from ppopt.constraints import rules_of
 from ppopt.heuristics import Jobs, Stuck, run_jobs
-from ppopt.pipeline import Pipeline
-from ppopt.pipeline.offload import least_held
+from ppopt.pipeline import Pipeline, least_limits
 from ppopt.schedule import Schedule, halves
 from ppopt.timing.timed import time_order
 
@@ -35,10 +34,9 @@ def limited(pipeline: Pipeline, limits: tuple[Fraction, ...] | None) -> Pipeline
 def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
     """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations that stay."""
     amounts = pipeline.amounts
-    needs = []
+    needs, least = [], least_limits(pipeline)
     for device, share in enumerate(shares):
-        held = [least_held(pipeline, r, device) for r in range(len(pipeline.routes)) if len(pipeline.microbatches_of[r])]
-        need = Fraction(max(held) + int(amounts.static[device]), amounts.per_unit)
+        need = Fraction(least[device], amounts.per_unit)
         if need and share:
             needs.append(need / share)
     return max(needs, default=Fraction(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from ppopt.constraints import (
@@ -20,12 +21,14 @@ from ppopt.constraints import (
     Stream,
     Tail,
     Together,
+    Turns,
     Word,
     select,
 )
 from ppopt.op import COPIES, HOPS, Op, Pair, Send
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
+from ppopt.timing.kept import Kept
 
 
 class _Run(NamedTuple):
@@ -46,9 +49,12 @@ def broken(schedule: Schedule, words: Iterable[Word]) -> list[str]:
     Raises:
         TypeError: a word or a stream that is not known here.
     """
-    words = tuple(words)
+    words, kept = tuple(words), Kept(schedule)
+    left = [word for word in words if not kept.keeps(word)]
+    if kept.known and not left:
+        return []
     reading = _Reading(schedule)
-    return [text for word in words for text in reading.of(word)] + list(reading.stray_pairs(words))
+    return [text for word in left for text in reading.of(word)] + list(reading.stray_pairs(words))
 
 
 class _Reading:
@@ -93,6 +99,8 @@ class _Reading:
             return self._maybe(word)
         if isinstance(word, Lead | Tail):
             return self._margin(word)
+        if isinstance(word, Turns):
+            return self._turns(word)
         raise TypeError(f"unknown word {word!r}")
 
     def stray_pairs(self, words: Sequence[Word]) -> Iterator[str]:
@@ -224,6 +232,16 @@ class _Reading:
             run = [op for op in ops if op in self.runs]
             if 0 < len(run) < len(ops):
                 yield f"{' and '.join(map(str, ops))}: {' and '.join(map(str, run))} alone is run"
+
+    def _turns(self, word: Turns) -> Iterator[str]:
+        runs = [
+            (self.runs[op], op, turn) for turn in word.turns for f in turn.families for op in self.stream(f) if op in self.runs
+        ]
+        runs.sort(key=lambda run: run[0].place)
+        for (first, op, turn), (second, other, next_) in pairwise(runs):
+            pause = turn.after + next_.before
+            if turn != next_ and second.start < first.end + pause:
+                yield f"{word}: {other} starts at {second.start}, less than {pause} after the end of {op} at {first.end}"
 
     def _one_of(self, word: OneOf) -> Iterator[str]:
         columns = [[self.stream(stream) for stream in streams] for streams in word.alternatives]

@@ -118,21 +118,22 @@ def _latency(pipeline: Pipeline) -> Tree:
 
 
 def _memory(schedule: Schedule) -> Tree:
-    """What F and I claim when they start, and what B, I and W give back when they end, ``[route][stage]``; what is always there,
+    """What operations claim when they start and give back when they end, by kind and ``[route][stage]``; what is always there,
     the limit and the peak of each device. ``curves``: times and amounts from then on of each, where copies to the host change
     them; else the others say it all."""
-    pipeline, amounts = schedule.pipeline, schedule.pipeline.amounts
-    rebuilt, curves = amounts.rebuilt, None
+    pipeline, amounts, curves = schedule.pipeline, schedule.pipeline.amounts, None
+    working = amounts.working[pipeline.device_of]
+    claims = {"F": amounts.activation, "B": working, "I": amounts.rebuilt + working, "W": working}
     if any(map(len, schedule.copies.rows)):  # what operations claim is not all
         curves = [[of.tolist() for of in memory_levels(schedule, device)] for device in range(pipeline.devices)]
     return {
         "per": amounts.per_unit,
         "unit": pipeline.units.memory,
-        "claims": {"F": amounts.activation.tolist(), "I": rebuilt.tolist()},
+        "claims": {kind: amount.tolist() for kind, amount in claims.items()},
         "releases": {
-            "B": amounts.activation.tolist(),
-            "I": (amounts.activation - amounts.kept).tolist(),
-            "W": amounts.retained.tolist(),
+            "B": (amounts.activation + working).tolist(),
+            "I": (amounts.activation - amounts.kept + working).tolist(),
+            "W": (amounts.retained + working).tolist(),
         },
         "static": amounts.static.tolist(),
         "limit": None if amounts.limit is None else amounts.limit.tolist(),

@@ -34,6 +34,8 @@ class ModuloScheduling(Step):
 
     def applies(self, run: Run) -> str | None:
         """Where nothing tells the microbatches apart."""
+        if run.problem.pipeline.ticks.pauses:
+            return "it knows nothing of what is exchanged between passes"
         if run.problem.span:
             return "periodic schedules are sought for the makespan alone"
         return "what binds may tell microbatches apart" if run.problem.words else None

@@ -29,6 +29,10 @@ class FewMicrobatches(Step):
     name = "few microbatches"
     kind = Kind.IMPROVE
 
+    def applies(self, run: Run) -> str | None:
+        """Where modulo scheduling does."""
+        return "it knows nothing of what is exchanged between passes" if run.problem.pipeline.ticks.pauses else None
+
     def run(self, run: Run, seconds: float, **options: Any) -> None:
         """A third of the time for the list schedules, the rest for modulo scheduling."""
         problem = run.problem
