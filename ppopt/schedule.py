@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.op import Kind, Op, OpIndex, Pair, Send, parse
+from ppopt.op import Op, OpIndex, Pair, Send, parse
 from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.pipeline import halves as halves
+from ppopt.pipeline.changes import memory_changes as memory_changes
+from ppopt.pipeline.changes import most_on_host
 from ppopt.pipeline.rewriting import working_once
 
 Objective: TypeAlias = Literal["makespan", "span"]
@@ -128,10 +129,7 @@ NO_TRANSFERS = Transfers()
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """An order with its start times in ticks, one array per device; when which transfer holds its link, which copy its engine.
-
-    ``copies``: per engine (:attr:`~ppopt.pipeline.Pipeline.engines`) the copies to the host and back that are made.
-    """
+    """An order with its start times in ticks, one array per device; when transfers hold their links, copies their engines."""
 
     pipeline: Pipeline
     order: Order
@@ -304,16 +302,8 @@ class Schedule:
     @cached_property
     def host_peak(self) -> int:
         """The most that all devices together have on the host (integer amounts of ``pipeline.amounts``)."""
-        pipeline = self.pipeline
-        changes = [(0, 0)]
-        for row, start in zip(*self.copies, strict=True):
-            family, microbatch = np.divmod(row, pipeline.microbatches)
-            kind, stage = np.divmod(family, pipeline.stages)
-            away = pipeline.amounts.away[pipeline.route_by_microbatch[microbatch], stage]
-            out = kind == Send.OFFLOAD
-            when = np.where(out, start, start + durations(pipeline, row))
-            changes += zip(when.tolist(), np.where(out, away, -away).tolist(), strict=True)
-        return max(accumulate(amount for _, amount in sorted(changes)))
+        lasting = (durations(self.pipeline, row) for row in self.copies.rows)
+        return most_on_host(self.pipeline, zip(*self.copies, lasting, strict=True))
 
     @property
     def within_memory(self) -> bool:
@@ -407,26 +397,3 @@ def peaks_with_copies(schedule: Schedule) -> tuple[int, ...]:
     """:attr:`Schedule.peak_memory` of a schedule with copies to the host, which depends on their times."""
     static = schedule.pipeline.amounts.static.tolist()
     return tuple(int(memory_levels(schedule, d)[1].max(initial=static[d])) for d in range(len(schedule.order.rows)))
-
-
-def memory_changes(pipeline: Pipeline, numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """What each operation claims at its start and releases at its end (integer amounts of ``pipeline.amounts``)."""
-    index, amounts = pipeline.index, pipeline.amounts
-    route = pipeline.route_by_microbatch
-    claimed = np.zeros(len(numbers), dtype=np.int64)
-    released = np.zeros(len(numbers), dtype=np.int64)
-    for half in halves(index, numbers):
-        family, microbatch = np.divmod(half, index.microbatches)
-        kind, stage = np.divmod(family, index.stages)
-        activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
-        present = half >= 0
-        working = amounts.working[pipeline.device_of[route[microbatch], stage]]
-        backward = present & (kind > Kind.F) & (kind <= Kind.W)
-        claimed += np.where(backward, working, 0)
-        released += np.where(backward, working, 0)
-        claimed += np.where(present & (kind == Kind.F), activation, 0)
-        claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
-        released += np.where(present & (kind == Kind.B), activation, 0)
-        released += np.where(present & (kind == Kind.I), np.maximum(activation - retained, 0), 0)
-        released += np.where(present & (kind == Kind.W), retained, 0)
-    return claimed, released
