@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ppopt.files.result import save
     from ppopt.named import compare, register
     from ppopt.pictures.plot import plot
-    from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline, Units
+    from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Offload, Pipeline, Units
     from ppopt.search import Binding, Settings, solve, verify
     from ppopt.study.planning import plan
     from ppopt.transformer import Cluster, Parallel, Training, Transformer, estimate
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "ppopt.pipeline": ("Costs", "DataParallel", "Layer", "Layers", "Links", "Memory", "Pipeline", "Units"),
+    "ppopt.pipeline": ("Costs", "DataParallel", "Layer", "Layers", "Links", "Memory", "Offload", "Pipeline", "Units"),
     "ppopt.transformer": ("Cluster", "Parallel", "Training", "Transformer", "estimate"),
     "ppopt.named": ("compare", "register"),
     "ppopt.search": ("Binding", "Settings", "solve", "verify"),
@@ -44,6 +44,7 @@ __all__ = [
     "Layers",
     "Links",
     "Memory",
+    "Offload",
     "Parallel",
     "Pipeline",
     "Settings",

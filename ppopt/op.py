@@ -21,16 +21,29 @@ class Kind(enum.IntEnum):
 
 
 class Send(enum.IntEnum):
-    """What a transfer carries to the neighbouring stage. A transfer that holds a link is an operation of that link."""
+    """What a transfer carries: to the neighbouring stage, over a link; or between a device and its host, by a copy engine.
+
+    A transfer that holds a link, or an engine, is an operation of that.
+    """
 
     SEND_F = 4
     """The result of a forward, to the next stage."""
     SEND_B = 5
     """The gradient of a stage's input, to the stage before."""
+    OFFLOAD = 6
+    """A copy of an activation from the device to the host."""
+    RELOAD = 7
+    """The copy of it back to the device."""
+
+
+HOPS = (Send.SEND_F, Send.SEND_B)
+"""The transfers between stages."""
+COPIES = (Send.OFFLOAD, Send.RELOAD)
+"""The copies between a device and its host."""
 
 
 class Op(NamedTuple):
-    """One computation, or one transfer from a stage: the stage, a kind and a microbatch, all counted from 0."""
+    """One computation, or one transfer of a stage: the stage, a kind and a microbatch, all counted from 0."""
 
     stage: int
     kind: Kind | Send
@@ -54,7 +67,7 @@ class Pair(NamedTuple):
 
 
 _OP = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
-_TRANSFER = re.compile(r"(\d+)(SEND_[FB])(\d+)", re.ASCII)
+_TRANSFER = re.compile(r"(\d+)(SEND_[FB]|OFFLOAD|RELOAD)(\d+)", re.ASCII)
 _PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B", re.ASCII)
 
 
@@ -80,14 +93,15 @@ def parse(text: str) -> Op | Pair:
 
 
 def parse_transfer(text: str) -> Op:
-    """Read ``0SEND_F3``, the transfer of the forward's result of microbatch 3 from stage 0 to stage 1.
+    """Read ``0SEND_F3``, the transfer of the forward's result of microbatch 3 from stage 0 to stage 1; or ``0OFFLOAD3``,
+    ``0RELOAD3``, the copies of what that forward has left to the host and back.
 
     Raises:
         ValueError: ``text`` is anything else.
     """
     found = _TRANSFER.fullmatch(text)
     if found is None:
-        raise ValueError(f"expected a transfer such as 0SEND_F3 or 1SEND_B3, got {text!r}")
+        raise ValueError(f"expected a transfer such as 0SEND_F3, 1SEND_B3, 0OFFLOAD3 or 0RELOAD3, got {text!r}")
     stage, kind, microbatch = found.groups()
     return Op(int(stage), Send[kind], int(microbatch))
 
@@ -96,7 +110,7 @@ class OpIndex(NamedTuple):
     """Numbers for all operations of a pipeline with S stages and M microbatches.
 
     A single operation has the number ``(kind * S + stage) * M + microbatch``: computations are below ``4 * S * M``, transfers
-    below ``6 * S * M``. A pair has ``6 * S * M + f * S * M + b`` with ``f`` and ``b`` the numbers ``stage * M + microbatch``
+    below ``8 * S * M``. A pair has ``8 * S * M + f * S * M + b`` with ``f`` and ``b`` the numbers ``stage * M + microbatch``
     of its halves.
     Arrays of these numbers (``int64``) are how orders are stored and timed.
     """
@@ -107,7 +121,7 @@ class OpIndex(NamedTuple):
     @property
     def size(self) -> int:
         """How many single operations there are, of all kinds together, transfers included."""
-        return 6 * self.stages * self.microbatches
+        return 8 * self.stages * self.microbatches
 
     @property
     def computations(self) -> int:

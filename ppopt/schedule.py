@@ -10,9 +10,11 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.op import Kind, Op, OpIndex, Pair, parse
+from ppopt.op import Op, OpIndex, Pair, Send, parse
 from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.pipeline import halves as halves
+from ppopt.pipeline.changes import memory_changes as memory_changes
+from ppopt.pipeline.changes import most_on_host
 from ppopt.pipeline.rewriting import working_once
 
 Objective: TypeAlias = Literal["makespan", "span"]
@@ -71,7 +73,7 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """What each of these operations takes, in ticks."""
     index, ticks = pipeline.index, pipeline.ticks
     route = pipeline.route_by_microbatch
-    table = np.concatenate((ticks.duration, ticks.sending), axis=1)
+    table = np.concatenate((ticks.duration, ticks.sending, ticks.copying), axis=1)
 
     def single(ops: IntArray) -> IntArray:
         family, microbatch = np.divmod(ops, index.microbatches)
@@ -127,12 +129,13 @@ NO_TRANSFERS = Transfers()
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """An order with its start times in ticks, one array per device; and when which transfer holds its link."""
+    """An order with its start times in ticks, one array per device; when transfers hold their links, copies their engines."""
 
     pipeline: Pipeline
     order: Order
     start: tuple[IntArray, ...]
     transfers: Transfers = NO_TRANSFERS
+    copies: Transfers = NO_TRANSFERS
     exact: ClassVar[bool] = True
     """Whether an operation begins at the very tick at which what it waits for ends; what was measured does not."""
 
@@ -285,9 +288,11 @@ class Schedule:
     def peak_memory(self) -> tuple[int, ...]:
         """Per device, the most that it holds, static memory included (integer amounts of ``pipeline.amounts``).
 
-        It depends on the order alone: an activation is claimed when its ``F`` starts (and what ``I`` rebuilds when that does),
-        and what an operation gives back is free for the next operation of the device.
+        Without copies to the host it depends on the order alone: an activation is claimed when its ``F`` starts (and what ``I``
+        rebuilds when that does), and what an operation gives back is free for the next operation of the device.
         """
+        if any(map(len, self.copies.rows)):
+            return peaks_with_copies(self)
         static = self.pipeline.amounts.static
         peaks = []
         for device, row in enumerate(self.order.rows):
@@ -296,31 +301,42 @@ class Schedule:
             peaks.append(int(held.max() + static[device]))
         return tuple(peaks)
 
+    @cached_property
+    def host_peak(self) -> int:
+        """The most that all devices together have on the host (integer amounts of ``pipeline.amounts``)."""
+        lasting = (durations(self.pipeline, row) for row in self.copies.rows)
+        return most_on_host(self.pipeline, zip(*self.copies, lasting, strict=True))
+
     @property
     def within_memory(self) -> bool:
-        """Whether no device exceeds its limit."""
-        limit = self.pipeline.amounts.limit
+        """Whether no device exceeds its limit, nor the host its own."""
+        limit, host = self.pipeline.amounts.limit, self.pipeline.amounts.host
+        if host is not None and self.host_peak > host:
+            return False
         return limit is None or all(peak <= most for peak, most in zip(self.peak_memory, limit.tolist(), strict=True))
 
 
-def memory_changes(pipeline: Pipeline, numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """What each operation claims at its start and releases at its end (integer amounts of ``pipeline.amounts``)."""
-    index, amounts = pipeline.index, pipeline.amounts
-    route = pipeline.route_by_microbatch
-    claimed = np.zeros(len(numbers), dtype=np.int64)
-    released = np.zeros(len(numbers), dtype=np.int64)
-    for half in halves(index, numbers):
-        family, microbatch = np.divmod(half, index.microbatches)
-        kind, stage = np.divmod(family, index.stages)
-        activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
-        present = half >= 0
-        working = amounts.working[pipeline.device_of[route[microbatch], stage]]
-        backward = present & (kind > Kind.F) & (kind <= Kind.W)
-        claimed += np.where(backward, working, 0)
-        released += np.where(backward, working, 0)
-        claimed += np.where(present & (kind == Kind.F), activation, 0)
-        claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
-        released += np.where(present & (kind == Kind.B), activation, 0)
-        released += np.where(present & (kind == Kind.I), np.maximum(activation - retained, 0), 0)
-        released += np.where(present & (kind == Kind.W), retained, 0)
-    return claimed, released
+def memory_levels(schedule: Schedule, device: int) -> tuple[IntArray, IntArray]:
+    """When what a device holds changes, in ticks, and what it holds from then on: integer amounts, static memory included.
+
+    Of one time, what is given back comes first; of operations that take no time, all that they take counts as held.
+    """
+    pipeline = schedule.pipeline
+    claimed, released = memory_changes(pipeline, schedule.order.rows[device])
+    changes = [(schedule.start[device], claimed), (schedule.end[device], -released)]
+    for row, start in zip(*schedule.copies, strict=True):
+        own = devices_of(pipeline, row) == device
+        family, microbatch = np.divmod(row[own], pipeline.microbatches)
+        kind, stage = np.divmod(family, pipeline.stages)
+        away = pipeline.amounts.away[pipeline.route_by_microbatch[microbatch], stage]
+        out, begun = kind == Send.OFFLOAD, start[own]
+        changes += [((begun + durations(pipeline, row[own]))[out], -away[out]), (begun[~out], away[~out])]
+    times, amounts = (np.concatenate(column) for column in zip(*changes, strict=True))
+    order = np.lexsort((amounts > 0, times))
+    return times[order], np.cumsum(amounts[order]) + pipeline.amounts.static[device]
+
+
+def peaks_with_copies(schedule: Schedule) -> tuple[int, ...]:
+    """:attr:`Schedule.peak_memory` of a schedule with copies to the host, which depends on their times."""
+    static = schedule.pipeline.amounts.static.tolist()
+    return tuple(int(memory_levels(schedule, d)[1].max(initial=static[d])) for d in range(len(schedule.order.rows)))

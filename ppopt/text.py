@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from ppopt.pipeline import BEST, OPEN, Pipeline, in_words
+from ppopt.pipeline import BEST, OPEN, Offload, Pipeline, in_words, plain
 
 DIGITS = 5
 """Significant digits of figures in tables."""
@@ -33,6 +33,8 @@ def heading(pipeline: Pipeline) -> str:
         details += f", recompute in stage{several} {in_words(pipeline.recompute)}"
     elif pipeline.recompute != "none":
         details += f", recompute {pipeline.recompute}"
+    if pipeline.offload is not None:
+        details += f", {_offload(pipeline.offload)}"
     return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}{_mix(pipeline)}"
 
 
@@ -45,6 +47,16 @@ def _mix(pipeline: Pipeline) -> str:
     pieces = ", pieces of sequences" * bool(mix.pieces)
     what = "sequences of several lengths" if mix.lengths else "microbatches that differ"
     return f", {what} {ordered}{pieces}"
+
+
+def _offload(offload: Offload) -> str:
+    """What of the activations moves to the host."""
+    which = offload.stages
+    if isinstance(which, str):
+        return "offload" if which == "choose" else f"offload {which}"
+    if isinstance(which, tuple):
+        return f"offload {', '.join(number(plain(part)) for part in which)}"
+    return f"offload {number(plain(which))}"
 
 
 def _chunks(pipeline: Pipeline) -> str:

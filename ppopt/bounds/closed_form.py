@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ppopt.bounds.bound import Bound, check_objective
+from ppopt.bounds.copies import away, beside_copies
 from ppopt.bounds.heads import FAR, heads, tails
 from ppopt.constraints import FamilyGraph, Share, pairs_of, pairs_save_time, relaxed_graph, relaxed_graphs, shared
 from ppopt.op import Kind, Send
@@ -25,6 +26,7 @@ _INSTANCES = 2**22
 """Most numbers in the arrays of heads counted from each device's own start; the first instances are kept."""
 
 
+@beside_copies
 def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """The largest work of a device: it runs one operation at a time, every backward the cheaper way.
 
@@ -38,6 +40,7 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
     return Bound(value, "work", f"device {-busiest} {doing} for that long")
 
 
+@beside_copies
 def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device or link.
 
@@ -66,7 +69,15 @@ def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
 
 
 def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
-    """What the memory limits alone imply; ``None`` without limits. ``pairs`` as in :func:`machine`.
+    """What the memory limits alone imply (:func:`_memory`); where activations may be on the host, also what
+    :func:`~ppopt.bounds.copies.away` says. ``None`` without limits. ``pairs`` as in :func:`machine`."""
+    found = [_memory(pipeline, objective, pairs=pairs), away(pipeline, objective, pairs=pairs) if pipeline.engines else None]
+    return max((bound for bound in found if bound is not None), key=lambda bound: bound.value, default=None)
+
+
+@beside_copies
+def _memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
+    """What the memory limits of a pipeline without copies imply; ``None`` without limits. ``pairs`` as in :func:`machine`.
 
     The best of four arguments:
 

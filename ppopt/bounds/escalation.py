@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory, work
+from ppopt.bounds.copies import relaxed
 from ppopt.bounds.latest_starts import latest_first_starts
 from ppopt.bounds.tuning import BoundsTuning
 from ppopt.bounds.windows import of_graph, window
@@ -58,6 +60,13 @@ def best(
         ValueError: an unknown objective.
         KeyboardInterrupt: Ctrl-C ended the search of a window.
     """
+    if pipeline.engines:  # windows are of the relaxation without copies
+        without, factor = relaxed(pipeline)
+        target = target and -(-target // factor)
+        options: dict[str, Any] = {"target": target, "pairs": pairs, "shortest": shortest, "tried": tried}
+        for found in best(without, objective, limits=limits, tuning=tuning, **options):
+            yield replace(found, value=found.value * factor, schedule=None)
+        return
     known = -1
     for of in (work, machine, memory):
         bound = of(pipeline, objective, pairs=pairs)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.bounds.bound import Bound, check_objective
+from ppopt.bounds.copies import beside_copies
 from ppopt.bounds.least_times import Way, least_time
 from ppopt.bounds.state_graph import state_graph_of
 from ppopt.bounds.tuning import BoundsTuning
@@ -45,6 +46,7 @@ def _schedule(pipeline: Pipeline, graph: FamilyGraph, way: Way) -> Schedule | No
     return time_order(pipeline, Order(pipeline.index, tuple(rows)), starts)
 
 
+@beside_copies
 def throughput(
     pipeline: Pipeline,
     objective: Objective = "makespan",

@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from ppopt.checker.copied import away_of, copy_times
 from ppopt.checker.factors import Factors, factors, someone
 from ppopt.checker.layers import by_stage
 from ppopt.op import Kind
@@ -55,6 +56,16 @@ class Facts(NamedTuple):
     """``[route][stage]``: what its device still has to scatter when the stage's last operation has ended."""
     traffic: bool
     """Whether some device gathers or scatters."""
+    copy_out: list[list[int]]
+    """``[route][stage]``: how long a copy of an activation to the host takes; -1: none can be made."""
+    copy_in: list[list[int]]
+    """``[route][stage]``: how long the copy back takes; -1: none can be made."""
+    margin: list[list[int]]
+    """``[route][stage]``: how long before the backward the copy back is over."""
+    away: list[list[int]]
+    """``[route][stage]``: what of an activation is on the host between the copies."""
+    host: int | None
+    """What the host holds at most; ``None``: unlimited."""
     per_pass: bool
     """Whether it does so for every pass; then ``gather`` and ``scatter`` are those of the stage alone."""
     scattered: list[list[int]]
@@ -73,13 +84,17 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     pipeline = by_stage(pipeline)
     again = _recomputing(pipeline)
     times, amounts = _times(pipeline, again), _amounts(pipeline, again)
+    amounts["away"] = [away_of(pipeline, r, row) for r, row in enumerate(amounts["activation"])]
+    times |= copy_times(pipeline, amounts["away"])
     memory, devices = pipeline.memory, range(pipeline.devices)
     static: Row = [_entry(memory.static, d) * _copies(pipeline, d) for d in devices]
     limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
     working: Row = [_entry(memory.working or Fraction(0), d) for d in devices]
     finest = _denominator(x for table in times.values() for row in table for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
-    per_amount = _denominator(x for table in (*amounts.values(), [static, limit, working]) for row in table for x in row)
+    host = None if pipeline.offload is None else pipeline.offload.host_limit
+    beside: Row = [*static, *limit, *working, host]
+    per_amount = _denominator(x for table in (*amounts.values(), [beside]) for row in table for x in row)
     return Facts(
         per_time=per_time,
         per_amount=per_amount,
@@ -88,6 +103,7 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         static=_integers(static, per_amount),
         working=_integers(working, per_amount),
         limit=None if memory.limit is None else _integers(limit, per_amount),
+        host=None if host is None else int(host * per_amount),
         per_pass=pipeline.data_parallel.per_pass,
         traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
     )
@@ -207,6 +223,7 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
         hops = (facts.up, facts.down, facts.up_held, facts.down_held)
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
+        total += microbatches * sum(max(x, 0) for of in (facts.copy_out, facts.copy_in, facts.margin) for x in of[route])
         total += microbatches * (2 * sum(facts.gather[route]) + sum(facts.scattered[route])) * facts.per_pass
     total += sum(max(map(max, rows)) for rows in (facts.gather, facts.scatter))
     return total

@@ -18,11 +18,46 @@ def in_time(run: Run, device: int) -> list[Entry]:
     return sorted(row, key=lambda entry: entry.start)
 
 
+def _levels_with_copies(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
+    """:func:`levels` where copies give back and claim. A copy back counts as a record of the device.
+
+    Of one time, what is given back comes first, whoever gives it back.
+    """
+    facts, microbatches, stages = run.facts, run.pipeline.microbatches, run.pipeline.stages
+    changes: list[tuple[int, int, Entry]] = []
+    for entry in run.rows[device]:
+        for key in entry.keys:
+            family, microbatch = divmod(key, microbatches)
+            kind, stage = divmod(family, stages)
+            route = run.pipeline.route_of_microbatch[microbatch]
+            first, then = facts.activation[route][stage], facts.retained[route][stage]
+            most = max(first, then)
+            claim, release = {0: (first, 0), 1: (0, first), 2: (most - first, most - then), 3: (0, then)}[int(kind)]
+            working = facts.working[device] * (kind != Kind.F)
+            changes += [(entry.start, claim + working, entry), (entry.end, -release - working, entry)]
+    for copy in run.copied:
+        route = run.pipeline.route_of_microbatch[copy.microbatch]
+        if run.pipeline.routes[route][copy.stage] == device:
+            away = facts.away[route][copy.stage]
+            entry = Entry(-1, -1, copy.start, copy.end, str(copy))
+            changes.append((copy.start, away, entry) if copy.back else (copy.end, -away, entry))
+    held, tolerance = facts.static[device], run.tolerance
+    pending = sorted((time, amount) for time, amount, _ in changes if amount < 0)
+    for time, amount, entry in sorted((c for c in changes if c[1] >= 0), key=lambda c: c[0]):
+        while pending and pending[0][0] <= time + tolerance:
+            held += pending.pop(0)[1]
+        held += amount
+        yield entry, held
+
+
 def levels(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
     """Each record of a device with what is held from its start on.
 
     What has ended by then was given back before; among records without duration at one time, the order of the list decides.
     """
+    if run.copied:
+        yield from _levels_with_copies(run, device)
+        return
     facts, microbatches, stages = run.facts, run.pipeline.microbatches, run.pipeline.stages
     route_of = run.pipeline.route_of_microbatch
     held, pending, tolerance = facts.static[device], list[tuple[int, int]](), run.tolerance

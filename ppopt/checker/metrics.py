@@ -59,6 +59,7 @@ def metrics_of(pipeline: Pipeline, rows: Sequence[Iterable[Record]]) -> Metrics:
 def mismatches(
     pipeline: Pipeline,
     rows: Sequence[Iterable[Record]],
+    transfers: Iterable[Record] = (),
     *,
     metrics: Mapping[str, Any] | None = None,
     outcome: Mapping[str, Any] | None = None,
@@ -70,7 +71,7 @@ def mismatches(
     ``value``, ``lower_bound``, ``gap`` and ``reason``. Each figure that is given is compared; times as
     :func:`~ppopt.checker.rules.violations_of` does, the rest to a millionth.
     """
-    run = read_rows(pipeline, rows)
+    run = read_rows(pipeline, rows, transfers)
     derived = _metrics(run)
     slack = Fraction(run.tolerance, run.facts.per_time)
     return [

@@ -21,6 +21,8 @@ from ppopt.schedule import Schedule
 
 def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     """Whether a schedule certainly breaks no rule; ``False`` says nothing."""
+    if pipeline.offload is not None:
+        return False
     order, per_unit = schedule.order, schedule.pipeline.ticks.per_unit
     facts = facts_of(pipeline, per_unit)
     held = (*facts.up_held, *facts.down_held)
@@ -119,9 +121,9 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
         for at in range(offsets[d], offsets[d + 1]):
             first = numbers[at]
             second = -1
-            if first >= 6 * slots:
-                second = slots + (first - 6 * slots) % slots
-                first = (first - 6 * slots) // slots
+            if first >= 8 * slots:
+                second = slots + (first - 8 * slots) % slots
+                first = (first - 8 * slots) // slots
             if first < 0 or first >= (slots if second >= 0 else 4 * slots):
                 return False
             if start[first] >= 0 or (second >= 0 and start[second] >= 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -51,6 +51,19 @@ class Sent(NamedTuple):
         return f"{self.stage}SEND_{'FB'[self.back]}{self.microbatch}"
 
 
+class Copied(NamedTuple):
+    """The record of a copy of what a forward left: to the host, or, ``back``, from it."""
+
+    stage: int
+    back: bool
+    microbatch: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{('OFFLOAD', 'RELOAD')[self.back]}{self.microbatch}"
+
+
 @dataclass(frozen=True)
 class Run:
     """What a schedule says it did.
@@ -67,6 +80,8 @@ class Run:
     untimed: list[tuple[int, Entry]]
     found: list[Violation]
     sent: list[Sent]
+    copied: list[Copied] = field(default_factory=list)
+    """The copies to the host and back, in no order."""
 
     def time(self, time: int) -> int | float:
         """In the model's unit."""
@@ -125,7 +140,7 @@ def read_schedule(pipeline: Pipeline, schedule: Schedule) -> Run:
                 entry = entry._replace(end=start + max(length_of(run, entry), 0))
             row.append(entry)
         run.rows.append(row)
-    for numbers, starts in zip(*schedule.transfers, strict=True):
+    for numbers, starts in (*zip(*schedule.transfers, strict=True), *zip(*schedule.copies, strict=True)):
         for number, tick in zip(numbers.tolist(), starts.tolist(), strict=True):
             _add_sent(run, _op_of(schedule, number), tick * factor, None)
     return run
@@ -164,7 +179,7 @@ def read_rows(pipeline: Pipeline, rows: Sequence[Iterable[Record]], transfers: I
     if rounded:  # a double cannot tell more than this at the end of a long schedule
         spacing = Fraction(math.ulp(float(Fraction(horizon(pipeline, facts), scale))))
         tolerance = max(tolerance, math.ceil(2 * spacing * scale))
-    return Run(pipeline, facts, tolerance, run.rows, run.untimed, run.found, run.sent)
+    return Run(pipeline, facts, tolerance, run.rows, run.untimed, run.found, run.sent, run.copied)
 
 
 def length_of(run: Run, entry: Entry) -> int:
@@ -201,6 +216,8 @@ def _add_sent(run: Run, op: str | Op | Pair, start: int, end: int | None) -> Non
         if not isinstance(parsed, Op) or not isinstance(parsed.kind, Send):
             raise ValueError(f"{op} is no transfer")
         stage, kind, microbatch = parsed
+        if kind in (Send.OFFLOAD, Send.RELOAD):
+            return _add_copied(run, parsed, start, end)
         back = kind == Send.SEND_B
         if not 0 <= microbatch < pipeline.microbatches or not back <= stage < pipeline.stages - (not back):
             raise ValueError(
@@ -213,6 +230,18 @@ def _add_sent(run: Run, op: str | Op | Pair, start: int, end: int | None) -> Non
         run.sent.append(sent._replace(end=start + held if end is None else end))
     except ValueError as problem:
         run.found.append(Violation(Rule.UNKNOWN, None, str(op), run.time(start), f"among the transfers: {problem}"))
+
+
+def _add_copied(run: Run, op: Op, start: int, end: int | None) -> None:
+    """Note a copy; without ``end`` it takes what it has to."""
+    stage, kind, microbatch = op
+    if not (0 <= stage < run.pipeline.stages and 0 <= microbatch < run.pipeline.microbatches):
+        raise ValueError(f"{op}: there is no such stage or microbatch")
+    back, route = kind == Send.RELOAD, run.pipeline.route_of_microbatch[microbatch]
+    takes = (run.facts.copy_out, run.facts.copy_in)[back][route][stage]
+    if takes < 0:
+        raise ValueError(f"{op}: the pipeline copies nothing of stage {stage} to the host")
+    run.copied.append(Copied(stage, back, microbatch, start, start + takes if end is None else end))
 
 
 def _scaled(time: Number, scale: int) -> int:

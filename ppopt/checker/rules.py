@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TypeAlias
 
+from ppopt.checker.copies import copy_violations
 from ppopt.checker.memory import in_time, levels
 from ppopt.checker.microbatches import misplaced
 from ppopt.checker.passes import exchanges
@@ -54,6 +55,7 @@ def _violations(run: Run, earliest: bool) -> list[Violation]:
     found += _circular(run)
     found += misplaced(run)
     found += transfer_violations(run, ran)
+    found += copy_violations(run, ran)
     for device in range(len(run.rows)):
         found += _times(run, device)
         found += _listed_order(run, device)
@@ -62,7 +64,7 @@ def _violations(run: Run, earliest: bool) -> list[Violation]:
     if run.facts.limit is not None:
         for device in range(min(len(run.rows), run.pipeline.devices)):
             found += _memory(run, device, run.facts.limit[device])
-    if earliest:
+    if earliest and not run.copied:  # who waits for memory that a copy gives back waits on purpose
         found += _late(run, ran)
     return sorted(found, key=lambda v: (v.time is None, v.time or 0, -1 if v.device is None else v.device))
 

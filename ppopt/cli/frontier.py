@@ -54,7 +54,7 @@ def frontier(
 
     The limits go from the smallest at which any schedule exists to where more memory buys nothing. A limit per device in the
     model gives the proportions: each point multiplies it. --placement any draws linear, loop and wave. Where the cut of layers
-    or what recomputes is open, each point has its own.
+    or what recomputes is open, each point has its own. Where activations may be on the host (offload), with and without that.
 
     \b
     Examples:
@@ -99,9 +99,10 @@ def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: 
     """The frontier of each placement; the points are told as they come."""
     from ppopt.search import at
     from ppopt.study.frontier import frontier as explore
+    from ppopt.study.frontier import ways
     from ppopt.text import brief
 
-    places, lines = pipeline.placements(), []
+    places, lines = [way for place in pipeline.placements() for way in ways(place)], list[Frontier]()
     with Progress(objective, pipeline.units.time, form) as progress:
 
         def show(point: Point, found: int) -> None:

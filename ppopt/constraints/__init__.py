@@ -8,6 +8,7 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 """
 
 from ppopt.constraints.checked import check_words, streams_of
+from ppopt.constraints.copies import copies_of, may_copy
 from ppopt.constraints.cuts import (
     alike,
     always_split,
@@ -38,6 +39,7 @@ from ppopt.constraints.rules import (
 from ppopt.constraints.turns import microbatch_turns
 from ppopt.constraints.weight_order import Backward, equal_weights, weights_in_turn
 from ppopt.constraints.words import (
+    Away,
     Capacity,
     Dealt,
     Exclusive,
@@ -45,6 +47,7 @@ from ppopt.constraints.words import (
     Hold,
     Lead,
     Listed,
+    Maybe,
     OneOf,
     Pairable,
     Precede,
@@ -61,6 +64,7 @@ from ppopt.constraints.words import (
 )
 
 __all__ = [
+    "Away",
     "Backward",
     "Capacity",
     "Dealt",
@@ -73,6 +77,7 @@ __all__ = [
     "Lead",
     "Listed",
     "Machine",
+    "Maybe",
     "OneOf",
     "Pairable",
     "Precede",
@@ -91,6 +96,7 @@ __all__ = [
     "chain",
     "check_words",
     "chosen",
+    "copies_of",
     "cuts_of",
     "data_of",
     "equal_weights",
@@ -103,6 +109,7 @@ __all__ = [
     "links_of",
     "margins",
     "margins_of",
+    "may_copy",
     "memory_of",
     "microbatch_turns",
     "operations",

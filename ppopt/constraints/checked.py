@@ -12,6 +12,7 @@ from ppopt.constraints.words import (
     Family,
     Lead,
     Listed,
+    Maybe,
     OneOf,
     Pairable,
     Precede,
@@ -64,6 +65,9 @@ def streams_of(word: Word) -> Iterator[Stream]:
         yield from (stream for streams in word.alternatives for stream in streams)
     elif isinstance(word, Capacity):
         yield from (stream for hold in word.holds for stream in (hold.claim, *hold.release))
+        yield from (stream for away in word.away for stream in (away.out, away.back))
+    elif isinstance(word, Maybe):
+        yield from word.streams
     elif isinstance(word, Lead | Tail):
         yield word.family
     elif isinstance(word, Turns):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ppopt.constraints.checked import streams_of
+from ppopt.constraints.copies import first_in_order, may_copy
 from ppopt.constraints.expansion import chosen, operations
 from ppopt.constraints.graphs import graph_of
 from ppopt.constraints.implied import held_from_forwards
@@ -29,7 +30,7 @@ from ppopt.constraints.words import (
     chain,
     select,
 )
-from ppopt.op import Kind, Send
+from ppopt.op import HOPS, Kind, Send
 from ppopt.pipeline import Pipeline, room_to_split, splitting_takes_memory
 
 
@@ -37,8 +38,10 @@ def cuts_of(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ..
     """Words that keep the optimum and make it easier to find: :func:`in_order`, :func:`room_in_order`, :func:`weights_in_order`.
 
     All need microbatches that can be renumbered; nothing is cut where ``extra``, the words beside the rules, could tell
-    them apart (:func:`alike`).
+    them apart (:func:`alike`). Where microbatches may be copied to the host, none is valid: :func:`first_in_order` is.
     """
+    if may_copy(pipeline):
+        return first_in_order(pipeline) if not extra else ()
     if not alike(pipeline, extra):
         return ()
     weights = weights_in_order(pipeline) if not extra else ()
@@ -98,7 +101,7 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
         chain(Family(stage, send, route))
         for route in range(len(pipeline.routes))
         for stage in range(pipeline.stages)
-        for send in Send
+        for send in HOPS
         if sending[route, send - Send.SEND_F, stage]
     )
     return transfers + tuple(

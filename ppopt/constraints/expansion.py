@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ppopt.clock import check_time
-from ppopt.constraints.words import Dealt, Family, Lead, Listed, OneOf, Precede, Stream, Tail, Together, Word, select
+from ppopt.constraints.words import Dealt, Family, Lead, Listed, Maybe, OneOf, Precede, Stream, Tail, Together, Word, select
 from ppopt.pipeline import IntArray, Pipeline, halves
 
 
@@ -126,6 +126,9 @@ def chosen(pipeline: Pipeline, words: Sequence[Word]) -> tuple[IntArray, IntArra
             (forced if len(columns) == 1 else possible)[column] = True
         if len(columns) > 1:
             choices.append(columns)
+    for maybe in select(words, Maybe):
+        for stream in maybe.streams:
+            possible[operations(pipeline, stream)] = True
     known = -1
     while known < (known := int(forced.sum() + excluded.sum())):  # what one word settles may settle another
         for columns in choices:

@@ -26,13 +26,14 @@ from enum import Enum
 
 import numpy as np
 
+from ppopt.constraints.copies import may_copy
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir, merged
 from ppopt.constraints.implied import held_from_forwards, implied_by_memory
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import rules_of, transfers_of
 from ppopt.constraints.turns import turn_of
 from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Turns, Word, sends
-from ppopt.op import Kind, Send
+from ppopt.op import HOPS, Kind, Send
 from ppopt.pipeline import IntArray, Pipeline, room_to_split, splitting_takes_memory
 
 
@@ -44,6 +45,8 @@ def graph_of(pipeline: Pipeline, backward: Sequence[Kind] | None = None, *, link
     Raises:
         TypeError: the rules have a word that is not known here.
     """
+    if may_copy(pipeline):
+        raise TypeError("a graph of families knows nothing of copies to the host")
     backward = backward or (Kind.I if pipeline.costs.split else Kind.B,) * pipeline.stages
     compiled = _Compiled(pipeline)
     words = rules_of(pipeline, links=links)
@@ -145,7 +148,7 @@ class _Compiled:
         for word in words:
             if isinstance(word, OneOf):
                 ways = [[f for f in streams if isinstance(f, Family)] for streams in word.alternatives]
-                run += next(way for way in ways if any(f.kind in (Kind.F, *Send, backward[f.stage]) for f in way))
+                run += next(way for way in ways if any(f.kind in (Kind.F, *HOPS, backward[f.stage]) for f in way))
 
         turn = turn_of(self.pipeline)
 

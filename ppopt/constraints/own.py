@@ -20,6 +20,7 @@ from ppopt.constraints.words import (
     Hold,
     Lead,
     Listed,
+    Maybe,
     OneOf,
     Pairable,
     Precede,
@@ -29,9 +30,8 @@ from ppopt.constraints.words import (
     Turns,
     Word,
     select,
-    sends,
 )
-from ppopt.op import Kind, Op, Pair, Send
+from ppopt.op import HOPS, Kind, Op, Pair, Send
 from ppopt.pipeline import CHOOSE, IntArray, Pipeline
 
 
@@ -73,7 +73,7 @@ def spread(pipeline: Pipeline, word: Word) -> bool:
     Raises:
         TypeError: a word that is not known here, which orders may not imply either.
     """
-    if isinstance(word, Precede | Together | Pairable | OneOf | Lead | Tail | Turns):
+    if isinstance(word, Precede | Together | Pairable | OneOf | Maybe | Lead | Tail | Turns):
         return False
     if not isinstance(word, Exclusive | Capacity):
         raise TypeError(f"unknown word {word!r}")
@@ -81,7 +81,7 @@ def spread(pipeline: Pipeline, word: Word) -> bool:
     for stream in streams_of(word):
         families = stream.families if isinstance(stream, Dealt) else (stream,)
         for family in families:
-            if sends(family):
+            if isinstance(family, Family) and family.kind in HOPS:
                 continue
             if isinstance(family, Family):
                 devices.add(pipeline.routes[family.route][family.stage])
@@ -127,6 +127,8 @@ def _check(pipeline: Pipeline, word: Word) -> None:
         raise ValueError(f"{word}: expected single operations, got an overlapped pair")
     if isinstance(word, OneOf):
         _check_choice(pipeline, word)
+    if isinstance(word, Maybe) or (isinstance(word, Capacity) and word.away):
+        raise TypeError("copies to the host are not taken in constraints: the pipeline has them (offload)")
     if isinstance(word, Capacity) and (word.limit < 0 or any(hold.amount < 0 for hold in word.holds)):
         raise ValueError(f"{word}: expected amounts and a limit >= 0")
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.constraints.checked import streams_of
+from ppopt.constraints.copies import away_from, copies_of
 from ppopt.constraints.turns import microbatch_turns
 from ppopt.constraints.words import (
     Capacity,
@@ -33,13 +34,15 @@ def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     """The rules of any schedule of this pipeline; a few per stage, whatever the number of microbatches.
 
     Every microbatch runs forward through its route and back; a backward is run as ``B``, or as ``I`` and ``W`` where the
-    costs have them; results travel over links, one at a time; a device runs one operation at a time and stays within its memory.
+    costs have them; results travel over links, one at a time; a device runs one operation at a time and stays within its memory;
+    activations may be copied to the host meanwhile (:func:`~ppopt.constraints.copies.copies_of`).
     Without ``links`` nothing is said about who holds a link when: what is left is a relaxation (:func:`data_of`).
     """
     rules: list[Word] = [*data_of(pipeline, links=links)]
     rules += [Exclusive(streams) for streams in _streams_of_devices(pipeline)]
     rules += links_of(pipeline) if links else ()
     rules += memory_of(pipeline)
+    rules += copies_of(pipeline)
     rules += margins_of(pipeline)
     rules += turns_of(pipeline)
     rules += microbatch_turns(pipeline)
@@ -221,11 +224,12 @@ def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
     capacities = []
     for device in range(pipeline.devices):
         holds: list[Hold] = []
+        away = away_from(pipeline, device)
         for route, devices in enumerate(pipeline.routes):
             for stage, held_on in enumerate(devices):
                 if held_on == device:
                     holds += _holds_of(pipeline, route, stage)
-        capacities.append(Capacity(tuple(holds), int(amounts.room[device])))
+        capacities.append(Capacity(tuple(holds), int(amounts.room[device]), away))
     return tuple(capacities)
 
 

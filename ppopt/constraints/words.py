@@ -48,7 +48,7 @@ Stream: TypeAlias = Family | Dealt | Listed
 
 
 def sends(stream: Stream) -> bool:
-    """Whether these are transfers."""
+    """Whether these are transfers, copies to the host among them."""
     return isinstance(stream, Family) and isinstance(stream.kind, Send)
 
 
@@ -106,14 +106,30 @@ class Hold:
 
 
 @dataclass(frozen=True)
+class Away:
+    """Of what is held, ``amount`` is not from the end of ``out(k)`` to the start of ``back(k)``, where these are run."""
+
+    out: Family
+    back: Family
+    amount: int
+
+    def __str__(self) -> str:
+        return f"but for {self.amount} from {self.out} to {self.back}"
+
+
+@dataclass(frozen=True)
 class Capacity:
-    """At any time the sum of what ``holds`` hold is at most ``limit``; releases at a time come before claims at that time."""
+    """At any time the sum of what ``holds`` hold is at most ``limit``; releases at a time come before claims at that time.
+
+    What is ``away`` meanwhile belongs to the ``holds`` of the same stage.
+    """
 
     holds: tuple[Hold, ...]
     limit: int
+    away: tuple[Away, ...] = ()
 
     def __str__(self) -> str:
-        return f"at most {self.limit}: {', '.join(map(str, self.holds))}"
+        return f"at most {self.limit}: {', '.join(map(str, (*self.holds, *self.away)))}"
 
 
 @dataclass(frozen=True)
@@ -152,6 +168,16 @@ class OneOf:
 
     def __str__(self) -> str:
         return f"run {' or '.join(' and '.join(map(str, streams)) for streams in self.alternatives)}"
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """For every k all of ``streams``' operations ``X(k)`` are run, or none is."""
+
+    streams: tuple[Stream, ...]
+
+    def __str__(self) -> str:
+        return f"run {' and '.join(map(str, self.streams))}, or not"
 
 
 @dataclass(frozen=True)
@@ -198,7 +224,7 @@ class Turns:
         return f"in turns: {', '.join(' '.join(map(str, turn.families)) for turn in self.turns)}"
 
 
-Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail | Turns
+Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf | Maybe | Lead | Tail | Turns
 
 Some = TypeVar("Some", bound=Word)
 Other = TypeVar("Other", bound=Word)

@@ -58,6 +58,8 @@ class Memory:
         self.lasting: list[Lasting] = []
         self.untils: list[Until] = []
         self.meanwhile: list[Meanwhile] = []
+        self.moving: list[cp_model.IntVar] = []
+        """How long parts of what may be away are held; they have no hints."""
         self.befores: dict[tuple[tuple[int, ...], int], Literal] = {}
         """The literals that whichever of some operations is run ends before another one starts."""
         self._later: dict[int, int] = {}
@@ -76,7 +78,9 @@ class Memory:
             for hold in word.holds
         ]
         columns = [column for column in columns if any(op in present for op in column.claims)]
-        if all(self._in_order(hold.claim) for hold, _, _ in columns) and not spread(pipeline, word):
+        if word.away:
+            self._moving(columns, word)
+        elif all(self._in_order(hold.claim) for hold, _, _ in columns) and not spread(pipeline, word):
             self._counted(columns, word.limit)
         else:
             self._cumulated(columns, word.limit)
@@ -232,6 +236,49 @@ class Memory:
                 of.append((claim, run))
         sizes = reservoir(self.model, holds, limit)
         self.lasting += [Lasting(size, *ops) for size, ops in zip(sizes, of, strict=False)]
+
+    def _moving(self, columns: Iterable[Column], word: Capacity) -> None:
+        """Where some of it may be away meanwhile: what is held before that, and what again from then on, are intervals each."""
+        ops, present = self.ops, self.ops.present
+        slots = ops.pipeline.stages * ops.pipeline.microbatches
+        left = {}
+        for away in word.away:
+            outs, backs = (operations(ops.pipeline, family).tolist() for family in (away.out, away.back))
+            for out, back in zip(outs, backs, strict=True):
+                if out in present:
+                    left[out % slots] = (out, back, away.amount)
+        holds: list[posting.Hold] = []
+        for hold, claims, releases in columns:
+            for claim, alternatives in zip(claims, releases, strict=True):
+                if claim not in present:
+                    continue
+                run = [op for op in alternatives if op in present]
+                name = f"hold {ops.pipeline.index.op(claim)}"
+                end, given = self._end(run, name), present[claim]
+                out, back, amount = left.get(claim % slots, (-1, -1, 0)) if hold.claim.kind == Kind.F else (-1, -1, 0)
+                part = min(hold.amount, amount)
+                if part < hold.amount:
+                    holds.append(posting.Hold(ops.start[claim], end, hold.amount - part, ops.horizon, given, name))
+                if part:
+                    left[claim % slots] = (out, back, amount - part)
+                    holds += self._in_parts(claim, out, back, end, part, name)
+        self.moving += reservoir(self.model, holds, word.limit)
+
+    def _in_parts(self, claim: int, out: int, back: int, end: Start, amount: int, name: str) -> list[posting.Hold]:
+        """What is held from ``claim`` to ``end``, but for the time between the copies where they are made."""
+        ops = self.ops
+        start, copied = ops.start, ops.present[out]
+        left = start[out] + ops.modes[out][0].size
+        if copied is None:
+            return [
+                posting.Hold(start[claim], left, amount, ops.horizon, None, name),
+                posting.Hold(start[back], end, amount, ops.horizon, None, name),
+            ]
+        return [
+            posting.Hold(start[claim], end, amount, ops.horizon, ~copied, name),
+            posting.Hold(start[claim], left, amount, ops.horizon, copied, name),
+            posting.Hold(start[back], end, amount, ops.horizon, copied, name),
+        ]
 
     def _end(self, releases: Sequence[int], name: str) -> Start:
         """The end of whichever of ``releases`` is run."""

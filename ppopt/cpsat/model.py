@@ -13,6 +13,7 @@ from ppopt.constraints import (
     Capacity,
     Exclusive,
     Lead,
+    Maybe,
     OneOf,
     Pairable,
     Precede,
@@ -155,6 +156,15 @@ class Model:
     @post.register
     def _(self, word: Pairable) -> None:
         """The operations have their sizes and their literals already."""
+
+    @post.register
+    def _(self, word: Maybe) -> None:
+        """All of its operations are run, or none."""
+        columns = [operations(self.pipeline, stream).tolist() for stream in word.streams]
+        for first, *others in zip(*columns, strict=True):
+            for other in others:
+                literals = [1 if (literal := self.ops.present[op]) is None else literal for op in (first, other)]
+                self.model.add(literals[0] == literals[1])
 
     @post.register
     def _(self, word: OneOf) -> None:

@@ -37,7 +37,7 @@ class Hold(NamedTuple):
     end: Start
     amount: int
     longest: int
-    present: Literal | None = None
+    present: cp_model.LiteralT | None = None
     name: str = ""
 
 

@@ -56,8 +56,9 @@ class _Times:
         index, grid = ops.pipeline.index, ops.grid
         begin: dict[int, int] = {}
         self.pairs: set[tuple[int, int]] = set()
-        transfers = schedule.transfers
-        for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
+        transfers, copies = schedule.transfers, schedule.copies
+        rows = (*schedule.order.rows, *transfers.rows, *copies.rows)
+        for row, starts in zip(rows, (*schedule.start, *transfers.start, *copies.start), strict=True):
             first, second = halves(index, row)
             self.pairs |= ops.couple.keys() & set(zip(first.tolist(), second.tolist(), strict=True))
             for half in (first, second):

@@ -99,10 +99,11 @@ def check_result(file: ResultFile, model: Model | Callable[[Model], Model], sour
     # a schedule with the least span waits on purpose: its operations need not start as early as they could
     waits = file.result is not None and file.result.objective == "span"
     transfers = [record for line in recorded.transfers for record in zip(line.order, line.start, line.end, strict=True)]
+    transfers += [record for line in recorded.copies for record in zip(line.order, line.start, line.end, strict=True)]
     found = violations_of(pipeline, rows, transfers, earliest=not waits)
     metrics = None if file.metrics is None else file.metrics.model_dump()
     outcome = None if file.result is None else file.result.model_dump()
-    return found + mismatches(pipeline, rows, metrics=metrics, outcome=outcome)
+    return found + mismatches(pipeline, rows, transfers, metrics=metrics, outcome=outcome)
 
 
 def other_sizes(pipeline: Pipeline, rows: Sequence[Sequence[Op | Pair]]) -> list[Violation]:

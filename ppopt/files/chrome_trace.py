@@ -15,10 +15,10 @@ import numpy as np
 
 from ppopt.op import Kind, Op, Pair, Send
 from ppopt.pipeline import IntArray, Pipeline, microseconds
-from ppopt.schedule import Schedule, durations, halves, memory_changes
+from ppopt.schedule import Schedule, durations, halves, memory_changes, memory_levels
 
-DEVICES, LINKS = 0, 1
-"""The trace's two processes."""
+DEVICES, LINKS, COPIES = 0, 1, 2
+"""The trace's processes."""
 _BLOCK = 4096
 
 
@@ -68,6 +68,7 @@ def _events(schedule: Schedule, clock: _Clock) -> Iterator[dict[str, Any]]:
         yield from _memory(schedule, device, clock)
     if len(transfers.sent):
         yield from _links(schedule, transfers, clock)
+    yield from _copies(schedule, clock)
 
 
 def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
@@ -108,6 +109,11 @@ def _args(action: Op | Pair) -> dict[str, Any]:
 def _memory(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[str, Any]]:
     """What the device holds, after every change."""
     pipeline = schedule.pipeline
+    if any(map(len, schedule.copies.rows)):
+        yield _counter(pipeline, device, 0.0, int(pipeline.amounts.static[device]))
+        for time, level in _together(*memory_levels(schedule, device)):
+            yield _counter(pipeline, device, clock.at(time), level)
+        return
     claimed, released = memory_changes(pipeline, schedule.order.rows[device])
     held = int(pipeline.amounts.static[device])
     yield _counter(pipeline, device, 0.0, held)
@@ -118,6 +124,18 @@ def _memory(schedule: Schedule, device: int, clock: _Clock) -> Iterator[dict[str
         if release:
             held -= release
             yield _counter(pipeline, device, clock.at(end), held)
+
+
+def _copies(schedule: Schedule, clock: _Clock) -> Iterator[dict[str, Any]]:
+    """Slices on rows of the engines that copy to the host and back."""
+    pipeline = schedule.pipeline
+    if schedule.copies.rows:
+        yield _name("process_name", COPIES, 0, "copies to the host")
+    for place, (numbers, starts) in enumerate(zip(*schedule.copies, strict=True)):
+        yield _name("thread_name", COPIES, place, str(pipeline.engines[place]))
+        for number, start, takes in _together(numbers, starts, durations(pipeline, numbers)):
+            name, begun, lasts = str(pipeline.index.op(number)), clock.at(start), clock.at(takes)
+            yield {"ph": "X", "name": name, "cat": "copy", "pid": COPIES, "tid": place, "ts": begun, "dur": lasts}
 
 
 def _counter(pipeline: Pipeline, device: int, time: float, held: int) -> dict[str, Any]:

@@ -19,8 +19,11 @@ from ppopt.named import Row, of_order
 from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, IntArray, Pipeline
-from ppopt.schedule import Order, Schedule, Transfers, halves
-from ppopt.timing import in_turn, time_order
+from ppopt.schedule import NO_TRANSFERS, Order, Schedule, Transfers, halves
+from ppopt.timing import begun, in_turn, time_order
+from ppopt.timing.copies import reloaded_late, settled_memory
+from ppopt.timing.demands import when
+from ppopt.timing.links import made
 
 Rows: TypeAlias = Sequence[Sequence[Op | Pair | str]]
 
@@ -102,7 +105,21 @@ def _as_recorded(pipeline: Pipeline, order: Order, recorded: Recorded) -> Schedu
         raise ValueError(f"schedule.transfers: those of the link {missing[0]} are missing")
     sent = [lines[line] for line in pipeline.lines]
     numbers = (np.array([index.number(parse_transfer(op)) for op in line.order], dtype=np.int64) for line in sent)
-    return Schedule(pipeline, order, start, Transfers(tuple(numbers), tuple(ticks(line.start) for line in sent)))
+    transfers = Transfers(tuple(numbers), tuple(ticks(line.start) for line in sent))
+    return Schedule(pipeline, order, start, transfers, copies_of(pipeline, recorded))
+
+
+def copies_of(pipeline: Pipeline, recorded: Recorded) -> Transfers:
+    """The recorded copies to the host and back, to the nearest tick."""
+    per_unit, index = pipeline.ticks.per_unit, pipeline.index
+    ops = [(parse_transfer(op), start) for line in recorded.copies for op, start in zip(line.order, line.start, strict=True)]
+    times = np.full(index.size, np.nan)
+    for op, start in ops:
+        times[index.number(op)] = round(Fraction(start) * per_unit)
+    rows = made(pipeline, times)
+    if sum(map(len, rows)) != len(ops):
+        raise ValueError("schedule.copies: these are not the copies that the pipeline may make, each once")
+    return Transfers(rows, tuple(times[row].astype(np.int64) for row in rows)) if ops else NO_TRANSFERS
 
 
 def row_in(path: str, pipeline: Pipeline) -> Row:
@@ -134,6 +151,8 @@ def row_in(path: str, pipeline: Pipeline) -> Row:
 def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Schedule:
     """The earliest times; the transfers in the order in which the file has them, if it has those of this pipeline."""
     schedule = time_order(pipeline, order)
+    if recorded is not None and recorded.copies and pipeline.engines:
+        return _with_recorded_copies(pipeline, order, recorded) or schedule
     lines = [] if recorded is None else [line for line in recorded.transfers if line.order]
     if recorded is None or not lines or not pipeline.lines:
         return schedule
@@ -149,6 +168,16 @@ def _timed(pipeline: Pipeline, order: Order, recorded: Recorded | None) -> Sched
         times[index.number(op)] = start
     needed = np.concatenate(schedule.transfers.rows)
     return in_turn(pipeline, order, times) if len(needed) == len(ops) and not np.isnan(times[needed]).any() else schedule
+
+
+def _with_recorded_copies(pipeline: Pipeline, order: Order, recorded: Recorded) -> Schedule | None:
+    """The earliest times with the recorded copies, in their order, within the memory; ``None``: these do not fit the pipeline."""
+    try:
+        found = _as_recorded(pipeline, order, recorded)
+        demands = settled_memory(pipeline, *when(found))
+        return reloaded_late(in_turn(pipeline, order, begun(found), demands))
+    except ValueError:
+        return None
 
 
 def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, ResultFile | None]:

@@ -40,6 +40,9 @@ def written_for(runtime: str, schedule: Schedule, names: ModuleNames | None = No
     """
     name, write = RUNTIMES[runtime]
     pipeline = schedule.pipeline
+    if any(map(len, schedule.copies.rows)):
+        problem = "here single activations are copied to the host, each at its time, which no option there says"
+        raise NotExpressible(name, problem)
     layout = layouts.layout_of(pipeline, name)
     recomputing = layouts.recomputing_of(pipeline, name)
     if recomputing.mtp and runtime != "megatron":

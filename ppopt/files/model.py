@@ -28,6 +28,7 @@ from ppopt.pipeline import (
     DataParallel,
     Links,
     Memory,
+    Offload,
     Pipeline,
     PipelineError,
     Units,
@@ -42,13 +43,15 @@ Tree: TypeAlias = dict[str, Any]
 _Read = TypeVar("_Read")
 
 PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": DataParallel, "units": Units}
+OPTIONAL = {"offload": Offload}
+"""Tables that say something by being there."""
 _KEYS: dict[str, tuple[str, ...]] = {
-    "": ("format", "name", "pipeline", "layers", *PARTS, *ORIGIN),
+    "": ("format", "name", "pipeline", "layers", *PARTS, *OPTIONAL, *ORIGIN),
     "pipeline": (
         *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
         *("runtime", "schedule", "schedule_params", "order", *MIX_KEYS),
     ),
-    **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in PARTS.items()},
+    **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in (PARTS | OPTIONAL).items()},
 }
 _KEYS["links"] += sites.KEYS
 _KEYS |= ORIGIN
@@ -227,7 +230,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
     if version != FORMAT or isinstance(version, bool):
         raise PipelineError("format", f"expected {FORMAT}, the only format that this version reads, got {version!r}")
     tables = {}
-    for name in ("pipeline", *PARTS):
+    for name in ("pipeline", *PARTS, *OPTIONAL):
         table = tree.get(name, {})
         if not isinstance(table, dict):
             raise PipelineError(name, f"expected a table [{name}], got {table!r}")
@@ -260,6 +263,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
     else:
         tables["links"] = {key: value for key, value in tables["links"].items() if key not in sites.KEYS}
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in PARTS.items()}
+    parts |= {name: part(**tables[name]) for name, part in OPTIONAL.items() if name in tree}
     layers = layers_of(tree, tables)
     fields = with_counts(fields, layers, flags)
     pipeline = Pipeline(**fields, **parts, mix=mix, name=labels["name"], layers=layers, origin=origin_of(tree))

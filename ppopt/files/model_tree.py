@@ -8,7 +8,7 @@ from typing import Any
 
 from ppopt.files.model import FORMAT, PARTS, Tree
 from ppopt.named.model import Model
-from ppopt.pipeline import ANY, PLACEMENTS, Costs, DataParallel, Links, Memory, Units, plain
+from ppopt.pipeline import ANY, PLACEMENTS, Costs, DataParallel, Links, Memory, Offload, Units, plain
 from ppopt.pipeline.cutting import given_parts
 from ppopt.pipeline.layers import as_tables
 from ppopt.pipeline.mix import as_table, way_of_microbatch
@@ -54,6 +54,8 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
         parts["layers"] = as_tables(pipeline.layers)
     if given["data_parallel"] == DataParallel():
         del parts["data_parallel"]
+    if pipeline.offload is not None:
+        parts["offload"] = _part(pipeline.offload)
     return {"format": FORMAT, "name": pipeline.name, "pipeline": table, **parts, **pipeline.origin}
 
 
@@ -64,11 +66,16 @@ def recompute_of(chosen: Any) -> Any:
     return [{name: {level: n for other, level, n in stage if other == name} for name, _, _ in stage} for stage in chosen]
 
 
+def offload_of(which: Any) -> Any:
+    """``offload.stages`` as a model file has it: a word, a fraction, or one per stage."""
+    return _plain(which)
+
+
 def _kept(table: Tree, *keys: str) -> Tree:
     return {key: value for key, value in table.items() if key in keys}
 
 
-def _part(part: Costs | Links | Memory | DataParallel | Units) -> Tree:
+def _part(part: Costs | Links | Memory | DataParallel | Units | Offload) -> Tree:
     values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
     if values.get("per_pass") is False:
         del values["per_pass"]

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 import ppopt
+from ppopt.files.carried import carried, times
 from ppopt.files.figures import metrics_dict, usage_dict
 from ppopt.files.model import ModelError, model_of
 from ppopt.files.model_tree import model_dict, recompute_of
 from ppopt.files.text import FileError, read_text, source_of, write_text
 from ppopt.named.model import Model
-from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, durations
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
 
 if TYPE_CHECKING:
     from ppopt.named import Row
@@ -165,13 +166,13 @@ def schedule_dict(schedule: Schedule) -> Tree:
     }
     if pipeline.lines:
         tree["transfers"] = [
-            {
-                "link": [list(pair) for pair in line],
-                "order": [str(pipeline.index.op(number)) for number in row.tolist()],
-                "start": times(pipeline, start),
-                "end": times(pipeline, start + durations(pipeline, row)),
-            }
+            {"link": [list(pair) for pair in line], **carried(pipeline, row, start)}
             for line, row, start in zip(pipeline.lines, *schedule.transfers, strict=True)
+        ]
+    if schedule.copies.rows:
+        tree["copies"] = [
+            {"devices": list(engine.devices), **carried(pipeline, row, start)}
+            for engine, row, start in zip(pipeline.engines, *schedule.copies, strict=True)
         ]
     return tree
 
@@ -196,17 +197,6 @@ def row_dict(row: Row) -> Tree:
         "assumes_equal_work": row.assumes_equal_work,
         "excluded": row.excluded,
     }
-
-
-def times(pipeline: Pipeline, ticks: IntArray) -> list[int | float]:
-    """Ticks in the user's unit, as :meth:`~ppopt.pipeline.Pipeline.time` gives them one by one."""
-    per_unit = pipeline.ticks.per_unit
-    if per_unit == 1:
-        return list(ticks.tolist())
-    if max(int(ticks.max(initial=0)), per_unit) >= 2**53:  # the quotient of two doubles would be rounded twice
-        return [pipeline.time(tick) for tick in ticks.tolist()]
-    whole, doubles = (ticks // per_unit).tolist(), (ticks / per_unit).tolist()
-    return [w if w == d else d for w, d in zip(whole, doubles, strict=True)]
 
 
 def json_text(tree: Mapping[str, Any]) -> str:
@@ -254,22 +244,34 @@ class Outcome(_Part):
     placements: list[dict[str, Any]] = []
 
 
-class Sending(_Part):
-    """An entry of ``schedule.transfers``: a link (its pairs of devices), and its transfers with their times."""
+class Carried(_Part):
+    """What a link or an engine carries, with the times."""
 
-    link: list[list[Whole]]
     order: list[str]
     start: list[Real]
     end: list[Real]
 
 
+class Sending(Carried):
+    """An entry of ``schedule.transfers``: a link, as its pairs of devices."""
+
+    link: list[list[Whole]]
+
+
+class Copying(Carried):
+    """An entry of ``schedule.copies``: an engine, as its devices."""
+
+    devices: list[Whole]
+
+
 class Recorded(_Part):
-    """``schedule``: per device, operations with their times; and the transfers that hold a link."""
+    """``schedule``: per device, operations with their times; the transfers that hold a link; the copies to the host and back."""
 
     order: list[list[str]]
     start: list[list[Real]]
     end: list[list[Real]]
     transfers: list[Sending] = []
+    copies: list[Copying] = []
 
 
 class Metrics(_Part):
@@ -375,11 +377,13 @@ def _check_rows(schedule: Recorded, devices: int, source: str) -> None:
     for name, rows in (("order", schedule.order), ("start", schedule.start), ("end", schedule.end)):
         if len(rows) != devices:
             raise ResultError(f"{source}: schedule.{name}: expected {devices} rows (one per device), got {len(rows)}")
-    for i, line in enumerate(schedule.transfers):
+    lines: list[tuple[str, str, Carried]] = [(f"transfers[{i}]", "transfer", of) for i, of in enumerate(schedule.transfers)]
+    lines += [(f"copies[{i}]", "copy", of) for i, of in enumerate(schedule.copies)]
+    for which, one, line in lines:
         for name, row in (("start", line.start), ("end", line.end)):
             if len(row) != len(line.order):
-                where = f"{source}: schedule.transfers[{i}].{name}"
-                raise ResultError(f"{where}: expected {len(line.order)} times (one per transfer), got {len(row)}")
+                where = f"{source}: schedule.{which}.{name}"
+                raise ResultError(f"{where}: expected {len(line.order)} times (one per {one}), got {len(row)}")
     for name, rows in (("start", schedule.start), ("end", schedule.end)):
         for device, (ops, row) in enumerate(zip(schedule.order, rows, strict=True)):
             if len(row) != len(ops):

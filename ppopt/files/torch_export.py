@@ -33,9 +33,12 @@ def for_torch(schedule: Schedule) -> Runnable:
     followed by its ``W`` becomes the cheaper ``B`` where nobody upstream waits longer for it.
 
     Raises:
-        NotForTorch: a stage lives on two ranks, or a rank has nothing to run.
+        NotForTorch: a stage lives on two ranks, a rank has nothing to run, or activations are copied to the host.
     """
     pipeline = one_route(schedule.pipeline)
+    if any(map(len, schedule.copies.rows)):
+        problem = 'PyTorch\'s schedules have no actions for that; offload.stages = "none" leaves them out'
+        raise NotForTorch(f"the schedule copies activations to the host and back: {problem}")
     for rank, row in enumerate(schedule.order.rows):
         if not len(row):
             raise NotForTorch(f"rank {rank} runs nothing; PyTorch needs at least one stage on every rank")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import singledispatchmethod
 from itertools import combinations, product
 
 import pulp
 
-from ppopt.constraints import Capacity, Exclusive, Hold, Lead, OneOf, Pairable, Precede, Tail, Together, Turns, instances
+from ppopt.constraints import Capacity, Exclusive, Lead, Maybe, OneOf, Pairable, Precede, Tail, Together, Turns, instances
 from ppopt.ilp.variables import Expression, Variables
 from ppopt.ilp.windows import Impossible
 
@@ -21,6 +20,8 @@ class Constraints:
         self._ordered: set[tuple[int, int]] = set()
         self._done: dict[tuple[int, int], pulp.LpVariable] = {}
         self._begun: dict[tuple[int, int], pulp.LpVariable] = {}
+        self._starts_first: dict[tuple[int, int], pulp.LpVariable] = {}
+        self._is_over: dict[tuple[int, int], pulp.LpVariable] = {}
 
     # --- what holds whatever the words are ---
 
@@ -99,7 +100,7 @@ class Constraints:
     @post.register
     def _(self, word: Capacity) -> None:
         """What earlier jobs claimed and did not release, and what this one claims, stay within the limit at every claim."""
-        claims, releases = self._changes(word.holds)
+        claims, releases = self._changes(word)
         most = sum(claims.values())
         for at, amount in claims.items():
             held = [more * self._claimed(job, at) for job, more in claims.items() if job != at]
@@ -107,11 +108,14 @@ class Constraints:
             spare = most * (1 - self.variables.run[at]) if at in self.variables.run else 0
             self.problem += pulp.lpSum(held) + amount - pulp.lpSum(given) <= word.limit + spare
 
-    def _changes(self, holds: Iterable[Hold]) -> tuple[dict[int, int], dict[int, int]]:
-        """By job, what it claims; and by job, what it releases."""
+    def _changes(self, word: Capacity) -> tuple[dict[int, int], dict[int, int]]:
+        """By job, what it claims; and by job, what it releases: a copy out does, and the copy in claims it again."""
         claims: dict[int, int] = {}
         releases: dict[int, int] = {}
-        for hold in holds:
+        for away in word.away:
+            for changed, family in ((releases, away.out), (claims, away.back)):
+                changed |= {job: away.amount for job in self.jobs.of(family) if job >= 0}
+        for hold in word.holds:
             for job in self.jobs.of(hold.claim):
                 if job >= 0:
                     claims[job] = claims.get(job, 0) + hold.amount
@@ -123,7 +127,7 @@ class Constraints:
 
     def _claimed(self, job: int, at: int) -> Expression:
         """At least 1 where ``job`` is run before ``at``, else at least 0."""
-        first, run = self.variables.before(job, at), self.variables.run
+        first, run = self._claims_first(job, at), self.variables.run
         if job not in run or (isinstance(first, int) and not first):
             return first
         if (job, at) not in self._begun:
@@ -134,7 +138,7 @@ class Constraints:
 
     def _released(self, job: int, at: int) -> Expression:
         """At most 1 where ``job`` is run before ``at``, else at most 0."""
-        first, run = self.variables.before(job, at), self.variables.run
+        first, run = self._ends_first(job, at), self.variables.run
         if job not in run:
             return first
         if (job, at) not in self._done:
@@ -143,6 +147,51 @@ class Constraints:
             self.problem += done <= run[job]
             self.problem += done <= first
         return self._done[job, at]
+
+    def _apart(self, a: int, b: int) -> bool:
+        """Whether two jobs of which one is a copy may run at the same time, in any order."""
+        first, computations = self.variables.windows.first, self.jobs.pipeline.index.computations
+        copies = ((self.jobs.numbers[[a, b]] >= computations) & (self.jobs.numbers[[a, b]] < self.jobs.pipeline.index.size)).any()
+        return bool(copies and not first[a, b] and not first[b, a])
+
+    def _claims_first(self, a: int, b: int) -> Expression:
+        """1 where a starts before b, which both claim something; at one time either may count as the first."""
+        if not self._apart(a, b):
+            return self.variables.before(a, b)
+        if (b, a) in self._starts_first:
+            return 1 - self._starts_first[b, a]
+        if (a, b) not in self._starts_first:
+            first = self._starts_first[a, b] = self._binary("starts", a, b)
+            self._starts(a, b, 1 - first)
+            self._starts(b, a, first)
+        return self._starts_first[a, b]
+
+    def _ends_first(self, a: int, b: int) -> Expression:
+        """At most 1 where a ends before b starts, else 0."""
+        if not self._apart(a, b):
+            return self.variables.before(a, b)
+        if (a, b) not in self._is_over:
+            over = self._is_over[a, b] = self._binary("over", a, b)
+            self._after(a, b, 0, 1 - over)
+        return self._is_over[a, b]
+
+    def _binary(self, what: str, a: int, b: int) -> pulp.LpVariable:
+        names = self.variables.names
+        return self.problem.add_variable(f"{what}_{names[a]}_before_{names[b]}", cat=pulp.LpBinary)
+
+    def _starts(self, a: int, b: int, unless: Expression) -> None:
+        """Job b does not start before job a, unless ``unless`` >= 1."""
+        windows, start = self.variables.windows, self.variables.start
+        slack = int(windows.latest[a] - windows.earliest[b])
+        if slack > 0:
+            self.problem += start[b] >= start[a] - slack * unless
+
+    @post.register
+    def _(self, word: Maybe) -> None:
+        """All of its operations are run, or none."""
+        for first, *others in zip(*(self.jobs.of(stream) for stream in word.streams), strict=True):
+            for other in others:
+                self.problem += self.variables.runs(first) == self.variables.runs(other)
 
     @post.register
     def _(self, word: Turns) -> None:

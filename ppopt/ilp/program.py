@@ -64,8 +64,9 @@ class Program:
         when: dict[int, int] = {}
         place: dict[int, tuple[int, int, int]] = {}
         pairs: set[tuple[int, int]] = set()
-        index, transfers = self.pipeline.index, schedule.transfers
-        for row, starts in zip((*schedule.order.rows, *transfers.rows), (*schedule.start, *transfers.start), strict=True):
+        index, transfers, copies = self.pipeline.index, schedule.transfers, schedule.copies
+        rows = (*schedule.order.rows, *transfers.rows, *copies.rows)
+        for row, starts in zip(rows, (*schedule.start, *transfers.start, *copies.start), strict=True):
             numbers = halves(index, row)
             jobs = [np.where(half >= 0, self.jobs.job[half], -1).tolist() for half in numbers]
             for i, (forward, backward, number, time) in enumerate(zip(*jobs, numbers[0].tolist(), starts.tolist(), strict=True)):

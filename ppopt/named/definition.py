@@ -16,6 +16,7 @@ from ppopt.heuristics.room import activations_of_one
 from ppopt.named.in_turn import OUT_OF_TURN, in_turn, out_of_turn, retold
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, alike, routes_of
+from ppopt.pipeline.rewriting import kept_here
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, time_order
 
@@ -217,6 +218,9 @@ class Definition:
             mean = self._timed(self.place(alike(pipeline), pipeline.chunks), params)
             return self.turned(replace(mean, pipeline=pipeline), ())
         words = self.words(pipeline, **params)
+        if pipeline.engines:  # the order is that without copies to the host
+            plain = self._timed(kept_here(pipeline), params)
+            return time_order(pipeline, plain.order, words=() if self.built_in else words)
         try:
             with self._noting():
                 order = order_of(pipeline, words) if self.built_in or covers(pipeline, words) else None

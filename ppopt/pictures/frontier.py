@@ -34,7 +34,9 @@ def frontier(frontiers: Sequence[Frontier], ax: Axes, *, named: bool = True) -> 
         low = [float(point.result.lower_bound) for point in solved]
         slowest = max([slowest, *y])
         chunks = f", {line.pipeline.chunks} chunks" if line.pipeline.chunks > 1 else ""
-        ax.step(x, y, where="post", color=colour, label=f"best, {line.pipeline.placement}{chunks}", zorder=3)
+        offload = line.pipeline.offload
+        copies = "" if offload is None else ", no offload" if offload.stages == "none" else ", offload"
+        ax.step(x, y, where="post", color=colour, label=f"best, {line.pipeline.placement}{chunks}{copies}", zorder=3)
         proved = [point.result.reason == "optimal" for point in solved]
         for optimal, face in ((True, colour), (False, "white")):
             some = [i for i, is_proved in enumerate(proved) if is_proved == optimal]

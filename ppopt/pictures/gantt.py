@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from ppopt.op import Kind, Send
-from ppopt.pictures.layout import APART, BAR, height_of, shade_of
+from ppopt.pictures.layout import APART, BAR, height_of, label_of, shade_of
 from ppopt.pictures.links import names_of
 from ppopt.pictures.palette import CARRIED, IDLE, MARGIN, MEANING, RGB, SENDS, ink, rgb, shades
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
@@ -105,7 +105,8 @@ def bars_of(schedule: Schedule) -> Bars:
             colour = table[kind, rank[pipeline.route_by_microbatch[microbatch], stage]]
             where = np.full(len(kind), device)
             columns.append([where, start[shown], end[shown], colour, kind, microbatch, half[shown]])
-    for link, (numbers, starts) in enumerate(zip(*schedule.transfers, strict=True)):
+    below = enumerate((*zip(*schedule.transfers, strict=True), *zip(*schedule.copies, strict=True)))
+    for link, (numbers, starts) in below:
         family, microbatch = np.divmod(numbers, pipeline.microbatches)
         kind = family // pipeline.stages
         colour = np.stack([rgb(SENDS[send]) for send in Send])[kind - Send.SEND_F]
@@ -125,7 +126,7 @@ def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...
         for numbers in schedule.order.rows:
             for ops in halves(index, numbers):
                 kinds |= set((ops[ops >= 0] // (index.stages * index.microbatches)).tolist())
-        for numbers in schedule.transfers.rows:
+        for numbers in (*schedule.transfers.rows, *schedule.copies.rows):
             sends |= set((numbers // (index.stages * index.microbatches)).tolist())
     shown = min(count, 4)
     handles = [tuple(Patch(facecolor=tuple(c)) for c in shades(Kind(kind), shown)) for kind in sorted(kinds)]
@@ -155,7 +156,7 @@ def rows(ax: Axes, devices: int, links: Sequence[str] = ()) -> None:
     labels = [str(device) for device in places]
     places += [devices + APART + link for link in range(0, len(links), step)]
     ax.set_yticks(places, [*labels, *links[::step]])
-    ax.set_ylabel("device, link" if links else "device")
+    ax.set_ylabel(label_of(links))
     if links:
         ax.axhspan(devices - 0.5, devices + APART - 0.5, color="white", linewidth=0, zorder=1)
     ax.tick_params(axis="y", length=0)

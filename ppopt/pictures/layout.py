@@ -24,7 +24,15 @@ HELD = 0.8
 
 def height_of(pipeline: Pipeline) -> float:
     """Of a chart, in rows."""
-    return pipeline.devices + (APART + len(pipeline.lines) if pipeline.lines else 0)
+    below = len(pipeline.lines) + len(pipeline.engines)
+    return pipeline.devices + (APART + below if below else 0)
+
+
+def label_of(links: Sequence[str]) -> str:
+    """What the rows of a chart are, by the names of those below the devices."""
+    engines = any(name.endswith("host") for name in links)
+    between = any(not name.endswith("host") for name in links)
+    return ", ".join(["device", *["link"] * between, *["engine"] * engines])
 
 
 def shade_of(pipeline: Pipeline) -> tuple[IntArray, int]:

@@ -101,7 +101,7 @@ def picture_of(
 
 
 def _overlaid(found: Beside, title: str, width: float | None, axis: TimeAxis) -> Figure:
-    schedules = (replace(found.plan, transfers=NO_TRANSFERS), found.measured)  # links have no rows here
+    schedules = (replace(found.plan, transfers=NO_TRANSFERS, copies=NO_TRANSFERS), found.measured)  # links have no rows here
     devices = found.measured.pipeline.devices
     width = width or min(20.0, max(8.0, 0.16 * max(map(len, found.measured.order.rows)) + LEFT + RIGHT))
     per_lane = 0.26 if devices <= 10 else 0.2 if devices <= 20 else 0.14

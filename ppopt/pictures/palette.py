@@ -21,9 +21,19 @@ MEANING: dict[Kind, str] = {
     Kind.I: "I  input gradient",
     Kind.W: "W  weight gradient",
 }
-SENDS: dict[Send, str] = {Send.SEND_F: "#bcc3cd", Send.SEND_B: "#596273"}
-"""Transfers that hold a link: greys, on rows of their own."""
-CARRIED: dict[Send, str] = {Send.SEND_F: "activation on a link", Send.SEND_B: "gradient on a link"}
+SENDS: dict[Send, str] = {
+    Send.SEND_F: "#bcc3cd",
+    Send.SEND_B: "#596273",
+    Send.OFFLOAD: "#d9c2a6",
+    Send.RELOAD: "#8a6d4b",
+}
+"""Transfers that hold a link: greys, on rows of their own; copies to the host and back: browns, on rows of their own."""
+CARRIED: dict[Send, str] = {
+    Send.SEND_F: "activation on a link",
+    Send.SEND_B: "gradient on a link",
+    Send.OFFLOAD: "copy to the host",
+    Send.RELOAD: "copy from the host",
+}
 IDLE = "#f2f2f2"
 MARGIN = "#9aa3ad"
 """What a device does before its first operation and after its last one: grey, hatched."""

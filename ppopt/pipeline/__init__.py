@@ -8,6 +8,7 @@ from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
 from ppopt.pipeline.mix import GIVEN, OPEN, Group, Mix, groups_of, way_of_microbatch
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, Pipeline
+from ppopt.pipeline.offload import Engine, Offload
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import (
     ChunksMisplaced,
@@ -45,6 +46,7 @@ __all__ = [
     "ChunksMisplaced",
     "Costs",
     "DataParallel",
+    "Engine",
     "Group",
     "IntArray",
     "Layer",
@@ -54,6 +56,7 @@ __all__ = [
     "Memory",
     "Mix",
     "Number",
+    "Offload",
     "Pipeline",
     "PipelineError",
     "Recompute",

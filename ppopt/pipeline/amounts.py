@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
 from ppopt.pipeline.mix import groups_of, way_of_microbatch
+from ppopt.pipeline.offload import least_held, moving
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
 from ppopt.pipeline.scaling import scaled_amounts
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
@@ -35,6 +36,10 @@ class Amounts(NamedTuple):
     """``[device]``, or ``None``: unlimited."""
     working: IntArray
     """``[device]``: what ``B``, ``I`` and ``W`` each take beside that, while they run."""
+    away: IntArray
+    """``[route, stage]``: what of the activation may be on the host between the copies; 0: none of it."""
+    host: int | None
+    """What all devices together may keep on the host; ``None``: unlimited."""
 
     @property
     def kept(self) -> IntArray:
@@ -72,8 +77,10 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     weights = weights_of(pipeline)
     static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
+    away = moving(pipeline)
+    host = None if pipeline.offload is None else pipeline.offload.host_limit
     working = [entry(memory.working or Fraction(0), device) for device in devices]
-    tables: Rows = [*activation, *retained, working, static, limit or []]
+    tables: Rows = [*activation, *retained, working, static, limit or [], *away, [host]]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit * pipeline.stages * pipeline.microbatches >= 2**62:
         raise PipelineError("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
@@ -84,6 +91,8 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         static=scaled([static], per_unit)[0],
         limit=None if limit is None else scaled([limit], per_unit)[0],
         working=scaled([working], per_unit)[0],
+        away=scaled(away, per_unit),
+        host=None if host is None else int(host * per_unit),
     )
 
 
@@ -157,10 +166,7 @@ def least_limits(pipeline: Pipeline) -> list[int]:
     amounts, together = pipeline.amounts, _at_once(pipeline)
     found = []
     for device in range(pipeline.devices):
-        of_route = [
-            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.routes)
-        ]
+        of_route = [least_held(pipeline, route, device) for route in range(len(pipeline.routes))]
         most = max(sum(of_route[r] for r in routes) for routes in together)
         found.append(most + int(amounts.static[device] + amounts.working[device]))
     return found

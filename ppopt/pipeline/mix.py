@@ -349,6 +349,8 @@ def check_mix(pipeline: Pipeline) -> None:
     if mix.differs and pipeline.data_parallel.per_pass:
         problem = "what passes over microbatches that differ exchange is not known; expected false"
         raise PipelineError("data_parallel.per_pass", problem)
+    if mix.differs and pipeline.offload is not None:
+        raise PipelineError("offload", "what copies of microbatches that differ take is not known; leave the table out")
     if mix.differs and pipeline.runtime:
         raise PipelineError("pipeline.runtime", f"{ONE_SHAPE}; expected none where microbatches differ, got {pipeline.runtime!r}")
 

@@ -21,6 +21,7 @@ from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, giv
 from ppopt.pipeline.layers import Layers
 from ppopt.pipeline.mix import Mix, apart, check_mix, own_split
 from ppopt.pipeline.moving import is_uneven, moved
+from ppopt.pipeline.offload import Engine, Offload, check_settled, engines_of
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
@@ -56,6 +57,7 @@ class Pipeline:
     tables of a model file from which the layers were estimated (:mod:`ppopt.transformer`).
     ``runtime="torch"``: operations take and hold what PyTorch makes of these costs (:mod:`ppopt.pipeline.runtimes`).
     ``mix``: how microbatches differ. Then ``routes`` has more routes than there are :attr:`ways` through the devices.
+    ``offload``: activations may be on the host between forward and backward.
 
     Raises:
         PipelineError: something is missing, out of range, of the wrong length, or cannot be satisfied by any schedule.
@@ -81,6 +83,7 @@ class Pipeline:
     origin: Mapping[str, Any] = field(default_factory=dict, compare=False)
     runtime: str = ""
     mix: Mix = field(default_factory=Mix)
+    offload: Offload | None = None
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -104,6 +107,7 @@ class Pipeline:
             origin: Mapping[str, Any] = ...,
             runtime: str = "",
             mix: Mix = ...,
+            offload: Offload | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -159,6 +163,7 @@ class Pipeline:
         if self.layers is not None:
             self._read_layers(self.layers)
             if self.partition == BEST:
+                check_settled(self)
                 return
         check_lengths(self)
         if self.layers is None:
@@ -166,6 +171,8 @@ class Pipeline:
         check_activation(self)
         check_quadratic(self)
         check_recompute(self)
+        if self.offload is not None:
+            self.offload.validate(self)
         if self.recompute == CHOOSE:
             self.resolved("all")  # takes the longest and holds the least
         else:
@@ -283,7 +290,7 @@ class Pipeline:
         return moved(self._somewhere(), {"routes": routes, **split})
 
     def _somewhere(self) -> Pipeline:
-        """On one of its placements, where that is open: costs are per device then, and the same on each."""
+        """On one of its placements, where that is open: costs are per device then."""
         return self if self.routes else self.placements()[0]
 
     def per_stage(self) -> Pipeline:
@@ -292,10 +299,7 @@ class Pipeline:
 
     def written_out(self) -> Pipeline:
         """The same durations and amounts, but no stage recomputes: its time and its memory are part of the costs and the memory.
-
-        Raises:
-            PipelineError: as :meth:`per_stage`, if stages recompute; or which stages do is left open.
-        """
+        :class:`PipelineError`: as :meth:`per_stage`, if stages recompute; or which stages do is left open."""
         return rewriting.written_out(self)
 
     def flat(self) -> Pipeline:
@@ -306,11 +310,7 @@ class Pipeline:
 
     @cached_property
     def counts(self) -> Counts:
-        """The number of layers of each stage, of a pipeline of layers.
-
-        Raises:
-            PipelineError: the partition is left open.
-        """
+        """The number of layers of each stage, of a pipeline of layers; :class:`PipelineError` where the partition is open."""
         return counts_of(self)
 
     @property
@@ -379,6 +379,11 @@ class Pipeline:
     def lines(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """The links that transfers hold, each as the pairs of devices ``(from, to)`` that send over it; shared links first."""
         return lines_of(self)
+
+    @cached_property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engines that make copies to the host and back."""
+        return engines_of(self)
 
     @cached_property
     def work(self) -> IntArray:

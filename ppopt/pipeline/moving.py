@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ppopt.pipeline.choices import placements_of, read_chunks
+from ppopt.pipeline.offload import Offload, with_values
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import DURATIONS, Costs, DataParallel, Memory, PipelineError, Value
 from ppopt.pipeline.routes import Routes, explicit_routes, routes_of, split_evenly
@@ -138,6 +139,7 @@ class _Move:
             raise PipelineError("data_parallel", problem)
         if not self.everywhere or self.pipeline.costs.per == "stage" or self.settled:
             changes["costs"], changes["memory"] = self._costs(), self._memory()
+            changes["offload"] = self._offload()
         if self.settled:
             changes["recompute"] = "none"
         return changes
@@ -172,6 +174,10 @@ class _Move:
             static = [entry(memory.static, d) * here / (there or 1) for d, (here, there) in enumerate(visits)]
             changes["static"] = _one_or_all(static)
         return dataclasses.replace(memory, **changes)
+
+    def _offload(self) -> Offload | None:
+        offload = self.pipeline.offload
+        return offload and with_values(offload, lambda _, value: self._spread(by_stage(self.pipeline, value)))
 
     def _spread(self, table: Rows) -> Value | None:
         """The value per device there, so that a microbatch has on average as much of it as of ``table[route][stage]`` here."""

@@ -6,6 +6,7 @@ import dataclasses
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ppopt.pipeline.offload import moving, with_values
 from ppopt.pipeline.parts import DURATIONS, PipelineError, Value
 from ppopt.pipeline.tables import by_stage, durations, held
 
@@ -32,7 +33,8 @@ def per_stage(pipeline: Pipeline) -> Pipeline:
     parts = ("activation", "retained", "recompute_saved")
     costs: dict[str, Any] = {name: listed(f"costs.{name}", getattr(pipeline.costs, name)) for name in DURATIONS}
     memory: dict[str, Any] = {name: listed(f"memory.{name}", getattr(pipeline.memory, name)) for name in parts}
-    return _with(pipeline, costs={"per": "stage", **costs}, memory=memory)
+    offload = pipeline.offload and with_values(pipeline.offload, listed)
+    return _with(pipeline, costs={"per": "stage", **costs}, memory=memory, offload=offload)
 
 
 def written_out(pipeline: Pipeline) -> Pipeline:
@@ -57,6 +59,34 @@ def written_out(pipeline: Pipeline) -> Pipeline:
 def working_once(pipeline: Pipeline) -> Pipeline:
     """The pipeline where nothing recomputes, and memory is unlimited."""
     return _with(pipeline, costs={}, memory={"limit": None}, recompute="none")
+
+
+def kept_here(pipeline: Pipeline) -> Pipeline:
+    """The pipeline where nothing is copied to the host; without a limit of memory where a microbatch does not fit then."""
+    try:
+        return _with(pipeline, costs={}, memory={}, offload=None)
+    except PipelineError:
+        return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
+
+
+def never_copied(pipeline: Pipeline) -> Pipeline:
+    """A pipeline without copies to the host that asks for nothing which the given one with them does not ask for.
+
+    What may be away at some time is never held here at all: at any time a schedule with copies holds what it holds here, or more.
+    Where the routes have different values for a stage, memory is unlimited.
+    """
+    if pipeline.offload is None:
+        return pipeline
+    try:
+        each = written_out(per_stage(pipeline.flat()))
+    except PipelineError:
+        return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
+    (activation, *others), (retained, *_), (away, *_) = *held(each), moving(each)
+    if any(row != activation for row in others):
+        return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
+    stays = tuple(whole - part for whole, part in zip(activation, away, strict=True))
+    keeps = tuple(map(min, stays, retained))
+    return _with(each, costs={}, memory={"activation": stays, "retained": keeps}, offload=None)
 
 
 def _with(pipeline: Pipeline, *, costs: dict[str, Any], memory: dict[str, Any], **changes: Any) -> Pipeline:

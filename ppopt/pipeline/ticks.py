@@ -10,6 +10,7 @@ import numpy as np
 
 from ppopt.op import Kind
 from ppopt.pipeline.arrays import IntArray
+from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import PipelineError
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
@@ -47,6 +48,10 @@ class Ticks(NamedTuple):
     """``[route, stage]``: how long the stage's weights are gathered before each of its passes; 0 where that is not done."""
     scatter: IntArray
     """``[route, stage]``: how long its gradients are scattered behind each of its passes; 0 where that is not done."""
+    copying: IntArray
+    """``[route, copy, stage]``: how long a copy of an activation to the host, or back, holds its engine; -1: none is made."""
+    margin: IntArray
+    """``[route, stage]``: how long before the backward the copy back has ended at least."""
 
     @property
     def lag(self) -> IntArray:
@@ -82,9 +87,12 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     sending = scaled_transfers(pipeline, _sending(pipeline, occupancy))
     longest = longest_transfer(pipeline)
     occupancy = [[(time or Fraction(0)) * longest for time in row] for row in occupancy]
+    copying = copy_times(pipeline)
+    margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     every_pass = int(pipeline.data_parallel.per_pass)
     gathered, scattered = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
     tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *lead, *tail, *gathered, *scattered]
+    tables = [*tables, *chain(*copying), *margin]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
         raise PipelineError("costs", TOO_FINE)
@@ -99,6 +107,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         tail=scaled(tail, per_unit),
         gather=scaled(gathered, per_unit),
         scatter=scaled(scattered, per_unit),
+        copying=np.stack([scaled(table, per_unit) for table in copying], axis=1),
+        margin=scaled(margin, per_unit),
     )
 
 
@@ -161,13 +171,20 @@ def work_of(pipeline: Pipeline) -> IntArray:
     return work
 
 
+def copies_of(pipeline: Pipeline) -> int:
+    """Ticks that all copies of one microbatch take one after the other, with what they wait before their backwards."""
+    ticks = pipeline.ticks
+    each = np.maximum(ticks.copying, 0).sum(axis=1) + np.where(ticks.copying[:, 0] >= 0, ticks.margin, 0)
+    return int(each.sum(axis=1).max())
+
+
 def horizon_of(pipeline: Pipeline) -> int:
     """A number of ticks by which every schedule that wastes no time has ended."""
     ticks = pipeline.ticks
     per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
     margins = int(ticks.lead.max() + ticks.tail.max())
     per_microbatch += int((2 * ticks.gather + ticks.scatter).sum(axis=1).max())
-    transfers = 2 * pipeline.stages * int(ticks.lag.max())
+    transfers = 2 * pipeline.stages * int(ticks.lag.max()) + copies_of(pipeline)
     return pipeline.microbatches * (per_microbatch + transfers) + margins + 1
 
 

@@ -25,6 +25,7 @@ from ppopt.search.settings import Settings
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.strategies import main, strategy_of
 from ppopt.timing import broken, time_order
+from ppopt.timing.copies import without_needless
 
 if TYPE_CHECKING:
     from ppopt.periodic import PeriodicSchedule
@@ -108,6 +109,8 @@ class ClosedSearch:
         """The answer, its schedule checked."""
         run, incumbent, problem = self.run, self.run.incumbent, self.run.problem
         value, best = incumbent.target, incumbent.best
+        if best is not None and best.pipeline.engines:
+            best = incumbent.best = without_needless(best)
         if best is not None:
             check_found(best, problem.words)
         reason: Reason

@@ -11,6 +11,7 @@ from ppopt.bounds.latest_starts import beside_span
 from ppopt.constraints import Precede, Word, select
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.pipeline.ticks import copies_of
 
 
 def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
@@ -23,6 +24,7 @@ def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
     per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
     per_microbatch += int((2 * pipeline.ticks.gather + pipeline.ticks.scatter).sum(axis=1).max())
     waits = 3 * stages * longest_lag(words)
+    per_microbatch += copies_of(pipeline)
     return pipeline.microbatches * (per_microbatch + waits) + int(pipeline.ticks.lead.max() + pipeline.ticks.tail.max())
 
 
@@ -46,10 +48,11 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     latency = max(int(pipeline.ticks.latency.max()), longest_lag(words))
     devices = pipeline.devices
     counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
-    sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
+    copying = pipeline.microbatches * copies_of(pipeline)
+    sending = copying + int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
     gather = int(pipeline.ticks.lead.max())
     general = gather + devices * span + (devices - 1) * latency + sending
-    if not free or sending or gather or pipeline.ticks.pauses or len(pipeline.routes) > 1:
+    if not free or pipeline.engines or sending or gather or pipeline.ticks.pauses or len(pipeline.routes) > 1:
         return general
     beside = beside_span(pipeline)
     general = general if beside is None else min(general, span + beside)

@@ -81,7 +81,8 @@ class Run:
     def take(self, turn: Turn, seconds: float) -> None:
         """Take a step, if it applies, for about ``seconds``."""
         step = self.step(turn.step)
-        reason = step.applies(self)
+        unknown = bool(self.problem.pipeline.engines) and not step.copies
+        reason = "it knows nothing of copies to the host" if unknown else step.applies(self)
         if reason is not None:
             if (step.name, reason) not in self._left_out:
                 self._left_out.add((step.name, reason))

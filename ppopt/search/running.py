@@ -36,6 +36,7 @@ def asked(model: Model, runtime: str, order: Binding | None, constraints: Sequen
     """
     if runtime not in RUNTIMES:
         raise ValueError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
+    _check_copies(model.pipeline, runtime)
     placed = None if model.placed is None else as_run(model.placed, runtime)
     model = dataclasses.replace(model, pipeline=as_run(model.pipeline, runtime), placed=placed)
     own = ORDERS.get(runtime)
@@ -59,6 +60,12 @@ def best_cut_asked(runtime: str, best_cut: bool | None) -> bool | None:
     if best_cut:
         raise ValueError(f"best_cut: what {runtime} can run is set against what is known without it, not against other cuts")
     return False
+
+
+def _check_copies(pipeline: Pipeline, runtime: str) -> None:
+    if pipeline.offload is not None and pipeline.offload.stages != "none":
+        problem = f"--runtime {runtime} has no way to copy single activations to the host"
+        raise PipelineError("offload", f'{problem}; expected offload.stages = "none"')
 
 
 def check(model: Model, runtime: str, params: Mapping[str, Any]) -> None:

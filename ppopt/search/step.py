@@ -41,6 +41,8 @@ class Step(ABC):
     name: ClassVar[str]
     kind: ClassVar[Kind]
     needs: ClassVar[Needs] = Needs.TIME
+    copies: ClassVar[bool] = False
+    """Whether it knows of activations that are copied to the host."""
 
     def applies(self, run: Run) -> str | None:
         """``None`` if the step can do something; else the reason why it cannot, in words for the user."""

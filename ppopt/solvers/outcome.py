@@ -10,10 +10,12 @@ import numpy as np
 
 from ppopt.constraints import Capacity, Word, select, spread
 from ppopt.heuristics import Jobs, listable, run_jobs
+from ppopt.op import COPIES
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Objective, Order, Schedule, Transfers, durations, halves, in_sequence
+from ppopt.timing.copies import reloaded_late
 from ppopt.timing.demands import demands_of, settled
-from ppopt.timing.links import left_shifted, sent
+from ppopt.timing.links import in_turn, left_shifted, made, sent
 from ppopt.timing.timed import CyclicOrder, time_order
 
 Progress: TypeAlias = Callable[[int | None, int], None]
@@ -35,7 +37,8 @@ def check_for_ilp(pipeline: Pipeline, words: Iterable[Word]) -> None:
         NotForIlp: what is held is on several devices; the program knows who is first on one device only.
     """
     for word in select(words, Capacity):
-        if spread(pipeline, word):
+        copies = all(hold.claim.kind in COPIES for hold in word.holds)  # of which it knows who is first on any device
+        if spread(pipeline, word) and not copies:
             raise NotForIlp('solver = "ilp" takes a Capacity within one device only; "cp-sat" takes any')
 
 
@@ -78,23 +81,24 @@ def timed(
     """
     words = tuple(words)
     when = dict(zip(numbers.tolist(), (starts // parts).tolist(), strict=True))
+    if pipeline.engines:
+        return timed_with_copies(pipeline, words, numbers, starts, objective, grid, parts)
     computed = (numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)
     if parts > 1:
         order = in_sequence(pipeline, numbers[np.argsort(starts, kind="stable")])
     else:
         order = _listed(pipeline, listable(pipeline, words), numbers[computed], when, grid)
     demands = demands_of(pipeline, words)
-    between = tuple(word for word in words if spread(pipeline, word))
-    if between:
+    if between := tuple(word for word in words if spread(pipeline, word)):
         demands += settled(pipeline, between, *_when(pipeline, numbers, starts, grid, parts))
     schedules: list[Schedule] = []
     cyclic = None
     try:
         schedules.append(time_order(pipeline, order, demands=demands))
     except CyclicOrder as error:  # what takes no time starts with what it waits for
+        if grid > 1:
+            raise
         cyclic = error
-    if grid > 1 and cyclic is not None:
-        raise cyclic
     if grid > 1:
         return schedules[0]
 
@@ -110,6 +114,42 @@ def timed(
             schedules.insert(1, left_shifted(found, demands))
     if cyclic is not None and not in_place:
         raise cyclic
+    return min(schedules, key=lambda schedule: schedule.objective(objective))
+
+
+def timed_with_copies(
+    pipeline: Pipeline, words: tuple[Word, ...], numbers: IntArray, starts: IntArray, objective: Objective, grid: int, parts: int
+) -> Schedule:
+    """:func:`timed` where activations may be on the host: copies are found with the rest, and who claims memory waits for them.
+
+    Raises:
+        CyclicOrder: operations wait for each other, or what was found on a coarser grid does not fit the memory.
+    """
+    longer = durations(pipeline, numbers) > 0
+    kind = halves(pipeline.index, numbers)[0] // (pipeline.stages * pipeline.microbatches)
+    found = np.lexsort((numbers, kind, longer, starts))  # what takes no time goes first, F before B before I before W
+    order = in_sequence(pipeline, numbers[found])
+    times, ends = _when(pipeline, numbers, starts, grid, parts)
+    demands = demands_of(pipeline, words) + settled(pipeline, words, times, ends)
+    nominal = np.where(times >= 0, times.astype(np.float64), np.nan)
+    schedules = []
+    try:
+        left = in_turn(pipeline, order, nominal, demands)
+        schedules.append(reloaded_late(left))
+    except ValueError as error:
+        if grid > 1 or parts > 1:
+            raise CyclicOrder([str(error)]) from error
+    if grid == 1 and parts == 1:
+        copies = made(pipeline, nominal)
+        transfers = tuple(row[np.argsort(times[row], kind="stable")] for row in sent(pipeline))
+        rows = tuple(times[halves(pipeline.index, row)[0]] for row in order.rows)
+        sending, copying = (Transfers(of, tuple(times[row] for row in of)) for of in (transfers, copies))
+        own = Schedule(pipeline, order, rows, sending, copying)
+        if all((start[1:] >= end[:-1]).all() for start, end in zip(own.start, own.end, strict=True)):
+            schedules.append(reloaded_late(own))
+    schedules = [schedule for schedule in schedules if schedule.within_memory]
+    if not schedules:
+        raise CyclicOrder(["what was found does not fit the memory"])
     return min(schedules, key=lambda schedule: schedule.objective(objective))
 
 

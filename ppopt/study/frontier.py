@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Unpack
 from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.files import document, result_dict
-from ppopt.files.model_tree import recompute_of
+from ppopt.files.model_tree import offload_of, recompute_of
 from ppopt.files.result import row_dict
 from ppopt.named import Row, rows_of
 from ppopt.named.model import Model
@@ -111,6 +111,18 @@ def frontier(
     found = ((scale, search_.settled(scale)) for scale in scales)
     settled = tuple(Point(scale, result) for scale, result in found if result.reason != "infeasible")
     return Frontier(pipeline, objective, settled, search_.named, search_.shares)
+
+
+def ways(pipeline: Pipeline) -> tuple[Pipeline, ...]:
+    """The pipelines of which a frontier is drawn: where activations may be on the host, with that and without."""
+    if pipeline.offload is None or pipeline.offload.stages == "none":
+        return (pipeline,)
+    try:
+        offload = dataclasses.replace(pipeline.offload, stages="none")
+        return pipeline, pipeline.changed(offload=offload, route_of_microbatch=pipeline.route_of_microbatch)
+    except PipelineError:  # its own limit is too low for that
+        free = limited(pipeline, None)
+        return pipeline, free.changed(offload=offload, route_of_microbatch=pipeline.route_of_microbatch)
 
 
 class Known(NamedTuple):
@@ -331,6 +343,8 @@ def frontier_dict(frontiers: Sequence[Frontier]) -> dict[str, Any]:
             tree = result_dict(point.result)
             where = {"limit": point.limit, "placement": line.pipeline.placement, "chunks": line.pipeline.chunks}
             where |= choices(line.pipeline, point.result.pipeline)
+            if (offload := point.result.pipeline.offload) is not None:
+                where["offload"] = offload_of(offload.stages)
             points.append((point.scale, {**where, **{key: tree[key] for key in ("result", "metrics", "schedule")}}))
     points.sort(key=lambda entry: entry[0])
     first = frontiers[0]
@@ -362,7 +376,7 @@ def _value(result: Result) -> Fraction | None:
 
 
 def _on(pipeline: Pipeline, schedule: Schedule) -> Schedule:
-    return Schedule(pipeline, schedule.order, schedule.start, schedule.transfers)
+    return Schedule(pipeline, schedule.order, schedule.start, schedule.transfers, schedule.copies)
 
 
 def _limits(pipeline: Pipeline) -> list[int]:

@@ -32,7 +32,7 @@ def limited(pipeline: Pipeline, limits: tuple[Fraction, ...] | None) -> Pipeline
 
 
 def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
-    """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations."""
+    """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations that stay."""
     amounts = pipeline.amounts
     needs, least = [], least_limits(pipeline)
     for device, share in enumerate(shares):
@@ -44,6 +44,9 @@ def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
 
 def rearranged(pipeline: Pipeline, schedule: Schedule) -> Schedule | None:
     """The schedule's operations, started in its order as far as ``pipeline``'s limits allow; ``None`` where they get stuck."""
+    if pipeline.engines:
+        found = time_order(pipeline, schedule.order)
+        return found if found.within_memory else None
     numbers = np.concatenate(schedule.order.rows)
     first, second = halves(pipeline.index, numbers)
     if (second >= 0).any():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ppopt.constraints import (
+    Away,
     Capacity,
     Dealt,
     Exclusive,
@@ -22,8 +24,9 @@ from ppopt.constraints import (
     sends,
     spread,
 )
+from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule, devices_of, halves
+from ppopt.schedule import Schedule, devices_of, durations, halves
 
 
 class Demands(NamedTuple):
@@ -89,7 +92,7 @@ def settled(pipeline: Pipeline, words: Iterable[Word], start: IntArray, end: Int
     for exclusive in select(words, Exclusive):
         waits += _one_by_one(pipeline, exclusive, start, end) if spread(pipeline, exclusive) else []
     for capacity in select(words, Capacity):
-        waits += _held(pipeline, capacity, start, end) if spread(pipeline, capacity) else []
+        waits += _held(pipeline, capacity, start, end) if capacity.away or spread(pipeline, capacity) else []
     if not waits:
         return NO_DEMANDS
     before, after = np.array(waits, dtype=np.int64).T
@@ -112,26 +115,50 @@ def _held(pipeline: Pipeline, word: Capacity, start: IntArray, end: IntArray) ->
         run = np.where(start[ends] >= 0, end[ends], -1)
         releases = ends[run.argmax(axis=0), np.arange(len(claims))]
         holds += zip(claims.tolist(), releases.tolist(), [hold.amount] * len(claims), strict=True)
+    holds = [hold for hold in holds if start[hold[0]] >= 0]
+    for away in word.away:
+        holds = _moved(pipeline, away, holds, start)
     holds.sort(key=lambda hold: (int(start[hold[0]]), int(end[hold[1]]), hold))
     waits: list[tuple[int, int]] = []
     held: list[tuple[int, int, int]] = []
     gone: list[int] = []
-    told: dict[int, int] = {}  # by device of a claim, how many of those that are gone its claims wait for already
+    told: dict[tuple[int, bool], int] = {}  # by device of a claim, or its engine, how many that are gone they wait for already
+    slots = pipeline.stages * pipeline.microbatches
     for claim, release, amount in holds:
         held.sort(key=lambda hold: int(end[hold[1]]))
         while held and sum(other for _, _, other in held) + amount > word.limit:
             gone.append(held.pop(0)[1])
         held.append((claim, release, amount))
-        device = int(devices_of(pipeline, np.array([claim]))[0])
-        waits += [(other, claim) for other in gone[told.get(device, 0) :] if other != claim]
-        told[device] = len(gone)
+        place = int(devices_of(pipeline, np.array([claim]))[0]), claim // slots >= Send.SEND_F
+        waits += [(other, claim) for other in gone[told.get(place, 0) :] if other != claim]
+        told[place] = len(gone)
     return waits
 
 
+def _moved(pipeline: Pipeline, away: Away, holds: list[tuple[int, int, int]], start: IntArray) -> list[tuple[int, int, int]]:
+    """What the copies of ``away`` make of ``holds``: of what is held from each forward on they leave so much less meanwhile."""
+    forwards = operations(pipeline, replace(away.out, kind=Kind.F)).tolist()
+    copies = zip(operations(pipeline, away.out).tolist(), operations(pipeline, away.back).tolist(), strict=True)
+    copied = {forward: copy for forward, copy in zip(forwards, copies, strict=True) if start[copy[0]] >= 0}
+    left = dict.fromkeys(copied, away.amount)
+    found = []
+    for claim, release, amount in holds:
+        part = min(amount, left.get(claim, 0))
+        if part:
+            out, back = copied[claim]
+            left[claim] -= part
+            found += [(claim, out, part), (back, release, part)]
+        if amount > part:
+            found.append((claim, release, amount - part))
+    return found
+
+
 def when(schedule: Schedule) -> tuple[IntArray, IntArray]:
-    """By the number of each single computation its start and its end; -1: it is not run."""
+    """By the number of each single computation and copy its start and its end; -1: it is not run."""
     start, end = (np.full(schedule.pipeline.index.size, -1, dtype=np.int64) for _ in range(2))
     for row, starts, ends in zip(schedule.order.rows, schedule.start, schedule.end, strict=True):
         for half in halves(schedule.pipeline.index, row):
             start[half[half >= 0]], end[half[half >= 0]] = starts[half >= 0], ends[half >= 0]
+    for row, starts in zip(*schedule.copies, strict=True):
+        start[row], end[row] = starts, starts + durations(schedule.pipeline, row)
     return start, end

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.constraints import data_of, expand, operations, transfers_of
+from ppopt.constraints import Family, Precede, Word, copies_of, data_of, expand, operations, select, transfers_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands
@@ -45,17 +45,19 @@ def first_come(pipeline: Pipeline, order: Order, position: IntArray, demands: De
 
 
 def begun(schedule: Schedule) -> FloatArray:
-    """By the number of each single operation, transfers that hold a link included, when it starts; NaN: it is not run."""
+    """By the number of each single operation, transfers that hold a link and copies included, when it starts; NaN: it is not
+    run."""
     index = schedule.pipeline.index
     times = np.full(index.size, np.nan)
-    for row, starts in zip((*schedule.order.rows, *schedule.transfers.rows), _starts(schedule), strict=True):
+    rows = (*schedule.order.rows, *schedule.transfers.rows, *schedule.copies.rows)
+    for row, starts in zip(rows, _starts(schedule), strict=True):
         for half in halves(index, row):
             times[half[half >= 0]] = starts[half >= 0]
     return times
 
 
 def _starts(schedule: Schedule) -> tuple[IntArray, ...]:
-    return (*schedule.start, *schedule.transfers.start)
+    return (*schedule.start, *schedule.transfers.start, *schedule.copies.start)
 
 
 def left_shifted(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
@@ -66,12 +68,13 @@ def left_shifted(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
 
 def in_turn(pipeline: Pipeline, order: Order, times: FloatArray, demands: Demands = NO_DEMANDS) -> Schedule:
     """The earliest times of an order that ends, with transfers in the order of their ``times`` (by number, in any unit; NaN: not
-    run): on every link and, where they block, among the computations of a device.
+    run): on every link and, where they block, among the computations of a device. Copies to the host and back that have a time
+    are made in the order of these on their engines.
 
     Raises:
         ValueError: there is no such order, or something waits for itself in it.
     """
-    network, rows = network_in_turn(pipeline, order, times, demands)
+    network, rows = network_in_turn(pipeline, order, times, demands, copies=True)
     following = network.following(rows)
     sequence = topological(following)
     if len(sequence) < len(following):
@@ -103,10 +106,10 @@ def topological(following: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
 
 
 def network_in_turn(
-    pipeline: Pipeline, order: Order, times: FloatArray, demands: Demands = NO_DEMANDS
+    pipeline: Pipeline, order: Order, times: FloatArray, demands: Demands = NO_DEMANDS, *, copies: bool = False
 ) -> tuple[Network, list[list[int]]]:
     """The network of an order, and its rows (:meth:`Network.rows`), with transfers in the order of ``times``, as in
-    :func:`in_turn`.
+    :func:`in_turn`; without copies, unless these are asked for.
 
     Raises:
         ValueError: something that is run has no time.
@@ -117,16 +120,34 @@ def network_in_turn(
     for half in halves(index, numbers):
         position[half[half >= 0]] = np.flatnonzero(half >= 0)
     transfers = tuple(row[np.argsort(times[row], kind="stable")] for row in sent(pipeline))
-    nodes = np.concatenate((halves(index, numbers)[0], *transfers))
+    copied = made(pipeline, times) if copies else ()
+    nodes = np.concatenate((halves(index, numbers)[0], *transfers, *copied))
     if np.isnan(times[nodes]).any():
         raise ValueError("not everything that is run has a time")
-    network = Network(pipeline, order, position, transfers, demands)
+    network = Network(pipeline, order, position, transfers, demands, copied)
     return network, network.rows(times[nodes].tolist())
+
+
+def made(pipeline: Pipeline, times: FloatArray) -> tuple[IntArray, ...]:
+    """Per engine (:attr:`~ppopt.pipeline.Pipeline.engines`) the copies that have a time, in the order of these."""
+    rows = []
+    for engine in pipeline.engines:
+        own = [
+            operations(pipeline, Family(stage, send, route))
+            for route, devices in enumerate(pipeline.routes)
+            for stage, device in enumerate(devices)
+            for send in engine.sends
+            if device in engine.devices
+        ]
+        row = np.concatenate(own)
+        row = row[~np.isnan(times[row])]
+        rows.append(row[np.lexsort((row, times[row]))])
+    return tuple(rows)
 
 
 class Network:
     """The computations of an order and the transfers between them as numbered nodes: computations by their places in the
-    concatenated rows, then the transfers, link by link."""
+    concatenated rows, then the transfers, link by link, then the copies, engine by engine."""
 
     def __init__(
         self,
@@ -135,18 +156,19 @@ class Network:
         position: IntArray,
         transfers: tuple[IntArray, ...] | None = None,
         demands: Demands = NO_DEMANDS,
+        copies: tuple[IntArray, ...] = (),
     ) -> None:
-        self.pipeline, self.order = pipeline, order
+        self.pipeline, self.order, self.copies = pipeline, order, copies
         self.sent = sent(pipeline) if transfers is None else transfers
-        self.offsets = np.cumsum([0, *map(len, order.rows), *map(len, self.sent)]).tolist()
+        self.offsets = np.cumsum([0, *map(len, order.rows), *map(len, self.sent), *map(len, copies)]).tolist()
         self.computations: int = self.offsets[pipeline.devices]
-        numbers = np.concatenate((*order.rows, *self.sent))
+        numbers = np.concatenate((*order.rows, *self.sent, *copies))
         self.duration: list[int] = durations(pipeline, numbers).tolist()
         self.node = node = position.copy()
         """By the number of each single operation its node, -1: it is not run."""
         node[numbers[self.computations :]] = np.arange(self.computations, len(numbers))
         demands += between_turns(pipeline, order.rows)
-        before, after, lag = map(np.concatenate, zip(expand(pipeline, data_of(pipeline)), demands, strict=True))
+        before, after, lag = map(np.concatenate, zip(expand(pipeline, self._data()), demands, strict=True))
         before, after = node[before], node[after]
         run = (before >= 0) & (after >= 0)
         self.before, self.after, self.lag = before[run].tolist(), after[run].tolist(), lag[run].tolist()
@@ -154,8 +176,13 @@ class Network:
         """By node the device, or ``devices`` + the link."""
         self.number: list[int] = numbers.tolist()
         pairs = {number: hop.pair for hop in transfers_of(pipeline) for number in operations(pipeline, hop.send).tolist()}
-        self.ends: list[tuple[int, int]] = [pairs[number] for number in self.number[self.computations :]]
+        transferred = self.number[self.computations : self.offsets[pipeline.devices + len(self.sent)]]
+        self.ends: list[tuple[int, int]] = [pairs[number] for number in transferred]
         """By transfer its two devices."""
+
+    def _data(self) -> Iterable[Word]:
+        """What waits for what."""
+        return (*data_of(self.pipeline), *(select(copies_of(self.pipeline), Precede) if self.copies else ()))
 
     def begin(self) -> list[int]:
         """By node the earliest that its device's all-gather lets it start; transfers wait for what they carry."""
@@ -175,7 +202,8 @@ class Network:
     def rows(self, begin: list[float]) -> list[list[int]]:
         """What runs one after the other: nodes of each device, each link and, where transfers block, of a device and a link."""
         plain = [list(range(a, b)) for a, b in pairwise(self.offsets)]
-        devices, links = plain[: self.pipeline.devices], plain[self.pipeline.devices :]
+        devices = plain[: self.pipeline.devices]
+        links = plain[len(devices) : len(devices) + len(self.sent)]
         if not self.pipeline.links.blocking:
             return plain
         both = [
@@ -190,11 +218,12 @@ class Network:
         """Nodes' times as a schedule; transfers in the order of their starts."""
         times = np.array(start, dtype=np.int64)
         columns = [times[a:b] for a, b in pairwise(self.offsets)]
-        devices = self.pipeline.devices
+        devices, links = self.pipeline.devices, len(self.sent)
         by_start = [np.argsort(column, kind="stable") for column in columns[devices:]]
-        rows = tuple(row[o] for row, o in zip(self.sent, by_start, strict=True))
+        rows = tuple(row[o] for row, o in zip((*self.sent, *self.copies), by_start, strict=True))
         begun = tuple(column[o] for column, o in zip(columns[devices:], by_start, strict=True))
-        return Schedule(self.pipeline, self.order, tuple(columns[:devices]), Transfers(rows, begun))
+        sent, copied = Transfers(rows[:links], begun[:links]), Transfers(rows[links:], begun[links:])
+        return Schedule(self.pipeline, self.order, tuple(columns[:devices]), sent, copied)
 
 
 class _Event:

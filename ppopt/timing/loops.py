@@ -19,7 +19,7 @@ FINE, MALFORMED, CYCLIC = 0, 1, 2
 
 def halves(number: int, slots: int) -> tuple[int, int]:
     """The forward and the backward of a pair."""
-    number -= 6 * slots
+    number -= 8 * slots
     return number // slots, slots + number % slots
 
 
@@ -37,7 +37,7 @@ def enter(order: tuple[Any, Any, int, int], place: tuple[Any, Any], lasts: Any, 
     for d in range(len(offsets) - 1):
         for at in range(offsets[d], offsets[d + 1]):
             number, second, together = numbers[at], -1, -1
-            if number >= 6 * slots:
+            if number >= 8 * slots:
                 number, second = halves(number, slots)
                 together = overlap[route[number % microbatches] * stages + number // microbatches]
             time = 0
@@ -119,7 +119,7 @@ def sweep(order: Any, place: Any, duration: Any, needs: Any, demands: Any, start
             if ready < time:
                 ready = time
             first, second = numbers[now], -1
-            if first >= 6 * slots:
+            if first >= 8 * slots:
                 first, second = halves(first, slots)
             ready, stuck = data_there(first, ready, microbatches, 4 * stages, route, needs, end)
             if second >= 0 and stuck < 0:

@@ -14,6 +14,7 @@ from ppopt.constraints import (
     Family,
     Lead,
     Listed,
+    Maybe,
     OneOf,
     Pairable,
     Precede,
@@ -24,7 +25,7 @@ from ppopt.constraints import (
     Word,
     select,
 )
-from ppopt.op import Op, Pair, Send
+from ppopt.op import COPIES, HOPS, Op, Pair, Send
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 from ppopt.timing.kept import Kept
@@ -63,9 +64,9 @@ class _Reading:
         self.pairs: set[tuple[Op, Op]] = set()
         self.spans = schedule.spans
         op_of = self.pipeline.index.op
-        rows = (*schedule.order.rows, *schedule.transfers.rows)
-        times = (*schedule.start, *schedule.transfers.start)
-        lasting = dict(_sending(self.pipeline)) if schedule.transfers.rows else {}
+        rows = (*schedule.order.rows, *schedule.transfers.rows, *schedule.copies.rows)
+        times = (*schedule.start, *schedule.transfers.start, *schedule.copies.start)
+        lasting = dict(_sending(self.pipeline)) if schedule.transfers.rows or schedule.copies.rows else {}
         for machine, (row, starts) in enumerate(zip(rows, times, strict=True)):
             ends = schedule.end[machine].tolist() if machine < self.pipeline.devices else None
             for place, (number, start) in enumerate(zip(row.tolist(), starts.tolist(), strict=True)):
@@ -94,6 +95,8 @@ class _Reading:
             return self._pairable(word)
         if isinstance(word, OneOf):
             return self._one_of(word)
+        if isinstance(word, Maybe):
+            return self._maybe(word)
         if isinstance(word, Lead | Tail):
             return self._margin(word)
         if isinstance(word, Turns):
@@ -183,6 +186,11 @@ class _Reading:
                 ]
                 if ends:
                     changes[max(ends)][0] -= hold.amount
+        for away in word.away:
+            for out, back in zip(self.stream(away.out), self.stream(away.back), strict=True):
+                if out in self.runs and back in self.runs:
+                    changes[self.runs[out].end][0] -= away.amount
+                    changes[self.runs[back].start][1] += away.amount
         held = 0
         for time in sorted(changes):
             held += sum(changes[time])
@@ -219,6 +227,12 @@ class _Reading:
                 if (run.start - begin if isinstance(word, Lead) else end - run.end) < word.ticks:
                     yield f"{op}: {word}"
 
+    def _maybe(self, word: Maybe) -> Iterator[str]:
+        for ops in zip(*map(self.stream, word.streams), strict=True):
+            run = [op for op in ops if op in self.runs]
+            if 0 < len(run) < len(ops):
+                yield f"{' and '.join(map(str, ops))}: {' and '.join(map(str, run))} alone is run"
+
     def _turns(self, word: Turns) -> Iterator[str]:
         runs = [
             (self.runs[op], op, turn) for turn in word.turns for f in turn.families for op in self.stream(f) if op in self.runs
@@ -246,6 +260,8 @@ def _halves(op: Op | Pair) -> tuple[Op, ...]:
 def _sending(pipeline: Pipeline) -> Iterator[tuple[Op, int]]:
     """Every transfer, and for how many ticks it holds its link."""
     for microbatch, route in enumerate(pipeline.route_of_microbatch):
-        for send in Send:
-            for stage in range(pipeline.stages):
+        for stage in range(pipeline.stages):
+            for send in HOPS:
                 yield Op(stage, send, microbatch), int(pipeline.ticks.sending[route, send - Send.SEND_F, stage])
+            for copy in COPIES:
+                yield Op(stage, copy, microbatch), int(pipeline.ticks.copying[route, copy - Send.OFFLOAD, stage])

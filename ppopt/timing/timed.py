@@ -1,6 +1,7 @@
 """An order, timed: every operation starts as early as its device's order, the data and the links allow.
 
-An order says nothing about transfers; those that hold a link are run first come, first served (:mod:`ppopt.timing.links`).
+An order says nothing about transfers; those that hold a link are run first come, first served (:mod:`ppopt.timing.links`). Nor
+does it of copies to the host and back (:mod:`ppopt.timing.copies`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ppopt.constraints import Family, Precede, Word, data_of, expand, select
 from ppopt.op import Kind
 from ppopt.pipeline import DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves, of_stages
+from ppopt.timing.copies import with_copies
 from ppopt.timing.demands import NO_DEMANDS, Demands, demands_of, settled, when
 from ppopt.timing.links import begun, first_come, in_turn
 from ppopt.timing.loops import FINE, NOT_RUN, enter, sweep
@@ -67,13 +69,15 @@ def time_order(
     check_time(sweep.seconds * len(numbers))
     if not pipeline.lines:
         demands += between_turns(pipeline, order.rows)
-    if guess is not None and _are_earliest(pipeline, numbers, offsets, np.concatenate(guess), demands):
+    if guess is not None and not pipeline.engines and _are_earliest(pipeline, numbers, offsets, np.concatenate(guess), demands):
         return Schedule(pipeline, order, tuple(guess))
     times = swept(pipeline, numbers, offsets, demands)
     if isinstance(times, Swept):
         if pipeline.lines:
-            return first_come(pipeline, order, _positions(pipeline, numbers, _devices(offsets)), demands)
-        return Schedule(pipeline, order, tuple(times.start[a:b] for a, b in pairwise(offsets)))
+            schedule = first_come(pipeline, order, _positions(pipeline, numbers, _devices(offsets)), demands)
+        else:
+            schedule = Schedule(pipeline, order, tuple(times.start[a:b] for a, b in pairwise(offsets)))
+        return with_copies(schedule, demands) if pipeline.engines else schedule
     raise _impossible(pipeline, numbers, offsets, demands)
 
 

@@ -14,8 +14,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray
-from ppopt.schedule import Schedule, halves, memory_changes, of_stages
+from ppopt.schedule import Schedule, durations, halves, memory_changes, of_stages
 from ppopt.timing.links import begun, network_in_turn
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -138,7 +139,8 @@ class _Graph:
         self.schedule, pipeline = schedule, schedule.pipeline
         self.network, rows = network_in_turn(pipeline, schedule.order, begun(schedule))
         self.computations = self.network.computations
-        numbers = np.array(self.network.number, dtype=np.int64)
+        self.index = pipeline.index
+        self.numbers = numbers = np.array(self.network.number, dtype=np.int64)
         self.start = _starts(schedule)[halves(pipeline.index, numbers)[0]]
         duration = np.array(self.network.duration, dtype=np.int64)
         duration[: self.computations] = np.concatenate(schedule.duration)  # of a real run each operation has its own
@@ -169,6 +171,20 @@ class _Graph:
         last = np.full(len(self.start), -1, dtype=np.int64)
         np.maximum.at(last, self.after, self.arrival)
         return np.where(self.arrival == last[self.after], self.start[self.after], -1)
+
+    @cached_property
+    def reloads(self) -> dict[int, tuple[int, int]]:
+        """By the number of a backward that waits for a copy from the host: its begin, and when the backward may start."""
+        found: dict[int, tuple[int, int]] = {}
+        pipeline, slots = self.schedule.pipeline, self.index.stages * self.index.microbatches
+        for row, start in zip(*self.schedule.copies, strict=True):
+            family, microbatch = np.divmod(row, self.index.microbatches)
+            margin = pipeline.ticks.margin[pipeline.route_by_microbatch[microbatch], family % self.index.stages]
+            ready = start + durations(pipeline, row) + margin
+            for number, since, until in zip(row.tolist(), start.tolist(), ready.tolist(), strict=True):
+                if number >= Send.RELOAD * slots:
+                    found |= {number + (kind - Send.RELOAD) * slots: (since, until) for kind in (Kind.B, Kind.I)}
+        return found
 
     @cached_property
     def flags(self) -> IntArray:
@@ -251,7 +267,7 @@ class _Device:
         """The idle time before the operation at ``place``; some operation that is left has its inputs from ``some`` on."""
         since, until = int(self.end[place - 1]), int(self.start[place])
         made, ready, fits = int(self.made[place]), int(self.ready[place]), self._fits_from(place, some)
-        stops = self._stopped(since, until)
+        stops = [*self._stopped(since, until), *self._reloaded(place)]
         if any(end == until for _, end in stops):
             stops.append((ready, until))  # its turn comes once that transfer has ended
         times = {made, ready, some, fits, *(time for stop in stops for time in stop)}
@@ -290,6 +306,13 @@ class _Device:
         first, last = np.searchsorted(latest, since, side="right"), np.searchsorted(starts, until, side="left")
         found = zip(starts[first:last].tolist(), ends[first:last].tolist(), strict=True)
         return [(start, end) for start, end in found if end > since]
+
+    def _reloaded(self, place: int) -> list[tuple[int, int]]:
+        """From when to when an operation at ``place`` waits for the copy of its activation from the host, if it does."""
+        begin, node = int(self.start[place]), self.nodes.start + place
+        found = (copy for half in halves(self.graph.index, self.graph.numbers[node : node + 1]) for copy in half.tolist())
+        copies = (self.graph.reloads[op] for op in found if op in self.graph.reloads)
+        return [(since, begin) for since, until in copies if until == begin]
 
     @cached_property
     def _stops(self) -> tuple[IntArray, IntArray, IntArray]:

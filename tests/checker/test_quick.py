@@ -42,7 +42,7 @@ def mutants(schedule: Schedule, device: int, place: int, by: int, kind: str) -> 
         numbers[device][0] = numbers[device][place]
     else:
         slots = schedule.pipeline.stages * schedule.pipeline.microbatches
-        numbers[device][place] = (numbers[device][place] + slots) % (6 * slots)
+        numbers[device][place] = (numbers[device][place] + slots) % (8 * slots)
     return Schedule(schedule.pipeline, Order(schedule.order.index, tuple(numbers)), tuple(starts))
 
 
@@ -70,7 +70,7 @@ def test_pairs_traffic_and_numbers_that_are_none() -> None:
     late = pipeline.changed(data_parallel=DataParallel(all_gather=4))
     assert not sound(late, schedule)
     assert sound(late, time_order(late, order))
-    for number in (-1, 4 * 4, 6 * 4 + 4 * 4 + 1):
+    for number in (-1, 4 * 4, 8 * 4 + 4 * 4 + 1):
         rows = (np.array([number, *order.rows[0][1:]]), order.rows[1])
         assert not sound(pipeline, replace(schedule, order=Order(order.index, rows)))
     assert not sound(pipeline.changed(microbatches=3), schedule)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ppopt.files import FileError, Model, ResultError, document, json_text, read_result, read_text, write_text
-from ppopt.files.result import result_of_text, times
+from ppopt.files.carried import times
+from ppopt.files.result import result_of_text
 from ppopt.named import NAMED, compare
 from ppopt.pipeline import Costs, Memory, Pipeline
 

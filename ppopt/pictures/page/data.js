@@ -1,6 +1,6 @@
 // Schedules as the page holds them. Times are in ticks until something is drawn or said.
 
-const KINDS = ["F", "B", "I", "W", "SEND_F", "SEND_B"];
+const KINDS = ["F", "B", "I", "W", "SEND_F", "SEND_B", "OFFLOAD", "RELOAD"];
 const PAIR = { first: 1, second: 2 };
 
 async function inflated(text) {
@@ -109,7 +109,10 @@ class Schedule {
     if (kind === 1 || kind === 2) {
       if (stage + 1 < this.S) add(this.backward(stage + 1, m), this.find(5, stage + 1, m), latency.backward[route][stage]);
       add(this.find(0, stage, m), -1, 0);
+      add(this.find(7, stage, m), -1, 0);
     }
+    if (kind === 6) add(this.find(0, stage, m), -1, 0);
+    if (kind === 7) add(this.find(6, stage, m), -1, 0);
     if (kind === 3) add(this.find(2, stage, m), -1, 0);
     if (kind === 4) add(this.find(0, stage, m), -1, 0);
     if (kind === 5) add(this.backward(stage, m), -1, 0);
@@ -121,6 +124,9 @@ class Schedule {
     const kind = this.kind[i], stage = this.stage[i], m = this.microbatch[i], found = [];
     if (kind === 0) found.push(this.find(0, stage + 1, m), this.backward(stage, m));
     if (kind === 1 || kind === 2) found.push(this.backward(stage - 1, m), kind === 2 ? this.find(3, stage, m) : -1);
+    if (kind === 0) found.push(this.find(6, stage, m));
+    if (kind === 6) found.push(this.find(7, stage, m));
+    if (kind === 7) found.push(this.backward(stage, m));
     if (kind === 4) found.push(this.find(0, stage + 1, m));
     if (kind === 5) found.push(this.backward(stage - 1, m));
     return found.filter((j) => j >= 0).sort((a, b) => this.start[a] - this.start[b]);
@@ -139,7 +145,8 @@ class Schedule {
   // What a device holds: times, ascending, and the amount from each on. Amounts are whole units.
   held(device) {
     if (this.curves[device]) return this.curves[device];
-    const { claims, releases, static: always } = this.facts.memory, times = [], levels = [];
+    const { claims, releases, static: always, curves } = this.facts.memory, times = [], levels = [];
+    if (curves) return (this.curves[device] = { times: curves[device][0], levels: curves[device][1], always: always[device] });
     let level = always[device];
     const change = (time, amount) => {
       if (!amount) return;

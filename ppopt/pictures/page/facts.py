@@ -11,7 +11,7 @@ from ppopt.pictures.page.payload import Columns
 from ppopt.pictures.palette import CARRIED, IDLE, KINDS, LIMIT, MARGIN, MEANING, SENDS, hexadecimal, shades
 from ppopt.pictures.shown import Shown
 from ppopt.pipeline import IntArray, Pipeline, way_of_microbatch
-from ppopt.schedule import Schedule
+from ppopt.schedule import Schedule, memory_levels
 from ppopt.text import number
 from ppopt.timing import Waited
 
@@ -119,10 +119,13 @@ def _latency(pipeline: Pipeline) -> Tree:
 
 def _memory(schedule: Schedule) -> Tree:
     """What operations claim when they start and give back when they end, by kind and ``[route][stage]``; what is always there,
-    the limit and the peak of each device."""
-    pipeline, amounts = schedule.pipeline, schedule.pipeline.amounts
+    the limit and the peak of each device. ``curves``: times and amounts from then on of each, where copies to the host change
+    them; else the others say it all."""
+    pipeline, amounts, curves = schedule.pipeline, schedule.pipeline.amounts, None
     working = amounts.working[pipeline.device_of]
     claims = {"F": amounts.activation, "B": working, "I": amounts.rebuilt + working, "W": working}
+    if any(map(len, schedule.copies.rows)):  # what operations claim is not all
+        curves = [[of.tolist() for of in memory_levels(schedule, device)] for device in range(pipeline.devices)]
     return {
         "per": amounts.per_unit,
         "unit": pipeline.units.memory,
@@ -135,4 +138,5 @@ def _memory(schedule: Schedule) -> Tree:
         "static": amounts.static.tolist(),
         "limit": None if amounts.limit is None else amounts.limit.tolist(),
         "peak": list(schedule.peak_memory),
+        "curves": curves,
     }

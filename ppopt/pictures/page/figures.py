@@ -34,7 +34,7 @@ from bokeh.models import (
 )
 
 from ppopt.op import Kind
-from ppopt.pictures.layout import APART, BAR, HELD, height_of
+from ppopt.pictures.layout import APART, BAR, HELD, height_of, label_of
 from ppopt.pictures.links import names_of
 from ppopt.pictures.page.facts import ALWAYS, MOST
 from ppopt.pictures.palette import KINDS, LIMIT, MARGIN
@@ -112,7 +112,7 @@ class Figures:
         step = step_of(height_of(pipeline), height)
         ticks: dict[float, str] = {float(device): str(device) for device in range(0, pipeline.devices, step)}
         ticks |= {pipeline.devices + APART + link: links[link] for link in range(0, len(links), step)}
-        label = "device, link" if links else "device"
+        label = label_of(links)
         plot = self._plot(f"gantt-figure-{k}", height_of(pipeline), ticks, label, height, pipeline.units.time)
         named = _Named(plot, "gantt", k)
         if links:

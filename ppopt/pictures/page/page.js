@@ -246,7 +246,7 @@ function about(schedule, i) {
   const f = schedule.facts, unit = unitOf(schedule), kind = KINDS[schedule.kind[i]], row = schedule.row[i];
   const lines = [`${schedule.name(i)}: ${facts.colours.meaning[kind]}`];
   const stage = `stage ${schedule.stage[i]}, microbatch ${schedule.microbatch[i]}`;
-  lines.push(row < schedule.devices ? `${stage}, device ${row}` : `${stage}, link ${f.links[row - schedule.devices]}`);
+  lines.push(row < schedule.devices ? `${stage}, device ${row}` : `${stage}, ${schedule.kind[i] >= 6 ? "engine" : "link"} ${f.links[row - schedule.devices]}`);
   lines.push(`${timed(schedule, schedule.start[i])} to ${timed(schedule, schedule.end[i])}${unit}, takes ${timed(schedule, schedule.end[i] - schedule.start[i])}`);
   if (schedule.half[i]) {
     const other = schedule.half[i] === PAIR.first ? i + 1 : i - 1;

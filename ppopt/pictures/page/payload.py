@@ -20,13 +20,14 @@ LARGEST = 2**31
 
 
 class Columns(NamedTuple):
-    """The operations of a schedule, one device after the other, then what each link carries; in the order in which they run.
+    """The operations of a schedule, one device after the other, then what each link carries, then what each engine
+    copies; in the order in which they run.
 
     An overlapped pair is two entries with the same times, its forward first.
     """
 
     rows: list[int]
-    """How many entries each device has, and then each link."""
+    """How many entries each device has, then each link, then each engine."""
     start: IntArray
     """In ticks."""
     duration: IntArray
@@ -54,6 +55,11 @@ def columns_of(schedule: Schedule) -> Columns:
     for numbers, start, flags in zip(*schedule.transfers, waited.transfers, strict=True):
         taken = durations(schedule.pipeline, numbers)
         parts.append((start, taken, numbers, flags.astype(np.uint8), np.zeros(len(numbers), dtype=np.uint8)))
+    engines = schedule.copies.rows and zip(*schedule.copies, strict=True)
+    nothing = np.zeros(0, dtype=np.int64)
+    for numbers, start in engines or [(nothing, nothing)] * len(schedule.pipeline.engines):
+        taken, none = durations(schedule.pipeline, numbers), np.zeros(len(numbers), dtype=np.uint8)
+        parts.append((start, taken, numbers, none, none))
     return Columns([len(part[0]) for part in parts], *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

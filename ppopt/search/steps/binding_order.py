@@ -22,6 +22,7 @@ class BindingOrder(Step):
 
     name = "binding order"
     kind = Kind.DECIDE
+    copies = True
     needs = Needs.GAP
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
@@ -47,10 +48,11 @@ class BindingOrder(Step):
     def _only(self, run: Run) -> Schedule | None:
         """The schedule of the only order; ``None``: there are several.
 
-        Links may carry transfers in several orders, and so may devices what excludes each other or is held between them.
+        Links may carry transfers in several orders, engines copies, and so may devices what excludes each other or is held
+        between them.
         """
         pipeline, words = run.problem.pipeline, run.problem.words
-        if pipeline.lines or not covers(pipeline, words) or any(spread(pipeline, word) for word in words):
+        if pipeline.lines or pipeline.engines or not covers(pipeline, words) or any(spread(pipeline, word) for word in words):
             return None
         order = order_of(pipeline, words)
         schedule = None if order is None else time_order(pipeline, order, words=words)

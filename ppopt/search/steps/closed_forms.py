@@ -25,6 +25,7 @@ class ClosedForm(Step):
     """One bound of :mod:`ppopt.bounds`."""
 
     kind = Kind.BOUND
+    copies = True
     needs = Needs.INTEREST
     bound: ClassVar[Callable[..., Bound | None]]
 

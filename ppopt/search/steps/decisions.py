@@ -34,6 +34,7 @@ class Decide(Step):
 
     name = "CP-SAT: decisions"
     kind = Kind.DECIDE
+    copies = True
 
     def __init__(self) -> None:
         self.best_undecided = False
@@ -131,6 +132,7 @@ class Minimise(Step):
 
     name = "CP-SAT: minimise"
     kind = Kind.DECIDE
+    copies = True
     needs = Needs.TIME
 
     def run(self, run: Run, seconds: float, *, exact: bool = False, **options: Any) -> None:
@@ -161,7 +163,7 @@ def _solved(run: Run, lower: int, upper: int, seconds: float, grid: int) -> Outc
         hint=None if lower == upper else run.incumbent.best,
         grid=grid,
         progress=run.incumbent.report,
-        start_by=start_by(problem.pipeline) if problem.span and not problem.words else (),
+        start_by=start_by(problem.pipeline) if problem.span and not problem.words and not problem.pipeline.engines else (),
     )
 
 

@@ -14,6 +14,7 @@ class IntegerProgram(Step):
 
     name = "ILP: minimise"
     kind = Kind.DECIDE
+    copies = True
     needs = Needs.INTEREST
 
     def run(self, run: Run, seconds: float, *, engine: str = "cbc", **options: Any) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from ppopt.clock import Clock
 from ppopt.constraints import rules_of
 from ppopt.heuristics import PRIORITIES, Jobs, Stuck, each_baseline, each_paced, list_scheduling, listable, run_jobs
 from ppopt.named import adapted
-from ppopt.schedule import Schedule
+from ppopt.pipeline import Pipeline
+from ppopt.pipeline.rewriting import kept_here
+from ppopt.schedule import Order, Schedule
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
@@ -21,6 +25,7 @@ class ListSchedules(Step):
 
     name = "list scheduling"
     kind = Kind.IMPROVE
+    copies = True
     needs = Needs.GAP
 
     def __init__(self) -> None:
@@ -38,14 +43,16 @@ class ListSchedules(Step):
             self._by_priority(run)
             return incumbent.text(before)
         clock, own = run.clock.slice(seconds), Clock(least, deterministic=run.clock.deterministic)
-        self._left = self._left or each_baseline(run.problem.pipeline)
+        pipeline = run.problem.pipeline
+        self._left = self._left or (with_room(pipeline) if pipeline.engines else each_baseline(pipeline))
         cheapest = list_scheduling.SECONDS * run.problem.operations
         while incumbent.best is None or max(self._took, cheapest) < max(run.clock.left, own.left):
             begun = run.clock.spent
             name, schedule = next(self._left, ("", None))
             if schedule is None:
                 break
-            incumbent.offer(schedule, name)
+            if schedule.within_memory:
+                incumbent.offer(schedule, name)
             for each in (clock, own):
                 each.charge(tuning.SCHEDULED * run.problem.operations)
             self._took = run.clock.spent - begun
@@ -59,7 +66,8 @@ class ListSchedules(Step):
         What the list scheduler does not know of these the times may still bring about; what breaks one is left out.
         """
         pipeline, words = run.problem.pipeline, run.problem.words
-        jobs = Jobs(pipeline, listable(pipeline, (*rules_of(pipeline), *words)), links=True)
+        plain = kept_here(pipeline) if pipeline.engines else pipeline
+        jobs = Jobs(plain, listable(plain, (*rules_of(plain), *words)), links=True)
         for name, rule in PRIORITIES.items():
             for patient, reserve in ((False, False), (True, False), (False, True)):
                 if run.incumbent.best is not None and run.clock.left <= list_scheduling.SECONDS * run.problem.operations:
@@ -72,6 +80,28 @@ class ListSchedules(Step):
                     continue  # this rule runs into the memory limit, or against words between devices; others may not
                 if schedule.within_memory and not broken(schedule, words):
                     run.incumbent.offer(schedule, name)
+
+
+def with_room(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
+    """List schedules that hold more than there is room for, such as fit once activations are copied to the host.
+
+    They are made with the limit of memory, then with more and more, and without one; each is timed with its copies.
+    """
+    plain, seen = kept_here(pipeline), set[Order]()
+    limit = plain.memory.limit
+    each = [plain]
+    if limit is not None:
+        more = [Fraction(3, 2), Fraction(2), Fraction(3), None]
+        for factor in more:
+            value = None if factor is None else tuple(of * factor for of in (limit if isinstance(limit, tuple) else (limit,)))
+            room = value[0] if value is not None and len(value) == 1 else value
+            memory = replace(plain.memory, limit=room)
+            each.append(plain.changed(memory=memory, route_of_microbatch=plain.route_of_microbatch))
+    for donor in each:
+        for name, schedule in each_baseline(donor):
+            if schedule.order not in seen:
+                seen.add(schedule.order)
+                yield name, time_order(pipeline, schedule.order)
 
 
 class OneAfterTheOther(Step):
@@ -119,6 +149,7 @@ class NamedHeuristics(OneAfterTheOther):
     """
 
     name = "named heuristics"
+    copies = True
 
     def make(self, run: Run) -> Iterator[tuple[str, Schedule]]:
         """One after the other."""

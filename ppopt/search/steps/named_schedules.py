@@ -16,6 +16,7 @@ class NamedSchedules(Step):
 
     name = "named schedules"
     kind = Kind.IMPROVE
+    copies = True
     needs = Needs.NOTHING
 
     def run(self, run: Run, seconds: float, *, rest: float = 0.0, **options: Any) -> str:

@@ -16,6 +16,7 @@ class StateGraph(Step):
 
     name = "bound: state graph"
     kind = Kind.BOUND
+    copies = True
 
     def applies(self, run: Run) -> str | None:
         """Where memory bounds the number of states."""

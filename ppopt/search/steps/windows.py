@@ -17,6 +17,7 @@ class Windows(Step):
 
     name = "bound: windows"
     kind = Kind.BOUND
+    copies = True
 
     def __init__(self) -> None:
         self._tried: dict[Lengths, Attempt] = {}

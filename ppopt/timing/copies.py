@@ -1,0 +1,198 @@
+"""When activations are copied to the host and back: an order says nothing of that.
+
+Copies out are made as early, copies in as late as their engine allows, so that as little as possible is held. What the times of
+the computations leave no time for waits, or is not copied where that is open.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ppopt.constraints import Word, operations, rules_of
+from ppopt.constraints.words import Family
+from ppopt.op import COPIES, Kind, Send
+from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline.offload import copied
+from ppopt.schedule import NO_TRANSFERS, Schedule, Transfers, durations
+from ppopt.timing.demands import NO_DEMANDS, Demands, settled, when
+from ppopt.timing.links import FloatArray, begun, in_turn
+from ppopt.timing.sail import Copy, sail
+
+
+def copies_in(schedule: Schedule) -> list[Copy]:
+    """All that may be copied in a schedule, by the end of its forward; ``needed`` has the margin taken off."""
+    pipeline = schedule.pipeline
+    start, end = when(schedule)
+    found = []
+    for route, stage in np.argwhere(pipeline.ticks.copying[:, 0] >= 0).tolist():
+        forward, full, input_, _ = (operations(pipeline, Family(stage, kind, route)) for kind in Kind)
+        out, back = (operations(pipeline, Family(stage, send, route)) for send in COPIES)
+        first = np.maximum(start[full], start[input_]) - int(pipeline.ticks.margin[route, stage])
+        takes = tuple(pipeline.ticks.copying[route, :, stage].tolist())
+        columns = (out.tolist(), back.tolist(), end[forward].tolist(), first.tolist())
+        device = pipeline.routes[route][stage]
+        found += [Copy(o, b, device, since, until, takes) for o, b, since, until in zip(*columns, strict=True)]
+    return sorted(found, key=lambda copy: (copy.made, copy.out))
+
+
+def forced(pipeline: Pipeline) -> tuple[set[int], set[int]]:
+    """The numbers of the copies out that have to be made, and of those that are open."""
+    must, may = set[int](), set[int]()
+    for route, stage in np.argwhere(pipeline.ticks.copying[:, 0] >= 0).tolist():
+        which = copied(pipeline, route, stage)
+        slots = (Send.OFFLOAD * pipeline.stages + stage) * pipeline.microbatches
+        if which is None:
+            may |= {slots + m for m in pipeline.microbatches_of[route].tolist()}
+        else:
+            must |= {slots + m for m in which}
+    return must, may
+
+
+def with_copies(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
+    """A schedule without copies, with those that the pipeline asks for, and where some are open, such that it fits the memory.
+
+    First as its computations are, with what their times leave room for. Where that does not fit the memory, the computations
+    wait: whoever claims memory, until enough is given back. If nothing fits, the first.
+    """
+    pipeline = schedule.pipeline
+    must, may = forced(pipeline)
+    every = copies_in(schedule)
+    if pipeline.offload is not None and pipeline.offload.stages == "sail":
+        return _timed(schedule, sail(pipeline, every, schedule), demands) or schedule
+    if not must and schedule.within_memory:
+        return schedule
+    gentle = _timed(schedule, _times(pipeline, every, must, may), demands)
+    if gentle is not None and gentle.within_memory:
+        return gentle
+    for which in (must | may, must | {copy.out for copy in every if copy.needed - copy.made >= sum(copy.takes)}):
+        found = fitted(schedule, _times(pipeline, every, which, ()), demands)
+        if found is not None:
+            return found
+    return gentle or schedule
+
+
+def _times(pipeline: Pipeline, every: Sequence[Copy], must: Collection[int], may: Collection[int]) -> FloatArray:
+    """By number when copies begin: those that have to be made, and those of the others for which there is time. NaN: others."""
+    times = np.full(pipeline.index.size, np.nan)
+    busy: dict[tuple[int, Send], list[tuple[int, int]]] = {}
+    for engine in pipeline.engines:
+        row: list[tuple[int, int]] = []
+        busy |= {(device, send): row for device in engine.devices for send in engine.sends}
+    chosen = [copy for copy in every if copy.out in must or copy.out in may]
+    out_end: dict[int, int] = {}
+    for copy in chosen:
+        begin = _earliest(busy[copy.device, Send.OFFLOAD], copy.made, copy.takes[0])
+        if copy.out in may and begin + copy.takes[0] + copy.takes[1] > copy.needed:
+            continue
+        insort(busy[copy.device, Send.OFFLOAD], (begin, begin + copy.takes[0]))
+        times[copy.out], out_end[copy.out] = begin, begin + copy.takes[0]
+    for copy in sorted((copy for copy in chosen if copy.out in out_end), key=lambda copy: -copy.needed):
+        begin = _latest(busy[copy.device, Send.RELOAD], copy.needed, copy.takes[1])
+        if begin < out_end[copy.out] and copy.out in may:
+            times[copy.out] = np.nan
+            continue
+        insort(busy[copy.device, Send.RELOAD], (begin, begin + copy.takes[1]))
+        times[copy.back] = max(begin, out_end[copy.out])
+    return times
+
+
+def _earliest(busy: Sequence[tuple[int, int]], since: int, takes: int) -> int:
+    """The earliest time from ``since`` on at which an engine is free for so long."""
+    for begin, end in busy:
+        if begin >= since + takes:
+            break
+        since = max(since, end)
+    return since
+
+
+def _latest(busy: Sequence[tuple[int, int]], until: int, takes: int) -> int:
+    """The latest time from which on an engine is free for so long, up to ``until``."""
+    for begin, end in reversed(busy):
+        if end <= until - takes:
+            break
+        until = min(until, begin)
+    return until - takes
+
+
+def _timed(schedule: Schedule, copies: FloatArray, demands: Demands) -> Schedule | None:
+    """The earliest times with these copies, made in the order of their times; ``None``: something waits for itself."""
+    times = begun(replace(schedule, copies=NO_TRANSFERS))
+    chosen = ~np.isnan(copies)
+    times[chosen] = copies[chosen]
+    try:
+        return reloaded_late(in_turn(schedule.pipeline, schedule.order, times, demands))
+    except ValueError:
+        return None
+
+
+def fitted(schedule: Schedule, copies: FloatArray, demands: Demands = NO_DEMANDS) -> Schedule | None:
+    """The earliest times with these copies within the memory, where whoever claims memory waits; ``None``: that is no way."""
+    found = _timed(schedule, copies, demands)
+    for _ in range(4):  # who goes first is taken from times that wait already, which settles soon or not at all
+        if found is None or found.within_memory:
+            return found
+        more = settled_memory(schedule.pipeline, *when(found))
+        found = _timed(found, _copies_of(found), demands + more)
+    return None
+
+
+def _copies_of(schedule: Schedule) -> FloatArray:
+    times = np.full(schedule.pipeline.index.size, np.nan)
+    for row, start in zip(*schedule.copies, strict=True):
+        times[row] = start
+    return times
+
+
+def settled_memory(pipeline: Pipeline, start: IntArray, end: IntArray, words: Iterable[Word] = ()) -> Demands:
+    """Waits that keep the limits of memory where copies give back and claim, and the ``words``, in the order of these times."""
+    return settled(pipeline, (*rules_of(pipeline), *words), start, end)
+
+
+def reloaded_late(schedule: Schedule) -> Schedule:
+    """The same schedule with every copy in as late as its backward and its engine allow; nothing else moves, devices hold less.
+
+    Where the host has no room for that, as it is.
+    """
+    pipeline = schedule.pipeline
+    needed = {copy.back: copy.needed for copy in copies_in(schedule)}
+    if not needed or not any(map(len, schedule.copies.rows)):
+        return schedule
+    starts = []
+    for row, start in zip(*schedule.copies, strict=True):
+        later, free = start.copy(), np.iinfo(np.int64).max
+        takes = durations(pipeline, row).tolist()
+        for place in range(len(row) - 1, -1, -1):
+            if int(row[place]) in needed:
+                later[place] = max(later[place], min(needed[int(row[place])], free) - takes[place])
+            free = int(later[place])
+        starts.append(later)
+    moved = replace(schedule, copies=Transfers(schedule.copies.rows, tuple(starts)))
+    host = pipeline.amounts.host
+    return schedule if host is not None and moved.host_peak > max(host, schedule.host_peak) else moved
+
+
+def without_needless(schedule: Schedule) -> Schedule:
+    """The same times without open copies that the limits of memory do not need, looked at one by one."""
+    pipeline = schedule.pipeline
+    may = forced(pipeline)[1]
+    if not may or not schedule.within_memory:
+        return schedule
+    if pipeline.amounts.limit is None:
+        return _without(schedule, may)
+    for row in schedule.copies.rows:
+        for number in row.tolist():
+            if number in may and (fewer := _without(schedule, {number})).within_memory:
+                schedule = fewer
+    return schedule
+
+
+def _without(schedule: Schedule, outs: Collection[int]) -> Schedule:
+    slots = schedule.pipeline.index.stages * schedule.pipeline.index.microbatches
+    gone = np.array([number for out in outs for number in (out, out + slots)], dtype=np.int64)
+    kept = [~np.isin(row, gone) for row in schedule.copies.rows]
+    rows, starts = (tuple(of[some] for of, some in zip(column, kept, strict=True)) for column in schedule.copies)
+    return replace(schedule, copies=Transfers(rows, starts))

@@ -1,0 +1,87 @@
+"""Copies to the host: both solvers, the bounds, the checker and the search against all states of tiny pipelines."""
+
+from dataclasses import replace
+
+import pytest
+
+from ppopt import bounds, cpsat, ilp
+from ppopt.checker import violations
+from ppopt.clock import Clock, Limits
+from ppopt.constraints import cuts_of, free_choices, rules_of
+from ppopt.pipeline import Memory, Offload, Pipeline
+from ppopt.search import solve
+from ppopt.search.horizons import horizon
+from ppopt.timing import broken
+from tests.support.offloaded import Stepping, tiny
+from tests.support.tiers import thorough
+
+QUICK = (3, 6, 15, 18, 27)
+"""Of these some have no schedule as short as any bound, some a host with little room, and copies that take no time."""
+SEEDS = [*QUICK, *(pytest.param(seed, marks=thorough) for seed in (1, 2, 5, 8, 10, 13, 19, 22, 28, 32, 39, 43, 46, 51, 53))]
+
+
+def asked(pipeline: Pipeline, with_ilp: bool = False) -> int | None:
+    """The least makespan by a solver, in ticks; what it finds keeps all rules."""
+    words = (*rules_of(pipeline), *free_choices(pipeline), *cuts_of(pipeline))
+    most = horizon(pipeline)
+    solver = ilp if with_ilp else cpsat
+    limits = Limits(Clock(60, deterministic=not with_ilp), 0.0, 1, 0)
+    found = solver.solve(pipeline, words, objective="makespan", lower=0, upper=most, horizon=most, limits=limits)
+    if found.schedule is None:
+        assert found.lower_bound > most
+        return None
+    assert not violations(pipeline, found.schedule)
+    assert not broken(found.schedule, words)
+    assert found.lower_bound == found.schedule.makespan
+    return found.schedule.makespan
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_least_makespan(seed: int) -> None:
+    pipeline = tiny(seed)
+    least = asked(pipeline)
+    assert Stepping(pipeline).shorter(least or 60) is None
+    for pairs in (False, True):
+        for bound in (bounds.work, bounds.machine, bounds.memory):
+            found = bound(pipeline, pairs=pairs)
+            assert found is None or least is None or found.value <= least
+
+
+@pytest.mark.parametrize("seed", [8, *(pytest.param(seed, marks=thorough) for seed in (3, 7, 10, 15, 18))])
+def test_the_ilp_agrees(seed: int) -> None:
+    pipeline = tiny(seed)
+    assert asked(pipeline, with_ilp=True) == asked(pipeline)
+
+
+def test_stepping_sees_what_is_shorter() -> None:
+    pipeline = tiny(3)
+    least = asked(pipeline)
+    assert least is not None
+    assert Stepping(pipeline).shorter(least + 1) == least
+
+
+@thorough
+@pytest.mark.parametrize("time", [0.5, 1])
+def test_the_search_proves_it(time: float) -> None:
+    pipeline = Pipeline(3, 4, memory=Memory(limit=2), offload=Offload(time=time))
+    result = solve(pipeline, seconds=30, workers=1, deterministic=True)
+    assert result.reason == "optimal"
+    assert result.ticks.value == asked(pipeline)
+    plain = solve(pipeline.changed(offload=None), seconds=30, workers=1, deterministic=True)
+    assert plain.value is not None
+    assert result.value is not None
+    assert result.value <= plain.value
+    left_out = {step.name for step in result.steps if "nothing of copies" in step.outcome}
+    assert "bound: one machine" not in left_out
+
+
+@thorough
+def test_only_needed_copies_are_left() -> None:
+    pipeline = Pipeline(2, 3, offload=Offload(time=0.5))
+    result = solve(pipeline, seconds=10, workers=1, deterministic=True)
+    assert result.schedule is not None
+    assert not any(map(len, result.schedule.copies.rows))
+    forced = pipeline.changed(offload=replace(pipeline.offload, stages="all"))
+    result = solve(forced, seconds=10, workers=1, deterministic=True)
+    assert result.schedule is not None
+    assert sum(map(len, result.schedule.copies.rows)) == 12

@@ -1,0 +1,175 @@
+"""The least makespan of tiny pipelines with copies to the host, by stepping through all states tick by tick."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Memory, Offload, Pipeline
+
+WAITS, FORWARD, HELD, OUT, AWAY, BACK, RETURNED, BACKWARD, DONE, GRADIENT, HALF, WEIGHT = range(12)
+ON_DEVICE = (FORWARD, HELD, OUT, BACK, RETURNED, BACKWARD, GRADIENT)
+Cell = tuple[int, int]
+"""What a stage does with a microbatch, and for how many ticks more."""
+State = tuple[Cell, ...]
+
+
+class Stepping:
+    """All that can happen in a pipeline on one route, without links: whole numbers of ticks are enough."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        ticks, amounts = pipeline.ticks, pipeline.amounts
+        self.pipeline, self.stages, self.count = pipeline, pipeline.stages, pipeline.microbatches
+        self.device = pipeline.device_of[0].tolist()
+        self.time = {kind: ticks.duration[0, kind].tolist() for kind in Kind}
+        self.out, self.back = ticks.copying[0].tolist()
+        self.margin = ticks.margin[0].tolist()
+        self.holds, self.keeps, self.away = (of[0].tolist() for of in (amounts.activation, amounts.kept, amounts.away))
+        self.limit = None if amounts.limit is None else (amounts.limit - amounts.static).tolist()
+        self.host = amounts.host
+        offload = pipeline.offload
+        self.both = offload is not None and offload.engines == 1
+        groups = () if offload is None else offload.shared
+        self.engine = [next((min(g) for g in groups if d in g), d) for d in range(pipeline.devices)]
+
+    def shorter(self, than: int) -> int | None:
+        """Ticks of the shortest schedule that takes less; ``None``: there is none."""
+        states: set[State] = {((WAITS, 0),) * (self.stages * self.count)}
+        for time in range(than):
+            reached: set[State] = set()
+            stack = list(states)
+            while stack:
+                state = stack.pop()
+                if state not in reached and time + self.left(state) < than:
+                    reached.add(state)
+                    stack += map(self.sorted, self.starts(state))
+            if any(all(phase == DONE for phase, _ in state) for state in reached):
+                return time
+            states = {self.ticked(state) for state in reached}
+        return None
+
+    def sorted(self, state: State) -> State:
+        """The same state with the microbatches, which are alike, in an order of their own."""
+        columns = sorted(tuple(state[m :: self.count]) for m in range(self.count))
+        return tuple(column[stage] for stage in range(self.stages) for column in columns)
+
+    def left(self, state: State) -> int:
+        """Ticks that there are still to come, at least: on one device, or of one microbatch."""
+        device, chain = [0] * self.pipeline.devices, [0] * self.count
+        for i, (phase, more) in enumerate(state):
+            stage = i // self.count
+            forward, full = self.time[Kind.F][stage], self.time[Kind.B][stage]
+            gradient, weight = full, 0
+            if self.pipeline.costs.split:
+                gradient = min(full, self.time[Kind.I][stage])
+                weight = min(self.time[Kind.W][stage], max(0, full - gradient))
+            todo = {
+                WAITS: forward + gradient,
+                FORWARD: more + gradient,
+                BACKWARD: more,
+                GRADIENT: more,
+                HALF: 0,
+                WEIGHT: 0,
+                DONE: 0,
+            }
+            path = todo.get(phase, gradient)
+            chain[i % self.count] += path
+            later = {HALF: weight, WEIGHT: more, DONE: 0, BACKWARD: 0}.get(phase, weight)
+            device[self.device[stage]] += path + later
+        return max(*device, *chain)
+
+    def ticked(self, state: State) -> State:
+        """One tick later."""
+        return tuple(self.ended((phase, left - 1)) if left else (phase, left) for phase, left in state)
+
+    @staticmethod
+    def ended(cell: Cell) -> Cell:
+        """What follows once nothing is left of it."""
+        following = {FORWARD: HELD, OUT: AWAY, BACKWARD: DONE, GRADIENT: HALF, WEIGHT: DONE}
+        return (following.get(cell[0], cell[0]), 0) if not cell[1] else cell
+
+    def starts(self, state: State) -> Iterator[State]:
+        """The states in which one thing more has started."""
+        busy = {self.device[i // self.count] for i, (p, _) in enumerate(state) if p in (FORWARD, BACKWARD, GRADIENT, WEIGHT)}
+        copying = {
+            (self.engine[self.device[i // self.count]], p == BACK and not self.both)
+            for i, (p, left) in enumerate(state)
+            if p == OUT or (p == BACK and left > self.margin[i // self.count])
+        }
+        for i, (phase, left) in enumerate(state):
+            stage = i // self.count
+            free = self.device[stage] not in busy
+            engine = self.engine[self.device[stage]]
+            if phase == WAITS and free and (not stage or state[i - self.count][0] not in (WAITS, FORWARD)):
+                yield from self.now(state, i, FORWARD, self.time[Kind.F][stage])
+            ready = phase == HELD or (phase == BACK and not left)
+            behind = stage == self.stages - 1 or state[i + self.count][0] in (DONE, HALF, WEIGHT)
+            if ready and free and behind:
+                yield from self.now(state, i, BACKWARD, self.time[Kind.B][stage])
+                if self.pipeline.costs.split:
+                    yield from self.now(state, i, GRADIENT, self.time[Kind.I][stage])
+            if phase == HALF and free:
+                yield from self.now(state, i, WEIGHT, self.time[Kind.W][stage])
+            if phase == HELD and self.out[stage] >= 0 and (engine, False) not in copying:
+                yield from self.now(state, i, OUT, self.out[stage])
+            if phase == AWAY and (engine, not self.both) not in copying:
+                yield from self.now(state, i, BACK, self.back[stage] + self.margin[stage])
+
+    def now(self, state: State, i: int, phase: int, takes: int) -> Iterator[State]:
+        """The state in which that has started, if there is room for it."""
+        changed = (*state[:i], self.ended((phase, takes)), *state[i + 1 :])
+        during = (*state[:i], (phase, takes), *state[i + 1 :])
+        if self.fits(during, self.device[i // self.count]):
+            yield changed
+
+    def fits(self, state: State, device: int) -> bool:
+        """Whether what is held on a device, and on the host, is within the limits."""
+        held = outside = 0
+        for i, (phase, left) in enumerate(state):
+            stage = i // self.count
+            if phase in (OUT, AWAY) or (phase == BACK and left > self.margin[stage]):
+                outside += self.away[stage]
+            if self.device[stage] == device:
+                held += self.holds[stage] if phase in ON_DEVICE else 0
+                held += self.holds[stage] - self.away[stage] if phase == AWAY else 0
+                held += self.keeps[stage] if phase in (HALF, WEIGHT) else 0
+        return (self.limit is None or held <= self.limit[device]) and (self.host is None or outside <= self.host)
+
+
+def tiny(seed: int) -> Pipeline:
+    """A pipeline that is small enough for that."""
+    rng = random.Random(seed)
+    devices, chunks = rng.choice([(2, 1), (2, 1), (3, 1), (2, 2)])
+    microbatches = 2 if devices * chunks > 2 else rng.choice([2, 3])
+    split = microbatches == 2 and rng.random() < 0.5
+    times = {"forward": [rng.randint(1, 2) for _ in range(devices)]}
+    if split:
+        times |= {name: [rng.randint(1, 2) for _ in range(devices)] for name in ("backward_input", "backward_weight")}
+    else:
+        times |= {"backward": [rng.randint(1, 3) for _ in range(devices)]}
+    if chunks > 1:
+        times = {name: [2 * t for t in of] for name, of in times.items()}
+    activation = [Fraction(rng.randint(2, 3)) * chunks for _ in range(devices)]
+    amount = [a if rng.random() < 0.5 else a - 1 for a in activation]
+    retained = [a - rng.randint(0, 1) for a in activation] if split else None
+    limit = [rng.choice([a, a + 1, 2 * a]) for a in activation]
+    offload = Offload(
+        time=rng.choice([0, 1, 2]) * chunks,
+        time_in=rng.choice([None, 1 * chunks, 2 * chunks]),
+        amount=amount,
+        engines=rng.choice([1, 2]),
+        shared=rng.choice([[], [[0, 1]]]),
+        margin=rng.choice([0, 0, 1]),
+        host_limit=rng.choice([None, None, 4]),
+    )
+    return Pipeline(
+        devices,
+        microbatches,
+        placement="linear" if chunks == 1 else rng.choice(["loop", "wave"]),
+        chunks=chunks,
+        costs=Costs(**times),  # type: ignore[arg-type]
+        memory=Memory(activation=activation, retained=retained, limit=limit),
+        offload=offload,
+    )
