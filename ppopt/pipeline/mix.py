@@ -334,8 +334,9 @@ def check_mix(pipeline: Pipeline) -> None:
     mix = pipeline.mix
     if not isinstance(mix, Mix):
         raise PipelineError("pipeline.mix", f"expected a Mix, got {mix!r}")
-    settled = not isinstance(pipeline.chunks, tuple)
-    stages = (len(pipeline.routes[0]) if pipeline.routes else pipeline.devices * pipeline.chunks) if settled else None
+    stages = None if isinstance(pipeline.chunks, tuple) else pipeline.devices * pipeline.chunks
+    if pipeline.routes:  # what is wrong with these is said later
+        stages = len(pipeline.routes[0]) if isinstance(pipeline.routes[0], list | tuple) else None
     mix.check(pipeline.microbatches, stages)
     if mix.differs and pipeline.costs.overlap is not None:
         problem = "what an overlapped pair of microbatches that differ takes is not known; leave it out (forward + backward)"
@@ -371,6 +372,8 @@ def apart(pipeline: Pipeline) -> dict[str, Any]:
 
 def way_of_microbatch(pipeline: Pipeline) -> tuple[int, ...]:
     """For each microbatch the number of its way."""
+    if not pipeline.mix.differs:
+        return pipeline.route_of_microbatch
     number = {way: place for place, way in enumerate(pipeline.ways)}
     return tuple(number[pipeline.routes[route]] for route in pipeline.route_of_microbatch)
 
