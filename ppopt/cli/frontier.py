@@ -102,7 +102,8 @@ def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: 
     from ppopt.study.frontier import ways
     from ppopt.text import brief
 
-    places, lines = [way for place in pipeline.placements() for way in ways(place)], list[Frontier]()
+    places: list[Pipeline] = [way for place in pipeline.placements() for way in ways(place)]
+    lines: list[Frontier] = []
     with Progress(objective, pipeline.units.time, form) as progress:
 
         def show(point: Point, found: int) -> None:
