@@ -73,7 +73,8 @@ class Boxes:
         if found.counts is not None:
             schedule = self._timed(found.counts, found.rows)
             self.useful = schedule is not None and _makespan(schedule) < below
-        closed = found.settled and self.useful
+        exact = found.none or (schedule is not None and _makespan(schedule) * self._over.per_unit <= found.bound)
+        closed = found.settled and exact
         if closed or found.counts is None:
             self._reach = min(2 * self._reach, self._most)
         if not closed and found.counts is None:
