@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.op import Kind, Op, OpIndex, Pair, parse
+from ppopt.op import Kind, Op, OpIndex, Pair, Send, parse
 from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.pipeline import halves as halves
 from ppopt.pipeline.rewriting import working_once
@@ -92,7 +92,9 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
 def devices_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """The device of each of these operations; of a transfer the one that it is from."""
     family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
-    device: IntArray = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
+    kind, stage = np.divmod(family, pipeline.stages)
+    kind = np.where(kind < len(Kind), kind, np.where(kind == Send.SEND_B, int(Kind.B), int(Kind.F)))
+    device: IntArray = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], kind, stage]
     return device
 
 
@@ -104,12 +106,14 @@ def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
 
 
 def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArray:
-    """What of a table ``[route, stage]`` each of these operations has; a pair the larger of its halves', transfers nothing."""
+    """What of a table ``[route, kind, stage]`` each of these operations has; a pair the larger of its halves', transfers
+    nothing."""
     index, route = pipeline.index, pipeline.route_by_microbatch
     result = np.zeros(len(numbers), dtype=np.int64)
     for half in halves(index, numbers) if table.any() else ():
         family, microbatch = np.divmod(half, index.microbatches)
-        own = table[route[microbatch], family % index.stages]
+        known = np.where(half < index.computations, family, 0)
+        own = table.reshape(len(table), -1)[route[microbatch], known]
         result = np.where((half >= 0) & (half < index.computations), np.maximum(result, own), result)
     return result
 
@@ -256,9 +260,12 @@ class Schedule:
         """Per device, the most that it holds, static memory included (integer amounts of ``pipeline.amounts``).
 
         It depends on the order alone: an activation is claimed when its ``F`` starts (and what ``I`` rebuilds when that does),
-        and what an operation gives back is free for the next operation of the device.
+        and what an operation gives back is free for the next operation of the device. But where backwards run elsewhere than
+        their forwards, it depends on the times.
         """
         static = self.pipeline.amounts.static
+        if self.pipeline.backward_routes:
+            return tuple(peak_of(changes) + int(static[device]) for device, changes in enumerate(held_over_time(self)))
         peaks = []
         for device, row in enumerate(self.order.rows):
             claimed, released = memory_changes(self.pipeline, row)
@@ -322,20 +329,54 @@ class Figures:
         return None if self.schedule is None else self.schedule.within_memory
 
 
-def memory_changes(pipeline: Pipeline, numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """What each operation claims at its start and releases at its end (integer amounts of ``pipeline.amounts``)."""
+def memory_changes(pipeline: Pipeline, numbers: IntArray, *, elsewhere: bool = False) -> tuple[IntArray, IntArray]:
+    """What each operation claims at its start and releases at its end (integer amounts of ``pipeline.amounts``).
+
+    Of stages whose backward runs on another device than the forward nothing is said, or, with ``elsewhere``, the same: what these
+    claim and release is that other device's.
+    """
     index, amounts = pipeline.index, pipeline.amounts
     route = pipeline.route_by_microbatch
+    counted = np.ones_like(pipeline.device_of, dtype=np.bool_)
+    if pipeline.backward_routes and not elsewhere:
+        counted = pipeline.device_by_kind[:, Kind.F] == pipeline.device_by_kind[:, Kind.B]
     claimed = np.zeros(len(numbers), dtype=np.int64)
     released = np.zeros(len(numbers), dtype=np.int64)
     for half in halves(index, numbers):
         family, microbatch = np.divmod(half, index.microbatches)
         kind, stage = np.divmod(family, index.stages)
         activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
-        present = half >= 0
+        present = (half >= 0) & counted[route[microbatch], stage]
         claimed += np.where(present & (kind == Kind.F), activation, 0)
         claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
         released += np.where(present & (kind == Kind.B), activation, 0)
         released += np.where(present & (kind == Kind.I), np.maximum(activation - retained, 0), 0)
         released += np.where(present & (kind == Kind.W), retained, 0)
     return claimed, released
+
+
+def held_over_time(schedule: Schedule) -> list[list[tuple[int, int]]]:
+    """Per device, ``(tick, change)`` of what it holds beside what it always does, wherever the operations run that change it."""
+    pipeline = schedule.pipeline
+    changes: list[list[tuple[int, int]]] = [[] for _ in range(pipeline.devices)]
+    for row, starts, ends in zip(schedule.order.rows, schedule.start, schedule.end, strict=True):
+        for half in halves(pipeline.index, row):
+            run = half >= 0
+            numbers = half[run]
+            claimed, released = memory_changes(pipeline, numbers, elsewhere=True)
+            family, microbatch = np.divmod(numbers, pipeline.microbatches)
+            device = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], Kind.B, family % pipeline.stages]
+            for at, amounts in ((starts[run], claimed), (ends[run], -released)):
+                for d, tick, amount in zip(device.tolist(), at.tolist(), amounts.tolist(), strict=True):
+                    if amount:
+                        changes[d].append((tick, amount))
+    return changes
+
+
+def peak_of(changes: Iterable[tuple[int, int]]) -> int:
+    """The most that is held; what is given back at a time is free for what is claimed at that time."""
+    held = most = 0
+    for _, change in sorted(changes):
+        held += change
+        most = max(most, held)
+    return most

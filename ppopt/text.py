@@ -33,6 +33,8 @@ def heading(pipeline: Pipeline) -> str:
         details += f", recompute in stage{several} {in_words(pipeline.recompute)}"
     elif pipeline.recompute != "none":
         details += f", recompute {pipeline.recompute}"
+    details += ", backwards on other devices" if pipeline.backward_routes else ""
+    details += ", weights on other devices" if pipeline.memory.weights_on is not None else ""
     return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}"
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from ppopt.checker.layers import by_stage
+from ppopt.checker.places import before_step, fetch_times, held_weights, places
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline, PipelineError, Table, Value
 
@@ -47,11 +48,15 @@ class Facts(NamedTuple):
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
     gather: list[list[int]]
-    """``[route][stage]``: what its device has gathered when the stage's first operation may start."""
+    """``[route][kind * stages + stage]``: what its device has gathered and fetched when the stage's first operation may start."""
     scatter: list[list[int]]
-    """``[route][stage]``: what its device still has to scatter when the stage's last operation has ended."""
+    """``[route][kind * stages + stage]``: what its device still has to scatter when the stage's last operation has ended."""
     traffic: bool
     """Whether some device gathers or scatters."""
+    place: list[list[int]]
+    """``[route][kind * stages + stage]``: the device."""
+    over: list[list[int]]
+    """``[route][stage]``: how long what a forward leaves behind travels to the device that runs the backward."""
 
 
 def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
@@ -67,7 +72,8 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     again = _recomputing(pipeline)
     times, amounts = _times(pipeline, again), _amounts(pipeline, again)
     memory, devices = pipeline.memory, range(pipeline.devices)
-    static: Row = [_entry(memory.static, d) * _copies(pipeline, d) for d in devices]
+    weights = held_weights(pipeline)
+    static: Row = [_entry(memory.static, d) * _copies(pipeline, d) + weights[d] for d in devices]
     limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
     finest = _denominator(x for table in times.values() for row in table for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
@@ -80,31 +86,45 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         static=_integers(static, per_amount),
         limit=None if memory.limit is None else _integers(limit, per_amount),
         traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
+        place=[places(pipeline, route) for route in range(len(pipeline.routes))],
     )
 
 
 def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     """The times of :class:`Facts` by their names, in the user's unit; ``again``: the stages that recompute."""
     routes, latency, occupancy = pipeline.routes, pipeline.links.latency, pipeline.links.occupancy
-    traffic = pipeline.data_parallel
+    traffic, backs = pipeline.data_parallel, pipeline.backward_routes or routes
+    fetched, optimizer = before_step(pipeline), pipeline.costs.optimizer or Fraction(0)
+    gather, scatter = ([_traffic(pipeline, route, of) for route in routes] for of in (traffic.all_gather, traffic.reduce_scatter))
+    on = [places(pipeline, route) for route in range(len(routes))]
     return {
-        "duration": [_durations(pipeline, route, again) for route in routes],
+        "duration": [_durations(pipeline, route, again) for route in range(len(routes))],
         "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
+        "over": [[_between(latency, a, b) for a, b in zip(*both, strict=True)] for both in zip(routes, backs, strict=True)],
         "up": [[_between(latency, a, b) for a, b in pairwise(route)] for route in routes],
-        "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in routes],
+        "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in backs],
         "up_held": [[_between(occupancy, a, b) for a, b in pairwise(route)] for route in routes],
         "down_held": [[_between(occupancy, b, a) for a, b in pairwise(route)] for route in routes],
-        "gather": [_traffic(pipeline, route, traffic.all_gather) for route in routes],
-        "scatter": [_after(pipeline, route) for route in routes],
+        "gather": [[t + fetched[d] for t, d in zip(row * 4, of, strict=True)] for row, of in zip(gather, on, strict=True)],
+        "scatter": [
+            [t + _entry(optimizer, d) for t, d in zip(row * 4, of, strict=True)] for row, of in zip(scatter, on, strict=True)
+        ],
     }
 
 
-def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int]) -> Row:
-    """``[kind * stages + stage]``, in the user's unit."""
-    costs = pipeline.costs
+def _durations(pipeline: Pipeline, number: int, again: Collection[int]) -> Row:
+    """``[kind * stages + stage]`` of a route, in the user's unit, with what is fetched for an operation."""
+    costs, route = pipeline.costs, pipeline.routes[number]
+    back = pipeline.backward_routes[number] if pipeline.backward_routes else route
     forward, full, input_, weight, extra = (
-        _by_stage(pipeline, route, value)
-        for value in (costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.recompute)
+        _by_stage(pipeline, route, value, on)
+        for value, on in (
+            (costs.forward, route),
+            (costs.backward, back),
+            (costs.backward_input, back),
+            (costs.backward_weight, back),
+            (costs.recompute, back),
+        )
     )
     if costs.backward is None:
         full = [x + y for x, y in zip(input_, weight, strict=True)]
@@ -115,7 +135,8 @@ def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int
     if pipeline.runtime == "torch" and input_:  # the input of the model needs no gradient: W is the whole backward there
         input_[0], weight[0] = Fraction(0), full[0]
     absent = [None] * pipeline.stages
-    return [x for row in (forward, full, input_, weight) for x in (row or absent)]
+    row = [x for row in (forward, full, input_, weight) for x in (row or absent)]
+    return [None if x is None else x + wait for x, wait in zip(row, fetch_times(pipeline, number), strict=True)]
 
 
 def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
@@ -148,21 +169,24 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
     total = 0
     for route, microbatches in taken.items():
         rows = [facts.duration[route][kind * stages : (kind + 1) * stages] for kind in Kind]
-        hops = (facts.up, facts.down, facts.up_held, facts.down_held)
+        hops = (facts.up, facts.down, facts.up_held, facts.down_held, facts.over)
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
     total += sum(max(map(max, rows)) for rows in (facts.gather, facts.scatter))
     return total
 
 
-def _by_stage(pipeline: Pipeline, route: tuple[int, ...], value: Value | None) -> list[Fraction]:
-    """What each stage of a route has of a value; nothing where there is none."""
+def _by_stage(
+    pipeline: Pipeline, route: tuple[int, ...], value: Value | None, on: tuple[int, ...] | None = None
+) -> list[Fraction]:
+    """What each stage of a route has of a value; nothing where there is none. ``on``: the devices whose value counts, by default
+    those of the route."""
     if value is None:
         return []
     if pipeline.costs.per == "stage":
         return [_entry(value, stage) for stage in range(len(route))]
     chunks = Counter(route)
-    return [_entry(value, device) / chunks[device] for device in route]
+    return [_entry(value, other) / chunks[device] for device, other in zip(route, on or route, strict=True)]
 
 
 def _recomputing(pipeline: Pipeline) -> Collection[int]:
@@ -190,7 +214,8 @@ def _copies(pipeline: Pipeline, device: int) -> Fraction:
     A share is what it holds for one route; a stage that two routes have on the same device is held once.
     """
     stages = [{s for s, d in enumerate(route) if d == device} for route in pipeline.routes]
-    return Fraction(len(set.union(*stages)), max(len(held) for held in stages))
+    most = max(len(held) for held in stages)
+    return Fraction(len(set.union(*stages)), most) if most else Fraction(1)  # it may run backwards alone
 
 
 def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[Fraction]:
@@ -208,13 +233,6 @@ def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[F
         else:
             result.append(_entry(value, device) * len(counted) / len(stages))
     return result
-
-
-def _after(pipeline: Pipeline, route: tuple[int, ...]) -> list[Fraction]:
-    """What a stage's device does behind the stage's computations: its reduce-scatter, then the optimizer step."""
-    optimizer = pipeline.costs.optimizer or Fraction(0)
-    scatter = _traffic(pipeline, route, pipeline.data_parallel.reduce_scatter)
-    return [time + _entry(optimizer, device) for time, device in zip(scatter, route, strict=True)]
 
 
 def _denominator(values: Iterable[Fraction | None]) -> int:

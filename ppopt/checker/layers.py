@@ -97,6 +97,10 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         recompute="none",
         route_of_microbatch=pipeline.route_of_microbatch,
     )
+    if pipeline.backward_routes or pipeline.memory.weights_on is not None:  # then weights are said stage by stage
+        weights = tuple(stage.weights for stage in stages)
+        memory = replace(plain.memory, static=pipeline.memory.static, weights=weights, limit=pipeline.memory.limit)
+        return plain.changed(memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
     static = []
     for device in range(pipeline.devices):
         held = [{s for s, d in enumerate(route) if d == device} for route in pipeline.routes]

@@ -83,10 +83,14 @@ def spread(pipeline: Pipeline, word: Word) -> bool:
             if sends(family):
                 continue
             if isinstance(family, Family):
-                devices.add(pipeline.routes[family.route][family.stage])
+                devices.add(int(pipeline.device_by_kind[family.route, family.kind, family.stage]))
             else:
-                devices |= {pipeline.routes[pipeline.route_of_microbatch[op.microbatch]][op.stage] for op in _singles(family)}
+                devices |= {_device(pipeline, op) for op in _singles(family)}
     return len(devices) > 1
+
+
+def _device(pipeline: Pipeline, op: Op) -> int:
+    return int(pipeline.device_by_kind[pipeline.route_of_microbatch[op.microbatch], op.kind, op.stage])
 
 
 def _choices(pipeline: Pipeline, words: Sequence[Word]) -> tuple[Word, ...]:
@@ -154,7 +158,7 @@ def _check_pairs(pipeline: Pipeline, words: Sequence[Word]) -> None:
             assert isinstance(backward, Op)
             if (forward.kind, backward.kind) != (Kind.F, Kind.B):
                 raise ValueError(f"{word}: a pair is a forward and a full backward, in this order; got {forward} and {backward}")
-            devices = [pipeline.routes[pipeline.route_of_microbatch[op.microbatch]][op.stage] for op in (forward, backward)]
+            devices = [_device(pipeline, op) for op in (forward, backward)]
             if devices[0] != devices[1]:
                 raise ValueError(f"{word}: {forward} is on device {devices[0]} and {backward} on device {devices[1]}")
             if number in seen or other in seen:

@@ -176,7 +176,7 @@ def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
         theirs, ours = getattr(own, size), getattr(pipeline, size)
         if theirs != ours:
             raise ValueError(f"the order has {size} = {theirs}, the model {ours}")
-    if own.routes != pipeline.routes:
+    if own.places != pipeline.places:
         if own.placement in PLACEMENTS:
             pipeline = pipeline.placed(own.placement, own.chunks)
         else:

@@ -43,7 +43,8 @@ PARTS = {"costs": Costs, "links": Links, "memory": Memory, "data_parallel": Data
 _KEYS: dict[str, tuple[str, ...]] = {
     "": ("format", "name", "pipeline", "layers", *PARTS, *ORIGIN),
     "pipeline": (
-        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
+        *("devices", "microbatches", "placement", "chunks", "routes", "backward_routes", "route_of_microbatch"),
+        *("partition", "recompute"),
         *("runtime", "schedule", "schedule_params", "order"),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in PARTS.items()},
@@ -214,6 +215,9 @@ def _set(tree: Tree, change: Change) -> None:
         table[last] = change.value
     if change.key == "pipeline.placement":  # two ways to say the same thing: the change wins
         table.pop("routes", None)
+        table.pop("backward_routes", None)
+        if isinstance(tree.get("memory"), dict):
+            tree["memory"].pop("weights_on", None)
     elif change.key == "pipeline.routes":
         table.pop("placement", None)
 
@@ -242,7 +246,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
         raise PipelineError("pipeline.routes", "give either routes or placement, not both")
     if fields.get("routes") == []:
         raise PipelineError("pipeline.routes", "expected at least one route")
-    for name in ("routes", "route_of_microbatch"):
+    for name in ("routes", "backward_routes", "route_of_microbatch"):
         if not isinstance(fields.get(name, []), list):
             raise PipelineError(f"pipeline.{name}", f"expected a list, got {fields[name]!r}")
     labels = {"name": tree.get("name", ""), **{f"units.{key}": tables["units"].get(key, "") for key in ("time", "memory")}}

@@ -11,7 +11,7 @@ from ppopt.clock import OutOfTime
 from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
-from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks
+from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks, shows_maps
 from ppopt.named.row import NO_TIME, Row, figures
 from ppopt.named.table import Table
 from ppopt.named.verified import verified, verified_rows
@@ -76,7 +76,7 @@ def rows_of(
             for row in _resolved(pipeline, choice, chunks, params, only)
         ]
     rows = []
-    for definition, v in each(chunks):
+    for definition, v in each(chunks, shows_maps(pipeline, (*params, *only))):
         if only and definition.name not in only:
             continue
         try:
@@ -136,5 +136,5 @@ def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
                 schedule = definition.schedule(pipeline, **params)
             except Restriction:
                 continue
-            if schedule.pipeline.routes == pipeline.routes:
+            if schedule.pipeline.places == pipeline.places:
                 yield f"{definition.name}, limit {limit}", time_order(pipeline, schedule.order)

@@ -15,6 +15,7 @@ from ppopt.heuristics import Stuck, covers, filled, order_of
 from ppopt.heuristics.room import activations_of_one
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, routes_of
+from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, time_order
 
@@ -79,6 +80,9 @@ class Definition:
     """Whether it is defined for other numbers of chunks too."""
     routes: Callable[[int], Routes] | None = None
     """The routes on a number of devices, where ``placement`` does not give them."""
+    work_map: Callable[[Pipeline, Parameters], WorkMap] | None = None
+    """Which device runs what and keeps which weights, of a pipeline with the same stages, where neither of the two above says it.
+    Such a schedule is shown beside others only where the model says something of weights, or is asked for it."""
     parameters: tuple[Parameter, ...] = ()
     needs: str = "-"
     advice: Callable[[Pipeline, Parameters], str] | None = None
@@ -118,6 +122,8 @@ class Definition:
             Restriction: this number of chunks, or this placement on these devices, is not possible, or what the devices would
                 do there is not known.
         """
+        if self.work_map is not None:
+            return self._mapped(pipeline, self.work_map, params)
         fixed = self.chunks(self.read(params)) if self.chunks else None
         if chunks is None:
             own = pipeline.chunks if self.any_chunks and self._placed_here(pipeline) else 0
@@ -129,12 +135,21 @@ class Definition:
         try:
             if self.routes is not None:
                 routes = self.routes(pipeline.devices)
-                return pipeline if routes == pipeline.routes else pipeline.rerouted(routes)
-            if pipeline.stages == pipeline.devices * chunks and pipeline.routes == routes_of(
-                self.placement, pipeline.devices, chunks
+                return pipeline if (routes, ()) == pipeline.places else pipeline.rerouted(routes)
+            if (
+                not pipeline.backward_routes
+                and pipeline.stages == pipeline.devices * chunks
+                and pipeline.routes == routes_of(self.placement, pipeline.devices, chunks)
             ):
                 return pipeline
             return pipeline.placed(self.placement, chunks)
+        except PipelineError as error:
+            raise Restriction(f"{self.name}: {error}") from error
+
+    def _mapped(self, pipeline: Pipeline, work_map: Callable[[Pipeline, Parameters], WorkMap], params: Parameters) -> Pipeline:
+        try:
+            pipeline = pipeline if pipeline.routes else pipeline.placements()[0]
+            return mapped(pipeline, work_map(pipeline, self.read(params)))
         except PipelineError as error:
             raise Restriction(f"{self.name}: {error}") from error
 
@@ -149,7 +164,8 @@ class Definition:
         Raises:
             Restriction: the definition does not allow these sizes, costs or parameters.
         """
-        if pipeline.routes != self.place(pipeline, pipeline.chunks).routes:
+        own = self.place(pipeline, pipeline.chunks, **(params if self.work_map is not None else {}))
+        if pipeline.places != own.places:
             raise Restriction(f"{self.name}: the placement must be {self.placement}, got {pipeline.placement}")
         if pipeline.recompute == CHOOSE:
             problem = 'pipeline.recompute = "choose" leaves open which stages recompute; expected "none", "all" or a list'

@@ -7,11 +7,12 @@ from functools import partial
 from typing import NamedTuple, overload
 
 from ppopt.named.definition import UnknownSchedule
-from ppopt.named.registry import NAMED, find
+from ppopt.named.registry import NAMED, find, shows_maps
 from ppopt.named.row import Row
 from ppopt.pipeline import Pipeline, Units
 from ppopt.schedule import Objective, Schedule
 from ppopt.text import Style, figure, heading, new_table, percent, rendered, unit, wrapped
+from ppopt.timing.weights import device_figures
 
 EQUAL_WORK = (
     "the model's costs are uneven, and this row assumes that each device has the same work here as on the model's placement; "
@@ -36,7 +37,7 @@ class Table(Sequence[Row]):
         self.rows = tuple(row.seen_from(places) for row in rows)
         self.pipeline = pipeline
         self.stands_for = stands_for
-        self._marked = {place.routes for place in (places if moved is None else (*places, moved))}
+        self._marked = {place.places for place in (places if moved is None else (*places, moved))}
 
     @overload
     def __getitem__(self, key: int | str) -> Row: ...
@@ -79,7 +80,7 @@ class Table(Sequence[Row]):
 
     def marks(self, row: Row) -> bool:
         """Whether a row is the one that the model stands for: it has that name, and a placement of the model."""
-        return row.name == self.stands_for and row.schedule is not None and row.schedule.pipeline.routes in self._marked
+        return row.name == self.stands_for and row.schedule is not None and row.schedule.pipeline.places in self._marked
 
     def __str__(self) -> str:
         return self.text()
@@ -120,10 +121,10 @@ class Table(Sequence[Row]):
     def best_elsewhere(self, objective: Objective = "makespan", value: float | None = None) -> str:
         """The fastest row that fits, in a line, where it is on a placement that the model neither has nor leaves open, and faster
         than ``value``; else empty."""
-        places = {place.routes for place in self.pipeline.placements()}
+        places = {place.places for place in self.pipeline.placements()}
         fitting = [row for row in self.rows if row.schedule is not None and row.within_memory]
         best = min(fitting, key=partial(_rank, objective=objective), default=None)
-        if best is None or best.schedule is None or best.schedule.pipeline.routes in places:
+        if best is None or best.schedule is None or best.schedule.pipeline.places in places:
             return ""
         time = best.objective(objective)
         if value is not None and time >= value:
@@ -183,6 +184,22 @@ def _peak(schedule: Schedule) -> str:
     return held if schedule.pipeline.amounts.limit is None else f"{held} {' ' if schedule.within_memory else '!'}"
 
 
+def _maps(row: Row) -> bool:
+    """Whether what devices do with weights is of interest: where weights or backwards are said to be elsewhere, or are."""
+    return row.schedule is not None and shows_maps(row.schedule.pipeline, (row.name,))
+
+
+def _each_device(field: str) -> Callable[[Schedule], str]:
+    """A figure of every device: from the least to the largest."""
+
+    def cell(schedule: Schedule) -> str:
+        values = [getattr(figures, field) for figures in device_figures(schedule)]
+        shown = [f"{100 * value:.0f}" if isinstance(value, float) else str(value) for value in (min(values), max(values))]
+        return "-".join(dict.fromkeys(shown)) + (" %" if isinstance(values[0], float) else "")
+
+    return cell
+
+
 def _repeats(rows: Sequence[Row]) -> bool:
     return any(row.schedule is not None and row.schedule.repeated > 0 for row in rows)
 
@@ -201,6 +218,16 @@ _COLUMNS = (
         wanted=lambda rows: bool(_rates(rows)),
     ),
     _Column("peak memory", 0, _peak, lambda units, rows: units.memory),
+    *(
+        _Column(name, 4, _each_device(field), wanted=lambda rows: any(map(_maps, rows)))
+        for name, field in (
+            ("stages stored", "stages_stored"),
+            ("weight fetches", "weight_fetches"),
+            ("activations sent", "activations_sent"),
+            ("peak activations", "peak_activations"),
+            ("utilisation", "utilisation"),
+        )
+    ),
 )
 _OBJECTIVES = {"makespan": "makespan", "span": "device span"}
 

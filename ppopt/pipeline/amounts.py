@@ -70,9 +70,11 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
 
 
 def copies(pipeline: Pipeline, device: int) -> Fraction:
-    """The number of copies of its weights on a device: its stages over all routes / most of its stages on one route."""
+    """The number of copies of its weights on a device: its stages over all routes / most of its stages on one route; one where it
+    runs backwards alone."""
     stages = [{s for s in range(pipeline.stages) if route[s] == device} for route in pipeline.routes]
-    return Fraction(len(set().union(*stages)), max(map(len, stages)))
+    most = max(map(len, stages))
+    return Fraction(len(set().union(*stages)), most) if most else Fraction(1)
 
 
 def splitting_takes_memory(pipeline: Pipeline) -> bool:

@@ -21,6 +21,11 @@ def check_open_placement(pipeline: Pipeline) -> None:
     if len(placements_of(pipeline.placement, pipeline.chunks)) == 1 and pipeline.placement != ANY:
         return
     problem = "belongs to one placement and number of chunks, and these are left open; "
+    for key, value in (("pipeline.backward_routes", pipeline.backward_routes), ("memory.weights_on", pipeline.memory.weights_on)):
+        if value:
+            raise PipelineError(key, f"{problem}expected nothing")
+    if isinstance(pipeline.memory.weights, tuple):
+        raise PipelineError("memory.weights", f"a list {problem}expected one number")
     for table, per in (("costs", pipeline.costs.per), ("data_parallel", pipeline.data_parallel.per)):
         if per == "stage":
             raise PipelineError(f"{table}.per", f'"stage" {problem}expected "device"')
@@ -36,6 +41,7 @@ def check_lengths(pipeline: Pipeline) -> None:
         ("costs", pipeline.costs, "device", ("optimizer",)),
         ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
         ("memory", pipeline.memory, "device", ("static", "limit")),
+        ("memory", pipeline.memory, "stage", ("weights",)),
         ("data_parallel", pipeline.data_parallel, pipeline.data_parallel.per, ("all_gather", "reduce_scatter")),
     ]
     for table, part, per, names in lists:
@@ -76,3 +82,15 @@ def check_recompute(pipeline: Pipeline) -> None:
     if costs.overlap is not None:
         problem = "what an overlapped pair takes with recomputing is not known; leave it out (forward + backward)"
         raise PipelineError("costs.overlap", problem)
+
+
+def check_size(pipeline: Pipeline, most: int) -> None:
+    """Raise where there are more than ``most`` operations.
+
+    Raises:
+        PipelineError: there are.
+    """
+    operations = 3 * len(pipeline.routes[0]) * pipeline.microbatches
+    if operations > most:
+        problem = f"at most {most} operations (3 x stages x microbatches) are supported, got {operations}"
+        raise PipelineError("pipeline.microbatches", problem)

@@ -11,6 +11,7 @@ from ppopt.pipeline.layers import Layers, Level
 from ppopt.pipeline.partitions import BEST, Counts, balanced, even
 from ppopt.pipeline.parts import Costs, DataParallel, Memory, PipelineError, Value
 from ppopt.pipeline.recompute import CHOOSE
+from ppopt.pipeline.work_map import room_for_weights
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -286,14 +287,15 @@ def check_step(pipeline: Pipeline, layers: Layers) -> None:
 
 
 def weights_of(pipeline: Pipeline) -> list[Fraction]:
-    """Per device, the weights of the layers that it holds, for whatever route."""
-    found = [Fraction(0)] * pipeline.devices
+    """Per device, the weights that it holds, for whatever route, and room for those that it fetches."""
+    return room_for_weights(pipeline, weights_of_stages(pipeline))
+
+
+def weights_of_stages(pipeline: Pipeline) -> Value | None:
+    """The weights of each stage: those of its layers, or ``memory.weights``."""
     if pipeline.layers is None:
-        return found
-    each = summed(groups_of(pipeline.layers, pipeline.counts), pipeline.layers.each("weights"))
-    for device, stage in {(device, stage) for route in pipeline.routes for stage, device in enumerate(route)}:
-        found[device] += each[stage]
-    return found
+        return pipeline.memory.weights
+    return summed(groups_of(pipeline.layers, pipeline.counts), pipeline.layers.each("weights"))
 
 
 def flat(pipeline: Pipeline, memory: Memory | None) -> dict[str, Any]:
@@ -304,6 +306,8 @@ def flat(pipeline: Pipeline, memory: Memory | None) -> dict[str, Any]:
     weights = weights_of(pipeline)
     given = memory.static if isinstance(memory.static, tuple) else (memory.static,) * pipeline.devices
     static = tuple(value + own / copies(pipeline, d) for d, (value, own) in enumerate(zip(given, weights, strict=True)))
+    if pipeline.backward_routes or memory.weights_on:  # then they are said stage by stage
+        memory, static = dataclasses.replace(memory, weights=weights_of_stages(pipeline)), given
     recomputing = pipeline.recompute if pipeline.recompute in ("none", CHOOSE) else tuple(sorted(pipeline.recomputing))
     return {
         "layers": None,

@@ -20,6 +20,8 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
     recompute is part of the costs, and links are there for latencies alone. Nothing is exchanged with other pipelines, and there
     is no optimizer step.
 
+    Of what is fetched nothing is said there: weights live where they are used.
+
     Raises:
         PipelineError: the routes are written out, or so little memory does not hold a microbatch.
     """
@@ -28,7 +30,8 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
     pipeline = pipeline.written_out()
     stages = pipeline.stages * devices // pipeline.devices
     length = stages if pipeline.costs.per == "stage" else devices
-    links, memory, share = pipeline.links.uncontended(), pipeline.memory, Fraction(devices, pipeline.devices)
+    links, memory = dataclasses.replace(pipeline.links.uncontended(), weights=None), pipeline.memory
+    share = Fraction(devices, pipeline.devices)
     if isinstance(links.latency, tuple):
         links = dataclasses.replace(links, latency=_some([_some(row, devices) for row in links.latency], devices))
     limit = None
@@ -45,6 +48,7 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
             memory,
             limit=limit,
             static=_like(memory.static, devices),
+            weights=None if memory.weights is None else _like(memory.weights, stages),
             activation=_like(memory.activation, length),
             retained=None if memory.retained is None else _like(memory.retained, length),
         ),

@@ -15,7 +15,7 @@ from ppopt.op import OpIndex
 from ppopt.pipeline import choices, rewriting
 from ppopt.pipeline.amounts import Amounts, amounts_of, check_limit
 from ppopt.pipeline.arrays import IntArray
-from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_recompute
+from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_recompute, check_size
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
 from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, levels_of, parts_of, read_levels
 from ppopt.pipeline.layers import Layers
@@ -23,10 +23,11 @@ from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
 from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
-from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, read_split, routes_of
+from ppopt.pipeline.routes import MAX_STAGES, Routes, read_split
 from ppopt.pipeline.runtimes import check_routes, read_runtime
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
 from ppopt.pipeline.units import Units
+from ppopt.pipeline.work_map import devices_by_kind, read_places, without_map
 
 MAX_DEVICES = 1024
 MAX_MICROBATCHES = 2**18
@@ -38,10 +39,10 @@ MAX_OPS = 10**7
 class Pipeline:
     """D devices, M microbatches, the routes that these take, and what everything costs.
 
-    ``routes`` are the devices of the stages, route by route; left empty they follow from ``placement`` and ``chunks``
-    (given, ``placement`` is ``"routes"``). ``route_of_microbatch`` is by default the first half on route 0, the second on
-    route 1. ``recompute`` says which stages recompute their activations: ``"none"``, ``"all"`` or a list of stages; durations and
-    amounts are those of this choice.
+    ``routes`` are the devices of the stages, route by route; left empty they follow from ``placement`` and ``chunks`` (given,
+    ``placement`` is ``"routes"``). ``backward_routes``: of backwards that run elsewhere (:mod:`ppopt.pipeline.work_map`).
+    ``route_of_microbatch`` is by default the first half on route 0, the second on route 1. ``recompute`` says which stages
+    recompute their activations: ``"none"``, ``"all"`` or a list of stages; durations and amounts are those of this choice.
 
     With ``layers``, costs and activations are those of the stages into which ``partition`` cuts them: ``"even"`` (the largest
     group of layers dealt equally), ``"balanced"`` (the least largest work of a device), ``"best"`` (left open, the default), or
@@ -79,6 +80,7 @@ class Pipeline:
     partition: str | Counts = ""
     origin: Mapping[str, Any] = field(default_factory=dict, compare=False)
     runtime: str = ""
+    backward_routes: Routes = ()
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -101,6 +103,7 @@ class Pipeline:
             partition: str | Sequence[int] = "",
             origin: Mapping[str, Any] = ...,
             runtime: str = "",
+            backward_routes: Sequence[Sequence[int]] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -136,19 +139,8 @@ class Pipeline:
         self._set(**{name: getattr(one, name) for name in ("placement", "chunks", "routes", "recompute")})
 
     def _read_routes(self) -> None:
-        if self.routes:
-            self._set(placement="routes", routes=explicit_routes(self.routes, self.devices))
-            stages = len(self.routes[0])
-            if self.chunks != 1 and self.chunks != stages // self.devices:
-                problem = f"the routes have {stages} stages on {self.devices} devices, got {self.chunks}"
-                raise PipelineError("pipeline.chunks", problem)
-            self._set(chunks=max(1, stages // self.devices))
-        else:
-            self._set(routes=routes_of(self.placement, self.devices, self.chunks))
-        operations = 3 * self.stages * self.microbatches
-        if operations > MAX_OPS:
-            problem = f"at most {MAX_OPS} operations (3 x stages x microbatches) are supported, got {operations}"
-            raise PipelineError("pipeline.microbatches", problem)
+        self._set(**read_places(self))
+        check_size(self, MAX_OPS)
         self._set(route_of_microbatch=read_split(self.route_of_microbatch, self.microbatches, len(self.routes)))
         check_routes(self)
 
@@ -240,6 +232,7 @@ class Pipeline:
         derived = {"microbatches", "routes", "placement", "chunks", "devices"}
         if changes.keys() & derived and "route_of_microbatch" not in changes:
             changes["route_of_microbatch"] = ()
+        changes = without_map(self, changes)
         if "routes" not in changes and (self.placement != "routes" or "placement" in changes):
             changes["routes"] = ()  # they follow from the placement, which keeps its name
         return dataclasses.replace(self, **changes)
@@ -341,6 +334,16 @@ class Pipeline:
     def device_of(self) -> IntArray:
         """``[route, stage]`` -> device."""
         return np.asarray(self._with_routes().routes, dtype=np.int64)
+
+    @cached_property
+    def device_by_kind(self) -> IntArray:
+        """``[route, kind, stage]`` -> device."""
+        return np.asarray(devices_by_kind(self._with_routes()), dtype=np.int64)
+
+    @property
+    def places(self) -> tuple[Routes, Routes]:
+        """The devices of forwards and, where they are others, of backwards. The same orders fit two pipelines with the same."""
+        return self.routes, self.backward_routes
 
     @property
     def recomputing(self) -> frozenset[int]:

@@ -39,7 +39,19 @@ def moved(pipeline: Pipeline, place: dict[str, Any]) -> Pipeline:
         return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, **place})
     move = _Move(pipeline, there)
     written = there.route_of_microbatch if "routes" in place else ()
-    return pipeline.changed(**{**place, "chunks": there.chunks, "route_of_microbatch": written, **move.changes()})
+    changes = move.changes()
+    if pipeline.memory.weights is not None:
+        memory = changes.get("memory", pipeline.memory)
+        changes["memory"] = dataclasses.replace(memory, weights=_weights(pipeline, len(there.routes[0])), weights_on=None)
+    return pipeline.changed(**{**place, "chunks": there.chunks, "route_of_microbatch": written, **changes})
+
+
+def _weights(pipeline: Pipeline, stages: int) -> Value | None:
+    """What the weights of a stage are where there are so many stages: as now, or an equal part of the whole."""
+    weights = pipeline.memory.weights
+    if weights is None or stages == pipeline.stages:
+        return weights
+    return (sum(weights, Fraction(0)) if isinstance(weights, tuple) else weights * pipeline.stages) / stages
 
 
 def is_uneven(pipeline: Pipeline) -> bool:

@@ -199,12 +199,16 @@ class Links:
     time, each direction by itself; all pairs ``(from, to)`` of a group in ``shared`` are one link. With ``blocking`` neither end
     computes anything while a transfer holds the link (it may be part of several transfers at once). A transfer without
     occupancy holds nothing and stops nobody: its data arrive ``latency`` after the producer's end.
+
+    ``weights`` is what a device waits for the weights of a stage that live on another one (:mod:`ppopt.pipeline.work_map`); they
+    hold no link.
     """
 
     latency: Table = Fraction(0)
     occupancy: Table = Fraction(0)
     blocking: bool = False
     shared: tuple[tuple[tuple[int, int], ...], ...] = ()
+    weights: Table | None = None
 
     if TYPE_CHECKING:
 
@@ -214,6 +218,7 @@ class Links:
             occupancy: GivenTable = 0,
             blocking: bool = False,
             shared: Sequence[Sequence[Sequence[int]]] = (),
+            weights: GivenTable | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -222,18 +227,21 @@ class Links:
         if not isinstance(self.blocking, bool):
             raise PipelineError("links.blocking", f"expected true or false, got {self.blocking!r}")
         object.__setattr__(self, "shared", _shared(self.shared))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _table("links.weights", self.weights))
 
     def uncontended(self) -> Links:
         """Links on which every transfer takes as long as on these, but none waits for another or stops anybody."""
         if isinstance(self.latency, Fraction) and isinstance(self.occupancy, Fraction):
-            return Links(self.latency + self.occupancy)
+            return Links(self.latency + self.occupancy, weights=self.weights)
         size = len(self.latency if isinstance(self.latency, tuple) else self.occupancy)  # type: ignore[arg-type]
 
         def at(table: Table, a: int, b: int) -> Fraction:
             return table[a][b] if isinstance(table, tuple) else table * (a != b)
 
         pairs = (self.latency, self.occupancy)
-        return Links(tuple(tuple(sum((at(t, a, b) for t in pairs), Fraction(0)) for b in range(size)) for a in range(size)))
+        both = tuple(tuple(sum((at(t, a, b) for t in pairs), Fraction(0)) for b in range(size)) for a in range(size))
+        return Links(both, weights=self.weights)
 
     def validate(self, devices: int) -> None:
         """Raise :class:`PipelineError` where these links do not fit ``devices`` or are not supported yet.
@@ -241,7 +249,8 @@ class Links:
         Raises:
             PipelineError: they do not; the message names the link.
         """
-        for key, table in (("links.latency", self.latency), ("links.occupancy", self.occupancy)):
+        for name in ("latency", "occupancy", "weights"):
+            key, table = f"links.{name}", getattr(self, name)
             if isinstance(table, tuple):
                 if len(table) != devices:
                     raise PipelineError(key, f"expected one number or {devices} rows (one per device), got {len(table)} rows")
@@ -290,6 +299,10 @@ class Memory:
     more than ``F`` has taken. A stage that recomputes takes ``recompute_saved`` less at the start of ``F``. Without ``retained``
     a stage retains what it has taken then. These three follow ``costs.per``. ``static`` (weights, optimizer state) is one number
     or one per device, for one copy of the weights. ``limit``: one number or one per device; ``None`` is unlimited.
+
+    ``weights`` are those of a stage, one number or one per stage, whatever ``costs.per`` says; they come on top of ``static``.
+    ``weights_on``: the devices that keep them, route by route and stage by stage; by default those that run the forwards.
+    ``weights_kept``: ``"operation"`` (the default) or ``"step"``, for how long a device keeps what it has fetched.
     """
 
     activation: Value = Fraction(1)
@@ -297,6 +310,9 @@ class Memory:
     static: Value = Fraction(0)
     limit: Value | None = None
     recompute_saved: Value | None = None
+    weights: Value | None = None
+    weights_on: tuple[tuple[int, ...], ...] | None = None
+    weights_kept: str | None = None
 
     if TYPE_CHECKING:
 
@@ -307,10 +323,17 @@ class Memory:
             static: Given = 0,
             limit: Given | None = None,
             recompute_saved: Given | None = None,
+            weights: Given | None = None,
+            weights_on: Sequence[Sequence[int]] | None = None,
+            weights_kept: str | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("activation", "retained", "static", "limit", "recompute_saved"):
+        if self.weights_kept not in (None, "operation", "step"):
+            raise PipelineError("memory.weights_kept", f'expected "operation" or "step", got {self.weights_kept!r}')
+        if isinstance(self.weights_on, list):  # what is in it is checked beside the routes
+            object.__setattr__(self, "weights_on", tuple(tuple(r) if isinstance(r, list) else r for r in self.weights_on))
+        for name in ("activation", "retained", "static", "limit", "recompute_saved", "weights"):
             value = _optional_values(f"memory.{name}", getattr(self, name))
             if value is None and name in ("activation", "static"):
                 value = Fraction(int(name == "activation"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppopt.pipeline.parts import PipelineError
+from ppopt.pipeline.work_map import check_map
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -32,11 +33,12 @@ def read_runtime(value: Any) -> str:
 
 
 def check_routes(pipeline: Pipeline) -> None:
-    """Raise where a runtime that a pipeline is for has no such routes.
+    """Raise where a pipeline cannot have its routes and its map, or a runtime that it is for has no such routes.
 
     Raises:
-        PipelineError: PyTorch has every stage on one rank.
+        PipelineError: something does not go with its map; or PyTorch has every stage on one rank.
     """
+    check_map(pipeline)
     if pipeline.runtime == TORCH and len(pipeline.routes) > 1:
         problem = f"PyTorch has one rank for each stage; {len(pipeline.routes)} routes have copies of it on several"
         raise PipelineError("pipeline.routes", problem)

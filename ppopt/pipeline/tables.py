@@ -27,33 +27,37 @@ def entry(value: Value, index: int) -> Fraction:
     return value[index] if isinstance(value, tuple) else value
 
 
-def by_stage(pipeline: Pipeline, value: Value | None) -> list[list[Fraction | None]]:
-    """``[route][stage]``: the stage's part of a value that is given per device or per stage (``costs.per``)."""
+def by_stage(pipeline: Pipeline, value: Value | None, backward: bool = False) -> list[list[Fraction | None]]:
+    """``[route][stage]``: the stage's part of a value that is given per device or per stage (``costs.per``).
+
+    The value is that of the device that runs the forward, or the ``backward``; the part is that of the forward's device.
+    """
     table: list[list[Fraction | None]] = []
-    for route in pipeline.routes:
+    runs = pipeline.backward_routes if backward and pipeline.backward_routes else pipeline.routes
+    for route, on in zip(pipeline.routes, runs, strict=True):
         if value is None:
             table.append([None] * pipeline.stages)
         elif pipeline.costs.per == "stage":
             table.append([entry(value, s) for s in range(pipeline.stages)])
         else:
             chunks = np.bincount(route, minlength=pipeline.devices)
-            table.append([entry(value, d) / int(chunks[d]) for d in route])
+            table.append([entry(value, other) / int(chunks[d]) for d, other in zip(route, on, strict=True)])
     return table
 
 
-def if_recomputing(pipeline: Pipeline, value: Value | None) -> list[list[Fraction]]:
+def if_recomputing(pipeline: Pipeline, value: Value | None, backward: bool = False) -> list[list[Fraction]]:
     """``[route][stage]``: the stage's part of a value where the stage recomputes, else 0."""
     chosen = pipeline.recomputing
-    table = by_stage(pipeline, value)
+    table = by_stage(pipeline, value, backward)
     return [[x if x is not None and s in chosen else Fraction(0) for s, x in enumerate(row)] for row in table]
 
 
 def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
     """``[route][stage]``: a duration of :class:`~ppopt.pipeline.Costs`, with the time that the stages take to recompute."""
-    table = by_stage(pipeline, getattr(pipeline.costs, name))
+    table = by_stage(pipeline, getattr(pipeline.costs, name), name.startswith("backward"))
     if name not in ("backward", "backward_input"):
         return table
-    return added(table, if_recomputing(pipeline, pipeline.costs.recompute))
+    return added(table, if_recomputing(pipeline, pipeline.costs.recompute, True))
 
 
 def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]]:

@@ -48,7 +48,7 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
     gather = int(pipeline.ticks.lead.max())
     general = gather + devices * span + (devices - 1) * latency + sending
-    if not free or sending or gather or len(pipeline.routes) > 1:
+    if not free or sending or gather or len(pipeline.routes) > 1 or pipeline.backward_routes:
         return general
     beside = beside_span(pipeline)
     general = general if beside is None else min(general, span + beside)

@@ -151,7 +151,7 @@ class _Search:
         self._interrupted: Result | None = None
         """What Ctrl-C left of a search; the points after it get what is known already."""
         for row in self.named:
-            same = row.schedule is not None and row.schedule.pipeline.routes == self._free.routes
+            same = row.schedule is not None and row.schedule.pipeline.places == self._free.places
             if same:
                 self._learn(row.schedule)  # type: ignore[arg-type]
 

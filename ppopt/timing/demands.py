@@ -68,9 +68,9 @@ def _in_place(pipeline: Pipeline, *streams: Stream) -> bool:
     devices: set[int] = set()
     for stream in streams:
         if isinstance(stream, Family):
-            devices.add(pipeline.routes[stream.route][stream.stage])
+            devices.add(int(pipeline.device_by_kind[stream.route, stream.kind, stream.stage]))
         elif isinstance(stream, Dealt):
-            devices |= {pipeline.routes[family.route][family.stage] for family in stream.families}
+            devices |= {int(pipeline.device_by_kind[f.route, f.kind, f.stage]) for f in stream.families}
         else:
             devices.update(devices_of(pipeline, operations(pipeline, stream)).tolist())
     return len(devices) <= 1

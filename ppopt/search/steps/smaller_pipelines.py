@@ -16,7 +16,7 @@ from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
-from ppopt.search.step import Kind, Step
+from ppopt.search.step import SCATTERED, Kind, Step
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ class FewMicrobatches(Step):
 
     name = "few microbatches"
     kind = Kind.IMPROVE
+
+    def applies(self, run: Run) -> str | None:
+        """Where a kernel can be repeated."""
+        return SCATTERED if run.problem.pipeline.backward_routes else None
 
     def run(self, run: Run, seconds: float, **options: Any) -> None:
         """A third of the time for the list schedules, the rest for modulo scheduling."""
