@@ -373,6 +373,15 @@ def held_over_time(schedule: Schedule) -> list[list[tuple[int, int]]]:
     return changes
 
 
+def levels_over_time(schedule: Schedule, device: int) -> list[tuple[int, int]]:
+    """``(tick, amount)``: what a device holds from each tick on at which that changes, with what it always holds."""
+    held, levels = int(schedule.pipeline.amounts.static[device]), dict[int, int]()
+    for tick, change in sorted(held_over_time(schedule)[device]):
+        held += change
+        levels[tick] = held
+    return list(levels.items())
+
+
 def peak_of(changes: Iterable[tuple[int, int]]) -> int:
     """The most that is held; what is given back at a time is free for what is claimed at that time."""
     held = most = 0

@@ -166,6 +166,14 @@ def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, ResultFile
     return lambda: Model(infer_pipeline(rows)), rows, None
 
 
+def _has_map(pipeline: Pipeline, own: Pipeline) -> bool:
+    """Whether a pipeline whose routes are written out runs everything where ``own`` does, however the routes are numbered."""
+    if pipeline.placement != "routes" or pipeline.stages != own.stages:
+        return False
+    here, there = (each.device_by_kind[each.route_by_microbatch] for each in (pipeline, own))
+    return bool((here == there).all())
+
+
 def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
     """``pipeline`` with the routes of ``own``.
 
@@ -176,11 +184,11 @@ def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
         theirs, ours = getattr(own, size), getattr(pipeline, size)
         if theirs != ours:
             raise ValueError(f"the order has {size} = {theirs}, the model {ours}")
-    if own.places != pipeline.places:
+    if own.places != pipeline.places and not _has_map(pipeline, own):
         if own.placement in PLACEMENTS:
             pipeline = pipeline.placed(own.placement, own.chunks)
         else:
             pipeline = pipeline.rerouted(own.routes, own.route_of_microbatch)
-    if own.route_of_microbatch != pipeline.route_of_microbatch:
+    if own.places == pipeline.places and own.route_of_microbatch != pipeline.route_of_microbatch:
         pipeline = pipeline.changed(route_of_microbatch=own.route_of_microbatch)
     return pipeline

@@ -26,14 +26,16 @@ def compare(
     params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     own: Sequence[Row] = (),
     only: Collection[str] = (),
+    maps: bool = False,
 ) -> Table:
     """All named schedules on the same devices and the same costs per device, each on its own placement; timed and checked.
 
     ``asked`` is a pipeline, or what a model file says: then its own order is shown too, and its schedule has the parameters that
     it gives. Where it is left open which stages recompute, each schedule is shown without recomputing and with it everywhere.
     Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own numbers above 1, else for
-    their smallest. ``params`` gives parameters by the name of a schedule; the
-    others have none. ``own`` are rows of your own, shown first. ``only``: the names of those that are wanted; empty: all.
+    their smallest. ``params`` gives parameters by the name of a schedule; the others have none. ``own`` are rows of your own,
+    shown first. ``only``: the names of those that are wanted; empty: all. ``maps``: also schedules that are maps of work and
+    weights; else only where the model says something of weights, or stands for one.
 
     Raises:
         Restriction: a parameter is unknown or out of range.
@@ -44,7 +46,7 @@ def compare(
     pipeline = model.pipeline
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()
-    found = [*own, *model.own_rows, *rows_of(pipeline, chunks, {**model.named_params, **params}, only)]
+    found = [*own, *model.own_rows, *rows_of(pipeline, chunks, {**model.named_params, **params}, only, maps)]
     verified_rows(found)
     return Table(found, pipeline, model.stands_for)
 
@@ -54,6 +56,7 @@ def rows_of(
     chunks: Sequence[int] = (),
     params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     only: Collection[str] = (),
+    maps: bool = False,
 ) -> list[Row]:
     """The rows of the named schedules as :func:`compare` has them.
 
@@ -73,10 +76,10 @@ def rows_of(
         return [
             dataclasses.replace(row, recompute=choice)
             for choice in ("none", "all")
-            for row in _resolved(pipeline, choice, chunks, params, only)
+            for row in _resolved(pipeline, choice, chunks, params, only, maps)
         ]
     rows = []
-    for definition, v in each(chunks, shows_maps(pipeline, (*params, *only))):
+    for definition, v in each(chunks, maps or shows_maps(pipeline, (*params, *only))):
         if only and definition.name not in only:
             continue
         try:
@@ -95,10 +98,11 @@ def _resolved(
     chunks: Sequence[int],
     params: Mapping[str, Mapping[str, Any]],
     only: Collection[str],
+    maps: bool,
 ) -> list[Row]:
     """The rows where no stage or every stage recomputes."""
     try:
-        return rows_of(pipeline.resolved(choice), chunks, params, only)
+        return rows_of(pipeline.resolved(choice), chunks, params, only, maps)
     except PipelineError as error:
         return none_applies(f"recompute = {choice}: {error}")
 

@@ -11,7 +11,7 @@ from ppopt.pictures.gantt import points_of, rows
 from ppopt.pictures.layout import HELD
 from ppopt.pictures.palette import KINDS, LIMIT, STATIC
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
-from ppopt.schedule import Schedule, memory_changes
+from ppopt.schedule import Schedule, levels_over_time, memory_changes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,6 +51,9 @@ def memory(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
 
 def held_over_time(schedule: Schedule, device: int) -> tuple[Floats, Floats]:
     """Times in the user's unit, ascending, and the integer amount held from each one on, static memory included."""
+    if schedule.pipeline.backward_routes:  # its own row does not say it
+        levels = np.array(levels_over_time(schedule, device), dtype=np.float64).reshape(-1, 2)
+        return levels[:, 0] / schedule.pipeline.ticks.per_unit, levels[:, 1]
     claimed, released = memory_changes(schedule.pipeline, schedule.order.rows[device])
     changes = np.stack([claimed, -released], 1).ravel()
     times = np.stack([schedule.start[device], schedule.end[device]], 1).ravel()

@@ -108,7 +108,7 @@ class Schedule {
     if (kind === 0 && stage > 0) add(this.find(0, stage - 1, m), this.find(4, stage - 1, m), latency.forward[route][stage]);
     if (kind === 1 || kind === 2) {
       if (stage + 1 < this.S) add(this.backward(stage + 1, m), this.find(5, stage + 1, m), latency.backward[route][stage]);
-      add(this.find(0, stage, m), -1, 0);
+      add(this.find(0, stage, m), -1, latency.over[route][stage]);
     }
     if (kind === 3) add(this.find(2, stage, m), -1, 0);
     if (kind === 4) add(this.find(0, stage, m), -1, 0);
@@ -139,7 +139,8 @@ class Schedule {
   // What a device holds: times, ascending, and the amount from each on. Amounts are whole units.
   held(device) {
     if (this.curves[device]) return this.curves[device];
-    const { claims, releases, static: always } = this.facts.memory, times = [], levels = [];
+    const { claims, releases, curves, static: always } = this.facts.memory, times = [], levels = [];
+    if (curves) return (this.curves[device] = { ...curves[device], always: always[device] });
     let level = always[device];
     const change = (time, amount) => {
       if (!amount) return;

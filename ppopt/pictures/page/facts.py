@@ -11,7 +11,7 @@ from ppopt.pictures.page.payload import Columns
 from ppopt.pictures.palette import CARRIED, IDLE, KINDS, LIMIT, MARGIN, MEANING, SENDS, hexadecimal, shades
 from ppopt.pictures.shown import Shown
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.schedule import Schedule
+from ppopt.schedule import Schedule, levels_over_time
 from ppopt.text import number
 from ppopt.timing import Waited
 
@@ -105,16 +105,17 @@ def _bound(each: Shown) -> int | float | None:
 
 def _latency(pipeline: Pipeline) -> Tree:
     """``[route][stage]``: ticks from the end of the forward of the stage before, or of the backward of the stage after, or of
-    the transfer that carries its result, to when the stage has it."""
-    device, latency = pipeline.device_of, pipeline.ticks.latency
+    the transfer that carries its result, to when the stage has it; ``over``: from its own forward to its backward."""
+    latency = pipeline.ticks.latency
+    device, back = (pipeline.device_by_kind[:, kind] for kind in (Kind.F, Kind.B))
 
     def between(source: IntArray, target: IntArray) -> list[list[int]]:
         found: list[list[int]] = latency[source, target].tolist()
         return found
 
     forward = [[0, *row] for row in between(device[:, :-1], device[:, 1:])]
-    backward = [[*row, 0] for row in between(device[:, 1:], device[:, :-1])]
-    return {"forward": forward, "backward": backward}
+    backward = [[*row, 0] for row in between(back[:, 1:], back[:, :-1])]
+    return {"forward": forward, "backward": backward, "over": between(device, back)}
 
 
 def _memory(schedule: Schedule) -> Tree:
@@ -134,4 +135,11 @@ def _memory(schedule: Schedule) -> Tree:
         "static": amounts.static.tolist(),
         "limit": None if amounts.limit is None else amounts.limit.tolist(),
         "peak": list(schedule.peak_memory),
+        "curves": _curves(schedule) if pipeline.backward_routes else None,
     }
+
+
+def _curves(schedule: Schedule) -> list[Tree]:
+    """Per device the ticks at which what it holds changes, and the amount from each on: where no row of its own says it."""
+    curves = [levels_over_time(schedule, device) for device in range(schedule.pipeline.devices)]
+    return [{"times": [time for time, _ in curve], "levels": [level for _, level in curve]} for curve in curves]
