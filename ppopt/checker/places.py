@@ -19,7 +19,7 @@ class Weights(NamedTuple):
     weights_stored: Fraction
     weight_fetches: int
     weights_fetched: Fraction
-    weight_fetch_time: Fraction
+    fetch_time: Fraction
 
 
 def places(pipeline: Pipeline, route: int) -> list[int]:

@@ -24,7 +24,7 @@ class DeviceFigures(NamedTuple):
     """How often it takes the weights of a stage from another device."""
     weights_fetched: Fraction
     """What these fetches are together."""
-    weight_fetch_time: Fraction
+    fetch_time: Fraction
     """How long it waits for them."""
     activations_sent: int
     """How many results, gradients, and what forwards leave behind, it sends to other devices."""
