@@ -93,7 +93,7 @@ def room_to_split(pipeline: Pipeline) -> BoolArray:
     if not splitting_takes_memory(pipeline) or amounts.limit is None:
         return room
     free = amounts.limit - amounts.static
-    for route, devices in enumerate(pipeline.routes):
+    for route, devices in enumerate(pipeline.backward_routes or pipeline.routes):
         held = [0] * pipeline.devices
         for stage, device in enumerate(devices):
             held[device] += int(amounts.activation[route, stage])
@@ -109,14 +109,18 @@ def check_limit(pipeline: Pipeline) -> None:
 
     Raises:
         TooLittleMemory: a device cannot; the message names it and what it needs.
+        PipelineError: backwards run elsewhere than their forwards, and an input gradient takes more than those have left behind.
     """
     amounts = pipeline.amounts
     if amounts.limit is None:
         return
+    if pipeline.backward_routes and amounts.rebuilt.any():
+        problem = "more is retained than held, which a limit of memory cannot take where backwards run elsewhere than forwards"
+        raise PipelineError("memory.retained", f"{problem}; expected at most the activation")
     for device, limit in enumerate(amounts.limit.tolist()):
         least = max(
             sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.routes)
+            for r, route in enumerate(pipeline.backward_routes or pipeline.routes)
             if r in pipeline.route_of_microbatch
         ) + int(amounts.static[device])
         if least > limit:

@@ -27,7 +27,7 @@ from ppopt.pipeline.routes import MAX_STAGES, Routes, read_split
 from ppopt.pipeline.runtimes import check_routes, read_runtime
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
 from ppopt.pipeline.units import Units
-from ppopt.pipeline.work_map import devices_by_kind, read_places, without_map
+from ppopt.pipeline.work_map import PLACED, devices_by_kind, read_places, without_map
 
 MAX_DEVICES = 1024
 MAX_MICROBATCHES = 2**18
@@ -136,7 +136,7 @@ class Pipeline:
             raise PipelineError("pipeline.route_of_microbatch", "belongs to one number of microbatches; several are asked for")
         for microbatches in self.microbatches[0], self.microbatches[-1]:  # type: ignore[index]
             one = self.changed(microbatches=microbatches)
-        self._set(**{name: getattr(one, name) for name in ("placement", "chunks", "routes", "recompute")})
+        self._set(**{name: getattr(one, name) for name in PLACED})
 
     def _read_routes(self) -> None:
         self._set(**read_places(self))

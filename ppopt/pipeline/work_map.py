@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 OPERATION, STEP = "operation", "step"
 KEPT = (OPERATION, STEP)
 """For how long fetched weights are kept (``memory.weights_kept``): while the operation runs that needs them, or the step."""
+PLACED = ("placement", "chunks", "routes", "recompute", "backward_routes", "memory")
+"""The fields of a pipeline that say where what runs, and what is read with them."""
 NEEDS_WEIGHTS = (Kind.F, Kind.B, Kind.I)
 """The kinds of operations that read the weights of their stage."""
 
@@ -181,7 +183,7 @@ def check_map(pipeline: Pipeline) -> None:
             raise PipelineError(key, "PyTorch runs a stage's backward where its forward was; leave it out for this runtime")
     if elsewhere or memory.weights_on:
         key = "pipeline.backward_routes" if elsewhere else "memory.weights_on"
-        for open_key in set(pipeline.open) & {"pipeline.partition", "pipeline.recompute", "pipeline.microbatches"}:
+        for open_key in set(pipeline.open) & {"pipeline.partition", "pipeline.recompute"}:
             raise PipelineError(key, f"belongs to one pipeline, and {open_key} is left open")
         if pipeline.costs.overlap is not None and links.weights:
             problem = (

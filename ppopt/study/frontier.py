@@ -298,7 +298,7 @@ class _Search:
         amounts = self._sample.amounts
         steps = [
             Fraction(int(amounts.activation[r, s]), amounts.per_unit) / self.shares[device]
-            for r, route in enumerate(self._sample.routes)
+            for r, route in enumerate(self._sample.backward_routes or self._sample.routes)
             for s, device in enumerate(route)
             if self.shares[device] and amounts.activation[r, s]
         ]

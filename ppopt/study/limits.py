@@ -38,7 +38,7 @@ def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
     for device, share in enumerate(shares):
         held = [
             sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.routes)
+            for r, route in enumerate(pipeline.backward_routes or pipeline.routes)
             if len(pipeline.microbatches_of[r])
         ]
         need = Fraction(max(held) + int(amounts.static[device]), amounts.per_unit)
