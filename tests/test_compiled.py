@@ -1,8 +1,6 @@
 """Inner loops: Python and numba run the same source and give the same; which of them does depends on how much there is to do."""
 
 import random
-import subprocess
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +19,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
 from ppopt.timing import OrderError, time_order, time_settings
+from tests.support.fresh import heavy_after
 from tests.support.strategies import machines, orders, pipelines
 from tests.support.tiers import drawn, thorough
 
@@ -82,13 +81,7 @@ def test_python_runs_what_has_more_than_64_bits(fresh: list[str]) -> None:
 
 
 def test_what_is_small_loads_no_numba() -> None:
-    code = (
-        "import sys\nfrom ppopt.cli import main\n"
-        "try:\n    main(['order', 'zb-v', '-d', '4', '-m', '8'])\nexcept SystemExit:\n    pass\n"
-        "sys.exit('imported numba' if 'numba' in sys.modules else 0)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    assert "numba" not in heavy_after("from ppopt.cli import main; main(['order', 'zb-v', '-d', '4', '-m', '8'])")
 
 
 # --- compiled or not, the same ---

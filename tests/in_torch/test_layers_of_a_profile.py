@@ -2,7 +2,6 @@
 
 import time
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -12,11 +11,8 @@ from ppopt.files.model import model_of_text
 from ppopt.files.profile import Profile, combine, durations, model_text
 from ppopt.files.profiled_layers import named_layers
 from ppopt.files.recorded import read_recorded
-from ppopt.files.torch_csv import lines_of
-from ppopt.files.torch_export import actions_of
-from ppopt.named import find
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline
+from tests.support.torch_steps import job_of, loaded, run_both, traced_steps
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
 STAGES = (("tok_embeddings", "layers.0", "layers.1"), ("layers.2", "output"))
@@ -70,29 +66,15 @@ def stage_of(stage: int) -> Any:
     return Stage()
 
 
-def traced(rank: int, results: Connection, job: run_in_torch.Job, folder: str) -> None:
+def traced(rank: int, job: run_in_torch.Job, folder: str) -> None:
     """Some steps of one rank under the profiler."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    modules = {stage: stage_of(stage) for stage, home in enumerate(job.route) if home == rank}
-    schedule = run_in_torch.load(job, rank, modules, torch.nn.functional.mse_loss)
-    inputs, target = run_in_torch.batch_of(job.microbatches)
-    first, last = job.route[0] == rank, job.route[-1] == rank
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        for _ in range(STEPS):
-            schedule.step(*([inputs] if first else []), target=target if last else None, losses=[] if last else None)
-    profiler.export_chrome_trace(f"{folder}/trace-{rank}.json")
-    results.send("done")
+    traced_steps(loaded(job, rank, stage_of), rank, job, STEPS, folder)
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     folder = tmp_path_factory.mktemp("traces")
-    path = folder / "schedule.csv"
-    path.write_text("".join(lines_of(actions_of(find("1f1b").schedule(Pipeline(2, MICROBATCHES))))))
-    with run_in_torch.ranks_running(2, traced, run_in_torch.job_of(str(path)), str(folder)) as pipes:
-        assert [pipe.recv() for pipe in pipes if pipe.poll(run_in_torch.TIMEOUT)] == ["done", "done"]
+    run_both(traced, job_of("1f1b", MICROBATCHES, folder), str(folder))
     return combine([read_recorded(str(trace)) for trace in sorted(folder.glob("trace-*.json"))])
 
 

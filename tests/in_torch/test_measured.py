@@ -2,7 +2,6 @@
 
 import time
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ from ppopt.files.exported import schedule_in
 from ppopt.files.model import model_of_text
 from ppopt.files.profile import combine, model_text
 from ppopt.files.recorded import Clock, read_files
-from ppopt.files.torch_csv import lines_of
-from ppopt.files.torch_export import actions_of
 from ppopt.named import find
 from ppopt.pictures.measured import draw
 from ppopt.pipeline import Pipeline
 from ppopt.runs import beside, idle_of, read_run
 from ppopt.schedule import Schedule
+from tests.support.torch_steps import job_of, loaded, run_both, run_steps, traced_steps
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
 SLEEP = {0: 0.012, 1: 0.03, 2: 0.012, 3: 0.012}
@@ -48,37 +46,22 @@ def sleepy(stage: int) -> Any:
     return Sleepy()
 
 
-def recorded(rank: int, results: Connection, job: run_in_torch.Job, folder: str) -> None:
+def recorded(rank: int, job: run_in_torch.Job, folder: str) -> None:
     """Some steps of one rank under the stopwatch and the profiler."""
-    import torch
-    import torch.distributed as dist
-    from torch.profiler import ProfilerActivity, profile
-
     from ppopt.files.torch_timing import StageTimer
 
-    modules = {stage: sleepy(stage) for stage, home in enumerate(job.route) if home == rank}
-    schedule = run_in_torch.load(job, rank, modules, torch.nn.functional.mse_loss)
+    schedule = loaded(job, rank, sleepy)
     timer = StageTimer(schedule)
-    inputs, target = run_in_torch.batch_of(job.microbatches)
-    first, last = job.route[0] == rank, job.route[-1] == rank
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        for _ in range(STEPS):
-            dist.barrier()
-            schedule.step(*([inputs] if first else []), target=target if last else None, losses=[] if last else None)
-    profiler.export_chrome_trace(f"{folder}/trace-{rank}.json")
+    traced_steps(schedule, rank, job, STEPS, folder)
     timer.measure_links(5)
     timer.save(f"{folder}/timing-{rank}.json")
-    results.send("done")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two ranks with two stages each, the order of zb-v."""
     place = tmp_path_factory.mktemp("run")
-    path = place / "schedule.csv"
-    path.write_text("".join(lines_of(actions_of(find("zb-v").schedule(Pipeline(2, MICROBATCHES))))))
-    with run_in_torch.ranks_running(2, recorded, run_in_torch.job_of(str(path)), str(place)) as pipes:
-        assert [pipe.recv() for pipe in pipes if pipe.poll(run_in_torch.TIMEOUT)] == ["done", "done"]
+    run_both(recorded, job_of("zb-v", MICROBATCHES, place), str(place))
     return place
 
 
@@ -140,10 +123,9 @@ def test_links_are_measured_with_three_sizes(folder: Path) -> None:
     assert len(profile.links[0, 1].sizes) == 3
 
 
-def with_its_own_class(rank: int, results: Connection, folder: str) -> None:
+def with_its_own_class(rank: int, folder: str) -> None:
     """Some steps of PyTorch's own 1F1B, which leaves no ranges in traces."""
     import torch
-    import torch.distributed as dist
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
     from ppopt.files.torch_timing import StageTimer
@@ -151,17 +133,12 @@ def with_its_own_class(rank: int, results: Connection, folder: str) -> None:
     stage = PipelineStage(run_in_torch.transformer_block(rank), rank, 2, torch.device("cpu"))
     schedule = Schedule1F1B(stage, MICROBATCHES, loss_fn=torch.nn.functional.mse_loss)
     timer = StageTimer(schedule)
-    inputs, target = run_in_torch.batch_of(MICROBATCHES)
-    for _ in range(STEPS):
-        dist.barrier()
-        schedule.step(*([inputs] if rank == 0 else []), target=target if rank else None, losses=[] if rank else None)
+    run_steps(schedule, rank, (0, 1), MICROBATCHES, STEPS)
     timer.save(f"{folder}/timing-{rank}.json")
-    results.send("done")
 
 
 def test_classes_for_one_stage_are_timed_too(tmp_path: Path) -> None:
-    with run_in_torch.ranks_running(2, with_its_own_class, str(tmp_path)) as pipes:
-        assert [pipe.recv() for pipe in pipes if pipe.poll(run_in_torch.TIMEOUT)] == ["done", "done"]
+    run_both(with_its_own_class, str(tmp_path))
     run = read_run(files(tmp_path, "timing"))
     order = find("1f1b").schedule(Pipeline(2, MICROBATCHES)).order.texts()
     assert [[str(ran.op) for ran in row] for row in run.rows] == order

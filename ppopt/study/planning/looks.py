@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ppopt.clock import Clock
 from ppopt.heuristics import Stuck, each_baseline
@@ -88,21 +88,22 @@ def _moved(counts: Counts) -> Iterator[Counts]:
 def look(case: Case, placement: str, chunks: int, counts: Counts | None, clock: Clock) -> Found | None:
     """The best named schedule that fits on a cut, by default :func:`first_cut`; ``None``: none was found.
 
-    Each is tried with few microbatches; then the most promising one that fits is made with all.
+    Each is tried with few microbatches; then the most promising one that fits is made with all, of equally fast ones that which
+    holds least.
     """
     counts = counts or first_cut(case.floors, placement, chunks)
     pipeline = None if counts is None else _at(case, placement, chunks, counts)
     if pipeline is None:
         return None
-    tried: list[tuple[float, Any, Definition]] = []
+    tried: list[tuple[_Sample, Definition]] = []
     for definition in definitions(placement, chunks, case.question.search.runtime):
         if clock.over and tried:
             break
         sample = _sampled(definition, pipeline, clock, case.question.search.runtime)
         if sample is not None:
-            tried.append((*sample, definition))
-    for _, chosen, definition in sorted(tried, key=lambda one: one[0]):
-        found = _made(definition, pipeline, chosen, clock)
+            tried.append((sample, definition))
+    for sample, definition in sorted(tried, key=lambda one: one[0][:2]):
+        found = _made(definition, pipeline, sample.recompute, clock)
         if found is not None:
             return found
     return _listed(pipeline, clock) if case.question.search.runtime in ("", TORCH) else None
@@ -143,9 +144,9 @@ def nearby(case: Case, found: Found, clock: Clock) -> Found:
                 break
             pipeline = _at(case, found.schedule.pipeline.placement, found.schedule.pipeline.chunks, counts)
             sample = None if pipeline is None else _sampled(definition, pipeline, clock, runtime)
-            if sample is None or pipeline is None or sample[0] >= value:
+            if sample is None or pipeline is None or sample.value >= value:
                 continue
-            other = _made(definition, pipeline, sample[1], clock)
+            other = _made(definition, pipeline, sample.recompute, clock)
             if other is not None and other.value < found.value:
                 better = other
                 break
@@ -182,8 +183,19 @@ def _few(pipeline: Pipeline) -> tuple[Pipeline, ...]:
     return pipeline.changed(microbatches=least + two), pipeline.changed(microbatches=least)
 
 
-def _sampled(definition: Definition, pipeline: Pipeline, clock: Clock, runtime: str) -> tuple[float, Any] | None:
-    """About how long a named schedule takes, in ms, and what recomputes in it, as little as fits; ``None``: it does not apply."""
+class _Sample(NamedTuple):
+    """A named schedule with few microbatches."""
+
+    value: float
+    """About how long it takes with all of them, in ms."""
+    peak: int
+    """What the fullest device holds at most, in whole amounts."""
+    recompute: Any
+    """What recomputes in it."""
+
+
+def _sampled(definition: Definition, pipeline: Pipeline, clock: Clock, runtime: str) -> _Sample | None:
+    """A named schedule with few microbatches in which as little recomputes as fits; ``None``: it does not apply."""
     few = _few(pipeline)
     clock.charge(tuning.SCHEDULED * few[0].index.computations)
     try:
@@ -202,7 +214,7 @@ def _sampled(definition: Definition, pipeline: Pipeline, clock: Clock, runtime: 
             value += (pipeline.microbatches - few[0].microbatches) * each_one
     except (Restriction, PipelineError):
         return None
-    return value, schedule.pipeline.recompute
+    return _Sample(value, max(schedule.peak_memory), schedule.pipeline.recompute)
 
 
 def _made(definition: Definition, pipeline: Pipeline, chosen: Any, clock: Clock) -> Found | None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import ppopt as pp
 from ppopt.files import model_dict, model_of
 from ppopt.files.toml_text import toml_text
+from ppopt.named import find
 from ppopt.search import solve
 from ppopt.study.planning import Plans, plan, question_of, steps
 from ppopt.study.planning.space import cases_of
@@ -74,6 +75,14 @@ def test_the_only_combination_is_its_own_bound() -> None:
     plans = checked(tables(cluster={"gpus": 1}, training={"zero": 0, "microbatch": 4}))
     assert (len(plans), plans.space.combinations, plans.reason) == (1, 1, "optimal")
     assert plans.lower_bound == plans[0].lower_bound == plans[0].step_time
+
+
+def test_of_equally_fast_schedules_the_plan_has_one_that_holds_least() -> None:
+    """On one device all take the same; GPipe holds all microbatches."""
+    (best,) = checked(tables(cluster={"gpus": 1}, training={"zero": 0, "microbatch": 1}))
+    peaks = {name: find(name).schedule(best.result.pipeline).peak_memory[0] for name in ("1f1b", "gpipe")}
+    assert best.result.schedule is not None
+    assert best.result.schedule.peak_memory[0] == peaks["1f1b"] < peaks["gpipe"]
 
 
 @thorough
