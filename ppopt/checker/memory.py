@@ -72,11 +72,7 @@ def _levels_between(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             yield entry, held
 
 
-def waits_for_room(run: Run, key: int) -> bool:
-    """Whether an operation may have to wait until another device has room for what it leaves behind."""
-    if run.facts.limit is None or not run.pipeline.backward_routes:
-        return False
-    family, microbatch = divmod(key, run.pipeline.microbatches)
-    kind, stage = divmod(family, run.pipeline.stages)
-    place = run.facts.place[run.pipeline.route_of_microbatch[microbatch]]
-    return kind == Kind.F and place[family] != place[Kind.B * run.pipeline.stages + stage]
+def room_elsewhere(run: Run) -> bool:
+    """Whether operations may have to wait until another device has room for what they leave behind: then no order says how early
+    they can be."""
+    return run.facts.limit is not None and bool(run.pipeline.backward_routes)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TypeAlias
 
-from ppopt.checker.memory import in_time, levels, waits_for_room
+from ppopt.checker.memory import in_time, levels, room_elsewhere
 from ppopt.checker.quick import sound
 from ppopt.checker.records import Entry, Record, Run, length_of, read_rows, read_schedule
 from ppopt.checker.transfers import arrivals, late_transfers, stopped, transfer_violations
@@ -249,12 +249,12 @@ def _late(run: Run, ran: Ran) -> Found:
         ready[after] = max(ready[after], arrival)
     stops = stopped(run)
     yield from late_transfers(run, ran)
+    if room_elsewhere(run):
+        return
     for device, row in enumerate(run.rows):
         free = 0
         for entry in row:
             earliest = max([free, run.traffic(run.facts.gather, entry), *(ready[key] for key in entry.keys)])
-            if any(waits_for_room(run, key) for key in entry.keys):
-                continue
             earliest = max([earliest, *(end for begin, end in stops.get(device, ()) if begin <= entry.start + run.tolerance)])
             if entry.start > earliest + run.tolerance:
                 op, at = run.shown(entry), run.time(entry.start)

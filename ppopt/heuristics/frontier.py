@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ppopt.clock import check_time
-from ppopt.op import Kind
+from ppopt.constraints import Listed, Precede
+from ppopt.op import Kind, Op
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order
 
@@ -23,10 +24,11 @@ FILLINGS: dict[str, Callable[[int, int], tuple[int, int]]] = {
 """What ranks those that can start at one time, the smallest first: the microbatch, and how many of its operations are placed."""
 
 
-def by_frontier(pipeline: Pipeline, filling: str = "oldest-microbatch") -> Order:
+def by_frontier(pipeline: Pipeline, filling: str = "oldest-microbatch", most: int | None = None) -> Order:
     """The order in which the operations are placed: forwards and fused backwards. ``filling``: a name of :data:`FILLINGS`.
 
-    An operation starts once its device is free and what it needs has arrived; links carry any number of transfers.
+    An operation starts once its device is free and what it needs has arrived; links carry any number of transfers. With
+    ``most`` no more microbatches than that are in flight: one enters when another is through.
     """
     rank, stages, ticks = FILLINGS[filling], pipeline.stages, pipeline.ticks
     place, lag, took = pipeline.device_by_kind.tolist(), ticks.lag.tolist(), ticks.duration.tolist()
@@ -46,8 +48,9 @@ def by_frontier(pipeline: Pipeline, filling: str = "oldest-microbatch") -> Order
             arrival = max(arrival, left_behind.pop((microbatch, stage)))
         return max(arrival, int(lead[route][kind][stage]))
 
-    waiting = [(ready(m, 0, 0), rank(m, 0), m, 0) for m in range(pipeline.microbatches)]
-    inputs = [entry[0] for entry in waiting]
+    inputs = [ready(m, 0, 0) for m in range(pipeline.microbatches)]
+    entered = pipeline.microbatches if most is None else min(most, pipeline.microbatches)
+    waiting = [(inputs[m], rank(m, 0), m, 0) for m in range(entered)]
     heapq.heapify(waiting)
     while waiting:
         check_time()
@@ -65,4 +68,15 @@ def by_frontier(pipeline: Pipeline, filling: str = "oldest-microbatch") -> Order
         if done + 1 < len(path):
             inputs[microbatch] = ready(microbatch, done + 1, end)
             heapq.heappush(waiting, (inputs[microbatch], rank(microbatch, done + 1), microbatch, done + 1))
+        elif entered < pipeline.microbatches:
+            inputs[entered] = max(inputs[entered], end)
+            heapq.heappush(waiting, (inputs[entered], rank(entered, 0), entered, 0))
+            entered += 1
     return Order(pipeline.index, tuple(np.array(row, dtype=np.int64) for row in rows))
+
+
+def in_flight(pipeline: Pipeline, most: int) -> tuple[Precede, ...]:
+    """That at most so many microbatches are in flight, whatever their routes are: each enters once an earlier one is through."""
+    later = range(most, pipeline.microbatches)
+    through, enters = (tuple(Op(0, kind, m - ago) for m in later) for kind, ago in ((Kind.B, most), (Kind.F, 0)))
+    return (Precede(Listed(through), Listed(enters)),) if enters else ()

@@ -297,7 +297,7 @@ def limited(pipeline: Pipeline, activations: Fraction) -> Pipeline:
     """The same pipeline with room for this number of activations of a microbatch (over all its stages there) on every device."""
     limits = tuple(one * activations / pipeline.amounts.per_unit for one in activations_of_one(pipeline))
     flat = pipeline.flat()
-    return flat.changed(memory=replace(flat.memory, static=Fraction(0), limit=limits))
+    return flat.changed(memory=replace(flat.memory, static=Fraction(0), weights=None, limit=limits))
 
 
 def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:

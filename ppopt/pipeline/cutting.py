@@ -270,11 +270,13 @@ def given_parts(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def check_step(pipeline: Pipeline, layers: Layers) -> None:
-    """Raise where layers and devices both say what is done once per step.
+    """Raise where layers and the rest both say what weights take, or what is done once per step.
 
     Raises:
         PipelineError: they do.
     """
+    if pipeline.memory.weights is not None:
+        raise PipelineError("memory.weights", "follows from the layers, which have weights")
     if layers.has("optimizer") and pipeline.costs.optimizer is not None:
         raise PipelineError("costs.optimizer", "follows from the layers, which give optimizer too")
     if layers.has("all_gather", "reduce_scatter"):

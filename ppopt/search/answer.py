@@ -257,7 +257,8 @@ class _Question:
         asked = self.best_cut
         if asked is None:
             written = layers is not None and isinstance(partition, tuple) and len(layers) >= own.pipeline.stages
-            asked = written and not self._in_ticks
+            mapped = bool(own.pipeline.backward_routes) or own.pipeline.memory.weights_on is not None
+            asked = written and not self._in_ticks and not mapped
         if not asked:
             return own
         if self._in_ticks:

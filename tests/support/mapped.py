@@ -63,8 +63,10 @@ class _Search:
         fetches = pipeline.links.weights
         self.kept = pipeline.memory.weights_on or pipeline.routes
         self.step = pipeline.memory.weights_kept == "step"
-        self.fetches = [[Fraction(0)] * pipeline.devices] * pipeline.devices if fetches is None else fetches
-        self.latency = pipeline.links.latency
+        self.fetches, self.latency = (
+            table if isinstance(table, tuple) else [[table or Fraction(0)] * pipeline.devices] * pipeline.devices
+            for table in (fetches, pipeline.links.latency)
+        )
         self.back = pipeline.backward_routes or pipeline.routes
         self.lead = [self._before(d) for d in range(pipeline.devices)]
         self.tail = pipeline.costs.optimizer or Fraction(0)
@@ -96,8 +98,8 @@ class _Search:
         def of(value: object) -> Fraction:
             own = stage if costs.per == "stage" else device
             share = 1 if costs.per == "stage" else self.p.routes[route].count(self.p.routes[route][stage])
-            assert isinstance(value, tuple)
-            return value[own] / share
+            assert isinstance(value, tuple | Fraction)
+            return (value[own] if isinstance(value, tuple) else value) / share
 
         took = of(parts["I"]) + of(parts["W"]) if kind == "B" and full is None else of(parts[kind])
         home = self.kept[route][stage]

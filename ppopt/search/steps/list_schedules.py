@@ -7,7 +7,7 @@ from typing import Any
 
 from ppopt.clock import Clock
 from ppopt.constraints import rules_of
-from ppopt.heuristics import PRIORITIES, Jobs, Stuck, each_baseline, each_paced, listable, run_jobs
+from ppopt.heuristics import PRIORITIES, Jobs, Stuck, by_frontier, each_baseline, each_paced, in_flight, listable, run_jobs
 from ppopt.named import adapted
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
@@ -48,6 +48,8 @@ class ListSchedules(Step):
         What the list scheduler does not know of these the times may still bring about; what breaks one is left out.
         """
         pipeline, words = run.problem.pipeline, run.problem.words
+        if pipeline.backward_routes and pipeline.amounts.limit is not None:
+            self._few_in_flight(run)
         jobs = Jobs(pipeline, listable(pipeline, (*rules_of(pipeline), *words)), links=True)
         for name, rule in PRIORITIES.items():
             for patient, reserve in ((False, False), (True, False), (False, True)):
@@ -61,6 +63,21 @@ class ListSchedules(Step):
                     continue  # this rule runs into the memory limit, or against words between devices; others may not
                 if schedule.within_memory and not broken(schedule, words):
                     run.incumbent.offer(schedule, name)
+
+    def _few_in_flight(self, run: Run) -> None:
+        """One microbatch after the other, then more and more of them in flight, for as long as that fits: where a forward takes
+        another device's memory no priority rule sees it."""
+        pipeline, words = run.problem.pipeline, run.problem.words
+        for most in range(1, pipeline.microbatches + 1):
+            if run.incumbent.best is not None and run.clock.over:
+                return
+            run.clock.charge(tuning.SCHEDULED * run.problem.operations)
+            try:
+                schedule = time_order(pipeline, by_frontier(pipeline, most=most), words=(*words, *in_flight(pipeline, most)))
+            except CyclicOrder:
+                return
+            if schedule.within_memory and not broken(schedule, words):
+                run.incumbent.offer(schedule, f"{most} in flight")
 
 
 class OneAfterTheOther(Step):
