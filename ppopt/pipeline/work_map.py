@@ -171,12 +171,14 @@ def check_map(pipeline: Pipeline) -> None:
     elsewhere = bool(pipeline.backward_routes)
     if elsewhere:
         key = "pipeline.backward_routes"
-        if links.occupancy != 0:
+        occupancy = links.occupancy if isinstance(links.occupancy, tuple) else ((links.occupancy,),)
+        if any(map(any, occupancy)):
             problem = "activations that are sent to another device's backward hold no link; give links.latency, not occupancy"
             raise PipelineError("links.occupancy", f"{problem}, beside {key}")
         exchange = pipeline.data_parallel
         for name in ("all_gather", "reduce_scatter"):
-            if getattr(exchange, name) not in (0, (Fraction(0),) * pipeline.devices):
+            value = getattr(exchange, name)
+            if any(value) if isinstance(value, tuple) else value:
                 problem = f"what a device exchanges whose backwards run elsewhere is not known; leave it out beside {key}"
                 raise PipelineError(f"data_parallel.{name}", problem)
         if pipeline.runtime:
