@@ -19,6 +19,7 @@ from ppopt.named import Row, of_order
 from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, IntArray, Pipeline
+from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import Order, Schedule, Transfers, halves
 from ppopt.timing import in_turn, time_order
 
@@ -185,7 +186,9 @@ def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
         if theirs != ours:
             raise ValueError(f"the order has {size} = {theirs}, the model {ours}")
     if own.places != pipeline.places and not _has_map(pipeline, own):
-        if own.placement in PLACEMENTS:
+        if own.backward_routes:
+            pipeline = mapped(pipeline, WorkMap(own.routes, own.route_of_microbatch, own.backward_routes))
+        elif own.placement in PLACEMENTS:
             pipeline = pipeline.placed(own.placement, own.chunks)
         else:
             pipeline = pipeline.rerouted(own.routes, own.route_of_microbatch)
