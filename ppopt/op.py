@@ -128,6 +128,10 @@ class OpIndex(NamedTuple):
             raise ValueError(f"{op}: there is no microbatch {op.microbatch}; microbatches are 0..{self.microbatches - 1}")
         return (op.kind * self.stages + op.stage) * self.microbatches + op.microbatch
 
+    def family(self, stage: int, kind: Kind | Send) -> int:
+        """The number of a stage's operation of this kind for microbatch 0; those for the others follow."""
+        return (kind * self.stages + stage) * self.microbatches
+
     def pair(self, forward: int, backward: int) -> int:
         """The number of the pair of the operations with these numbers."""
         slots = self.stages * self.microbatches

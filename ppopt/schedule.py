@@ -206,6 +206,34 @@ class Schedule:
         """``1 - max_d work_d / max_d span_d``, the zero-bubble papers' bubble rate."""
         return 1 - max(self.work) / self.device_span if self.device_span else 0.0
 
+    @property
+    def summed_span_bubble_ratio(self) -> float:
+        """``1 - sum(work) / sum_d span_d``: the share of the devices' own spans that is idle."""
+        spans = sum(self.device_spans)
+        return 1 - sum(self.work) / spans if spans else 0.0
+
+    @cached_property
+    def alone(self) -> Fraction:
+        """What one device takes for all operations, one after the other: pairs apart, nothing repeated; in the user's unit.
+
+        Of a measured step, whose operations are what they took, pairs stay together.
+        """
+        paired = Fraction(0)
+        if self.exact:
+            kept = working_once(self.pipeline) if self.pipeline.recompute != "none" else self.pipeline
+            for row in self.order.rows:
+                first, second = halves(kept.index, row)
+                pairs = second >= 0
+                apart = durations(kept, first[pairs]).sum() + durations(kept, second[pairs]).sum()
+                paired += Fraction(int(apart - durations(kept, row[pairs]).sum()), kept.ticks.per_unit)
+        return Fraction(sum(self.work), self.pipeline.ticks.per_unit) - self.repeated + paired
+
+    @property
+    def speed_up(self) -> float:
+        """How many times as long one device takes (:attr:`alone`); at most D, but where pairs save time."""
+        makespan = Fraction(self.makespan, self.pipeline.ticks.per_unit)
+        return float(self.alone / makespan) if makespan else float(len(self.work))
+
     @cached_property
     def repeated(self) -> Fraction:
         """The time that all devices together spend on work that is done again (recomputing), in the user's unit."""
@@ -317,6 +345,16 @@ class Figures:
     def span_bubble_ratio(self) -> float | None:
         """``1 - max_d work_d / max_d span_d``."""
         return None if self.schedule is None else self.schedule.span_bubble_ratio
+
+    @property
+    def summed_span_bubble_ratio(self) -> float | None:
+        """``1 - sum(work) / sum_d span_d``."""
+        return None if self.schedule is None else self.schedule.summed_span_bubble_ratio
+
+    @property
+    def speed_up(self) -> float | None:
+        """How many times as long one device takes that runs everything, each operation by itself and once."""
+        return None if self.schedule is None else self.schedule.speed_up
 
     @property
     def efficiency(self) -> float | None:

@@ -53,7 +53,8 @@ def line(result: Stored) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    devices, multiples, shares = ([2, 4], [1, 2], [0.2, 0.5]) if options.quick else (studies.DEVICES, MULTIPLES, SHARES)
+    devices = studies.devices_of(options)
+    multiples, shares = ([1, 2], [0.2, 0.5]) if options.quick else (MULTIPLES, SHARES)
     results = studies.run(study(devices, multiples, shares), options)
     for k in multiples:
 

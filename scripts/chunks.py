@@ -34,7 +34,7 @@ def line(result: Stored) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    devices, chunks = ([2, 4], [2, 4]) if options.quick else (studies.DEVICES, CHUNKS)
+    devices, chunks = studies.devices_of(options), [2, 4] if options.quick else CHUNKS
     results = studies.run(study(devices, chunks), options)
     for d in devices:
         at = studies.has("pipeline.devices", d)

@@ -312,8 +312,13 @@ def in_order(points: Sequence[Point]) -> bool:
     return right == len(pairs)
 
 
+def agreement(points: Sequence[Point]) -> float:
+    """The correlation of predicted and measured times."""
+    return correlation([point.predicted for point in points], [point.measured for point in points])
+
+
 def scatter(points: Sequence[Point], path: str) -> None:
-    """Measured over predicted times, a colour for each delay."""
+    """Measured over predicted times, a colour for each delay; their correlation, over all of them and by delay."""
     from matplotlib.figure import Figure
 
     from ppopt.pictures.figure import save
@@ -324,13 +329,15 @@ def scatter(points: Sequence[Point], path: str) -> None:
     for k, delay in enumerate(sorted({point.delay for point in points})):
         some = [point for point in points if point.delay == delay]
         x, y = [point.predicted for point in some], [point.measured for point in some]
-        ax.plot(x, y, MARKERS[k % len(MARKERS)], color=SERIES[k % len(SERIES)], label=f"messages {delay:g} ms late")
+        alone = f", correlation {correlation(x, y):.3f}" if len(set(x)) > 1 and len(set(y)) > 1 else ""
+        ax.plot(x, y, MARKERS[k % len(MARKERS)], color=SERIES[k % len(SERIES)], label=f"messages {delay:g} ms late{alone}")
     most = max(max(point.predicted, point.measured) for point in points)
     ax.plot([0, most], [0, most], color="#777777", linewidth=0.8, zorder=0)
     ax.set_xlim(0, 1.05 * most)
     ax.set_ylim(0, 1.05 * most)
     ax.set_xlabel("predicted (ms)")
     ax.set_ylabel("measured (ms)")
+    ax.set_title(f"{len(points)} schedules run in PyTorch, correlation {agreement(points):.4f}", size=11)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     save(picture, path)
@@ -358,8 +365,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         pipeline = measured(Pipeline(arguments.ranks, arguments.microbatches), make_stage, folder)
         points = [point for delay in delays for point in compared(pipeline, make_stage, delay, arguments.rounds, folder)]
-    predicted, took = [point.predicted for point in points], [point.measured for point in points]
-    print(f"correlation of predicted and measured times: {correlation(predicted, took):.4f} ({len(points)} points)")
+    print(f"correlation of predicted and measured times: {agreement(points):.4f} ({len(points)} points)")
     if arguments.plot:
         scatter(points, arguments.plot)
     return 0 if in_order(points) else 1

@@ -70,13 +70,13 @@ PICTURES: dict[str, tuple[str, int, int, int | None]] = {
     "zb-h1-1024-microbatches": ("zb-h1", 8, 1024, None),
 }
 """File -> schedule, devices, microbatches, chunks."""
-STUDIES: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
-    "study-weak-scaling": (weak_scaling.main, "weak_scaling-latency-4.png"),
-    "study-latency": (latency.main, "latency-8-devices.png"),
-    "study-microbatches": (microbatches.main, "microbatches-8-devices.png"),
-    "study-chunks": (chunks.main, "chunks-8-devices.png"),
+STUDIES: dict[str, tuple[Callable[[Sequence[str]], None], list[str], str]] = {
+    "study-weak-scaling": (weak_scaling.main, [], "weak_scaling-latency-4.png"),
+    "study-latency": (latency.main, ["--devices", "8"], "latency-8-devices.png"),
+    "study-microbatches": (microbatches.main, ["--devices", "8"], "microbatches-8-devices.png"),
+    "study-chunks": (chunks.main, ["--devices", "8"], "chunks-8-devices.png"),
 }
-"""File -> the study that draws it, and what the study calls it."""
+"""File -> the study that draws it, its options, and what the study calls it."""
 
 
 def schedule(name: str) -> Schedule:
@@ -135,13 +135,18 @@ def memory_frontier() -> Figure:
 
 
 def save_studies() -> None:
-    """The pictures of studies, without the curves that take a search for each point."""
-    for name, (draw, drawn) in STUDIES.items():
+    """The pictures of studies."""
+    for name, (draw, options, drawn) in STUDIES.items():
         with tempfile.TemporaryDirectory() as folder:
-            draw(["--named-only", "--workers", "1", "-o", folder])
-            with Image.open(Path(folder) / drawn) as picture:
-                picture.thumbnail((1500, 1500))
-                _save(picture, DOCS / f"{name}.png", {})
+            draw([*options, "--workers", "1", "-o", folder])
+            save_study(Path(folder) / drawn, name)
+
+
+def save_study(path: Path, name: str) -> None:
+    """A study's picture as one of the pages."""
+    with Image.open(path) as picture:
+        picture.thumbnail((1500, 1500))
+        _save(picture, DOCS / f"{name}.png", {})
 
 
 def save_page() -> None:

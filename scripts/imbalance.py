@@ -38,7 +38,7 @@ def extra(result: Stored) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    devices, shares = ([2, 4], [0.0, 0.5]) if options.quick else (studies.DEVICES, SHARES)
+    devices, shares = studies.devices_of(options), [0.0, 0.5] if options.quick else SHARES
     results = studies.run(study(devices, shares), options)
     for d in devices:
         panels = studies.by_latency(extra, "T_ext / T_F", studies.has("pipeline.devices", d))

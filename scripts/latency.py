@@ -25,7 +25,8 @@ def study(
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    devices, multiples, latencies = ([2, 4], [1, 2], [0, 32]) if options.quick else (studies.DEVICES, MULTIPLES, LATENCIES)
+    devices = studies.devices_of(options)
+    multiples, latencies = ([1, 2], [0, 32]) if options.quick else (MULTIPLES, LATENCIES)
     results = studies.run(study(devices, multiples, latencies), options)
     for d in devices:
 

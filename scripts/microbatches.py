@@ -30,7 +30,7 @@ def multiple(result: Stored) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    devices, multiples = ([2, 4], [1, 2]) if options.quick else (DEVICES, MULTIPLES)
+    devices, multiples = studies.devices_of(options, DEVICES), [1, 2] if options.quick else MULTIPLES
     results = studies.run(study(devices, multiples), options)
     for d in devices:
         panels = studies.by_latency(multiple, "microbatches / devices", studies.has("pipeline.devices", d))

@@ -41,7 +41,7 @@ def ratio(result: Stored) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    devices, ratios = ([2, 4], [0.0, 1.0]) if options.quick else (studies.DEVICES, RATIOS)
+    devices, ratios = studies.devices_of(options), [0.0, 1.0] if options.quick else RATIOS
     results = studies.run(study(devices, ratios), options)
     for d in devices:
         panels = studies.by_latency(ratio, "recompute ratio", studies.has("pipeline.devices", d))

@@ -103,9 +103,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         makespan = schedule.pipeline.time(schedule.makespan)
         print(f"makespan {makespan:g}, bubble ratio {schedule.bubble_ratio:.1%}, peak memory {peaks} microbatches\n")
     counts = MICROBATCHES[:4] if args.quick else MICROBATCHES
-    table = Table("microbatches", "(D-1)/(M+D-1)", *TABLED, title=f"Bubble ratio, {args.stages} stages, backward = 2 forwards")
-    for count, row in zip(counts, bubble_rows(args.stages, counts), strict=True):
-        table.add_row(str(count), *map(percent, row))
+    heads = [head for name in TABLED for head in (name, "efficiency")]
+    table = Table("microbatches", "(D-1)/(M+D-1)", *heads, title=f"Bubble ratio, {args.stages} stages, backward = 2 forwards")
+    for count, (form, *measured) in zip(counts, bubble_rows(args.stages, counts), strict=True):
+        cells = [percent(value) for ratio in measured for value in (ratio, None if ratio is None else 1 - ratio)]
+        table.add_row(str(count), percent(form), *cells)
     console.print(table)
     enough = next((m for m in range(1, 10**4) if (args.stages - 1) / (m + args.stages - 1) < 0.2), None)
     print(f"More than 80 % efficiency with GPipe or 1F1B from M = {enough} microbatches on, 4 (D - 1) + 1.\n")

@@ -13,7 +13,7 @@ def study(devices: Sequence[int] = studies.DEVICES) -> studies.Tree:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    results = studies.run(study([2, 4] if options.quick else studies.DEVICES), options)
+    results = studies.run(study(studies.devices_of(options)), options)
     studies.draw_scaling(results, "strong_scaling", "Strong scaling, M = 32", options.output)
 
 

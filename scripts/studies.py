@@ -12,18 +12,20 @@ import csv
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import study_charts
 from matplotlib.figure import Figure
 
 from ppopt.pictures.curves import curves
 from ppopt.pictures.figure import legend_columns, save
 from ppopt.pictures.palette import LIMIT
-from ppopt.study.plan import study_of
+from ppopt.study.plan import Instance, study_of
 from ppopt.study.store import Store, Stored
 from ppopt.study.sweep import Progress, sweep
 from ppopt.study.table import columns_of, rows_of
@@ -60,6 +62,15 @@ class Panel:
     """The series of a result; by default its schedule and chunks."""
     limit: float | None = None
     """A level that y must not be above, drawn dashed."""
+    log: bool = False
+    """Whether y is logarithmic."""
+
+
+class Results(list[Stored]):
+    """The results of a study. ``instances``: what each is of, by its key; ``charts``: draw schedules below curves."""
+
+    instances: Mapping[str, Instance] = MappingProxyType({})
+    charts: bool = False
 
 
 def times(devices: int) -> Tree:
@@ -88,13 +99,28 @@ def parser_of(about: str) -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, default=Path("studies"), help="folder for pictures and tables (studies)")
     parser.add_argument("--quick", action="store_true", help="only the smallest sizes, in seconds")
     parser.add_argument("--named-only", action="store_true", help="without the optimal curve")
+    parser.add_argument("--no-charts", dest="charts", action="store_false", help="without the schedules below the curves")
+    parser.add_argument("--devices", type=_counts, metavar="N,…", help="only these numbers of devices, where a study has several")
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each optimum (20)")
     parser.add_argument("--store", type=Path, help="SQLite file that keeps results between runs (default: none)")
     parser.add_argument("--workers", type=int, help="processes (default: as many as the cores)")
     return parser
 
 
-def run(tree: Tree, options: argparse.Namespace, optimal: bool = True) -> list[Stored]:
+def _counts(text: str) -> list[int]:
+    """Numbers of devices."""
+    found = [int(part) for part in text.split(",")]
+    if min(found) < 1:
+        raise argparse.ArgumentTypeError(f"expected numbers >= 1, got {text}")
+    return found
+
+
+def devices_of(options: argparse.Namespace, several: Sequence[int] = DEVICES) -> list[int]:
+    """The numbers of devices of a study: those that are asked for, else ``several``, or the smallest of them."""
+    return options.devices or ([2, 4] if options.quick else list(several))
+
+
+def run(tree: Tree, options: argparse.Namespace, optimal: bool = True) -> Results:
     """The results of a study, from the store where they are there already."""
     if optimal and not options.named_only:
         tree = {**tree, "solve": {"time_limit": options.time_limit, "seed": 0}}
@@ -108,7 +134,9 @@ def run(tree: Tree, options: argparse.Namespace, optimal: bool = True) -> list[S
         else:
             _sweep(study, path, None, options.workers)
         with Store(path) as store:
-            results = store.results(study.name)
+            results = Results(store.results(study.name))
+    results.instances = {instance.key: instance for instance in study.instances if instance.pipeline is not None}
+    results.charts = options.charts
     for result in results:
         if result.status == "failed":
             print(f"failed: {result.changes} {result.task}: {result.outcome['error']}", file=sys.stderr)
@@ -168,22 +196,31 @@ def _value(result: Stored, y: str | Callable[[Stored], float | None]) -> float |
     return value
 
 
-def draw(results: Sequence[Stored], panels: Sequence[Panel], title: str, path: Path) -> None:
-    """One picture of several panels side by side, with one legend."""
-    picture = Figure(figsize=(5 * len(panels), 4.6), layout="constrained")
-    axes = picture.subplots(1, len(panels), squeeze=False)[0]
+def draw(results: Results, panels: Sequence[Panel], title: str, path: Path) -> None:
+    """One picture of several panels side by side, with one legend; below them the schedules of a point of the middle one."""
+    middle = panels[len(panels) // 2]
+    at, charts = 0.0, []
+    if results.charts:
+        kept = [result for result in results if middle.keep(result)]
+        at, charts = study_charts.charts_of(kept, results.instances, middle.x, middle.line or label)
+    heights = [4.6, *([study_charts.height(charts)] if charts else [])]
+    picture = Figure(figsize=(5 * max(len(panels), 2 + bool(charts)), sum(heights)), layout="constrained")
+    parts = picture.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    axes = parts[0].subplots(1, len(panels), squeeze=False)[0]
     for panel, ax in zip(panels, axes, strict=True):
         x, lines = points(results, panel)
         ylabel = panel.ylabel or str(panel.y).replace("_", " ")
-        curves(x, lines, ax, xlabel=panel.xlabel, ylabel=ylabel, log=panel.y == "makespan")
+        curves(x, lines, ax, xlabel=panel.xlabel, ylabel=ylabel, log=panel.log)
         if panel.limit is not None:
             ax.axhline(panel.limit, color=LIMIT, linestyle="--", linewidth=1.0)
         ax.set_title(panel.title)
-    picture.suptitle(title)
+    parts[0].suptitle(title)
     handles, labels = axes[0].get_legend_handles_labels()
-    picture.legend(
-        handles, labels, loc="outside lower center", ncols=legend_columns(labels, 0.9 * picture.get_figwidth()), frameon=False
-    )
+    columns = legend_columns(labels, 0.9 * picture.get_figwidth())
+    parts[0].legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    if charts:
+        where = f", {middle.title}" if "=" in middle.title else ""
+        study_charts.draw_charts(charts, f"The schedules at {middle.xlabel} = {at:g}{where}", parts[1])
     save(picture, str(path))
     print(path)
 
@@ -210,11 +247,18 @@ def scaling(name: str, microbatches: Callable[[int], int], devices: Sequence[int
     return {"name": name, "vary": {"links.latency": LATENCIES}, "together": [together(rows)], "run": {"schedules": SIX}}
 
 
-def draw_scaling(results: Sequence[Stored], name: str, title: str, output: Path) -> None:
-    """Total time and bubble ratio over the devices, a picture for each latency."""
+def draw_scaling(results: Results, name: str, title: str, output: Path, *, linear: bool = False) -> None:
+    """Total time (logarithmic, and with ``linear`` as it is, too) and bubble ratio over the devices, a picture for each
+    latency."""
+
+    def devices(result: Stored) -> float:
+        return float(result.changes["pipeline.devices"])
+
     for latency in LATENCIES:
+        keep = has("links.latency", latency)
         panels = [
-            Panel(text, has("links.latency", latency), lambda result: float(result.changes["pipeline.devices"]), "devices", y)
-            for y, text in (("makespan", "total time"), ("bubble_ratio", "bubble ratio"))
+            *([Panel("total time", keep, devices, "devices", "makespan")] if linear else []),
+            Panel("total time, logarithmic", keep, devices, "devices", "makespan", log=True),
+            Panel("bubble ratio", keep, devices, "devices"),
         ]
         draw(results, panels, f"{title}, T_C = {latency}", output / f"{name}-latency-{latency}.png")

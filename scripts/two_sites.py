@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
     results = studies.run(study([0, 100] if options.quick else ACROSS), options)
     panels = [
-        studies.Panel(title, lambda result: True, latency, "latency between the sites", y)
+        studies.Panel(title, lambda result: True, latency, "latency between the sites", y, log=y == "makespan")
         for y, title in (("makespan", "total time"), ("bubble_ratio", "bubble ratio"))
     ]
     studies.draw(results, panels, "Two sites, D = 4, M = 8", options.output / "two_sites.png")

@@ -13,8 +13,8 @@ def study(devices: Sequence[int] = studies.DEVICES) -> studies.Tree:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = studies.arguments(__doc__ or "", argv)
-    results = studies.run(study([2, 4] if options.quick else studies.DEVICES), options)
-    studies.draw_scaling(results, "weak_scaling", "Weak scaling, M = 2D", options.output)
+    results = studies.run(study(studies.devices_of(options)), options)
+    studies.draw_scaling(results, "weak_scaling", "Weak scaling, M = 2D", options.output, linear=True)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ def test_times_of_a_schedule(schedule: Schedule) -> None:
     assert (schedule.objective("makespan"), schedule.objective("span")) == (28, 28)
     assert schedule.bubble_ratio == pytest.approx(1 - 36 / 56)
     assert schedule.span_bubble_ratio == pytest.approx(1 - 20 / 28)
+    assert schedule.summed_span_bubble_ratio == pytest.approx(1 - 36 / 48)
     assert schedule.overhead == pytest.approx(28 / 18 - 1)
 
 

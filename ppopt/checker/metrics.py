@@ -11,7 +11,7 @@ from ppopt.checker.facts import facts_of
 from ppopt.checker.layers import by_stage
 from ppopt.checker.memory import levels
 from ppopt.checker.places import weights_of
-from ppopt.checker.records import Entry, Record, Run, length_of, read_rows, read_schedule
+from ppopt.checker.records import Entry, Record, Run, apart, length_of, read_rows, read_schedule
 from ppopt.checker.violation import Rule, Violation
 from ppopt.pipeline import Pipeline, plain
 from ppopt.schedule import Schedule
@@ -35,6 +35,8 @@ class Metrics:
     """``1 - sum(work) / (D * makespan)``."""
     span_bubble_ratio: Fraction
     """``1 - max(work) / device_span``."""
+    summed_span_bubble_ratio: Fraction
+    """``1 - sum(work) / sum(spans)``."""
     overhead: Fraction
     """``(makespan - mean(work)) / mean(work)``."""
     work: tuple[Fraction, ...]
@@ -76,7 +78,7 @@ def mismatches(
     return [
         *_metric_mismatches(derived, metrics or {}, slack),
         *_device_mismatches(run, derived, (metrics or {}).get("devices"), slack),
-        *_efficiency_mismatch(run, derived, (metrics or {}).get("efficiency")),
+        *_once_mismatches(run, derived, metrics or {}),
         *_outcome_mismatches(derived, outcome or {}, slack),
     ]
 
@@ -99,6 +101,7 @@ def _metrics(run: Run) -> Metrics:
         device_span=Fraction(max(spans), per_time),
         bubble_ratio=1 - Fraction(sum(work), devices * makespan) if makespan else Fraction(0),
         span_bubble_ratio=1 - Fraction(max(work), max(spans)) if max(spans) else Fraction(0),
+        summed_span_bubble_ratio=1 - Fraction(sum(work), sum(spans)) if sum(spans) else Fraction(0),
         overhead=Fraction(makespan * devices, sum(work)) - 1 if sum(work) else Fraction(0),
         work=tuple(Fraction(w, per_time) for w in work),
         peak_memory=tuple(Fraction(peak, per_amount) for peak in peaks),
@@ -123,18 +126,27 @@ def _metric_mismatches(derived: Metrics, recorded: Mapping[str, Any], slack: Fra
                 yield _mismatch(device, f"metrics.{name}[{device}]", value, right)
 
 
-def _efficiency_mismatch(run: Run, derived: Metrics, recorded: Any) -> Iterator[Violation]:
-    """Whether the share of the devices' time without the work that is repeated is what the records give."""
-    if recorded is None or not derived.makespan:
+def _once_mismatches(run: Run, derived: Metrics, recorded: Mapping[str, Any]) -> Iterator[Violation]:
+    """Whether ``efficiency`` and ``speed_up`` are what the records give, where no work is repeated; and, for the latter, none
+    is paired."""
+    if not derived.makespan or not {"efficiency", "speed_up"} & recorded.keys():
         return
     pipeline = run.pipeline
     memory = replace(pipeline.memory, limit=None)
     once = pipeline.changed(recompute="none", memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
     kept = replace(run, pipeline=once, facts=facts_of(once, None))
-    work = sum(max(length_of(kept, entry), 0) for row in run.rows for entry in row)
-    expected = Fraction(work, kept.facts.per_time) / (pipeline.devices * derived.makespan)
-    if not _close("efficiency", recorded, expected, Fraction(0)):
-        yield _mismatch(None, "metrics.efficiency", recorded, expected)
+    entries = [entry for row in run.rows for entry in row]
+    work = sum(max(length_of(kept, entry), 0) for entry in entries)
+    halves = [half for entry in entries for half in apart(entry)]
+    alone = sum(max(length_of(kept, entry), 0) for entry in halves)
+    expected = {
+        "efficiency": Fraction(work, kept.facts.per_time) / (pipeline.devices * derived.makespan),
+        "speed_up": Fraction(alone, kept.facts.per_time) / derived.makespan,
+    }
+    for name, right in expected.items():
+        given = recorded.get(name)
+        if given is not None and not _close(name, given, right, Fraction(0)):
+            yield _mismatch(None, f"metrics.{name}", given, right)
 
 
 def _device_mismatches(run: Run, derived: Metrics, recorded: Any, slack: Fraction) -> Iterator[Violation]:

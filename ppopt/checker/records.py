@@ -187,6 +187,11 @@ def length_of(run: Run, entry: Entry) -> int:
     return together if together >= 0 else length + run.facts.duration[pipeline.route_of_microbatch[microbatch]][family]
 
 
+def apart(entry: Entry) -> tuple[Entry, ...]:
+    """The operations of a record: of a pair both."""
+    return (entry,) if entry.second < 0 else (entry._replace(second=-1), entry._replace(key=entry.second, second=-1))
+
+
 def held_for(run: Run, sent: Sent) -> int:
     """How long a transfer holds its link; 0: it holds none, and is no transfer."""
     route = run.pipeline.route_of_microbatch[sent.microbatch]

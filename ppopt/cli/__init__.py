@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ import click
 from ppopt import __version__
 from ppopt.interrupt import uninterrupted
 
+BEGUN = time.monotonic()
+"""When the command began, but for some hundredths of a second."""
 COMMANDS = {
     "solve": "The best schedule, with its proof.",
     "compare": "All named schedules on this hardware, side by side.",

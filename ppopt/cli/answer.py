@@ -47,8 +47,11 @@ def exit_code(result: Result) -> int:
     return INTERRUPTED if interrupted else CODES[result.reason]
 
 
-def show_result(result: Result, explain: bool, opinion: Opinion | None, text: str | None = None) -> None:
-    """The ``text`` that is asked for (JSON); or the answer, its picture where it is small, and the named schedules beside it."""
+def show_result(
+    result: Result, explain: bool, opinion: Opinion | None, text: str | None = None, columns: tuple[str, ...] | None = None
+) -> None:
+    """The ``text`` that is asked for (JSON); or the answer, its picture where it is small, and the named schedules beside it,
+    with these ``columns``."""
     if text is not None:
         click.echo(text, nl=False)
         return
@@ -69,7 +72,9 @@ def show_result(result: Result, explain: bool, opinion: Opinion | None, text: st
     if len(result.named):
         answer = summary.answer_row(result)
         title = "Named schedules on this hardware" if answer is None else "The answer among the named schedules on this hardware"
-        shown_rows = result.named.text(title, width(), answer=answer, objective=result.objective, styled=styled())
+        shown_rows = result.named.text(
+            title, width(), answer=answer, objective=result.objective, styled=styled(), columns=columns
+        )
         click.echo(f"\n{shown_rows}")
     for line in summary.remarks(result):
         click.echo(wrapped(line, width()))

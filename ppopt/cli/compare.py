@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ppopt.cli.options import Given, json_option, model_options
+from ppopt.cli.options import Given, columns_option, json_option, model_options
 from ppopt.files import document, json_text
 from ppopt.files.exported import row_in
 from ppopt.named import compare as compare_named
@@ -16,8 +16,9 @@ from ppopt.named import compare as compare_named
     "--with", "files", multiple=True, metavar="FILE", help="Show this order too: a CSV in PyTorch's notation, or a result (JSON)."
 )
 @click.option("--maps", is_flag=True, help="Also maps of work and weights: ddp, fsdp, looped-pp, fslpp, cuckoo.")
+@columns_option
 @json_option
-def compare(given: Given, files: tuple[str, ...], maps: bool, as_json: bool) -> None:
+def compare(given: Given, files: tuple[str, ...], maps: bool, columns: tuple[str, ...] | None, as_json: bool) -> None:
     """All named schedules on this hardware, timed and checked side by side; no solver runs.
 
     Each schedule has its own placement on the same devices and the same costs per device, orders in a FILE too. Those that do
@@ -28,6 +29,7 @@ def compare(given: Given, files: tuple[str, ...], maps: bool, as_json: bool) -> 
     Examples:
       ppopt compare -d 4 -m 8
       ppopt compare models/gpt-1.5b.toml --chunks 2,4 --memory-limit 6
+      ppopt compare -d 4 -m 8 --columns makespan,speed-up,relative-efficiency
       ppopt compare models/gpt-1.5b.toml --with mine.csv --with best.json
       ppopt compare -d 4 -m 8 --set costs.forward=100 --set costs.backward=200 --set links.latency=16
     """
@@ -45,4 +47,4 @@ def compare(given: Given, files: tuple[str, ...], maps: bool, as_json: bool) -> 
     best = table.best_elsewhere()
     if best:
         click.echo(wrapped(best, width()))
-    click.echo(table.text(wrapped(heading(model.pipeline), width()), width(), styled=styled()))
+    click.echo(table.text(wrapped(heading(model.pipeline), width()), width(), styled=styled(), columns=columns))

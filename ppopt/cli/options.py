@@ -17,6 +17,7 @@ from ppopt.files.model import place_of, read_tree
 from ppopt.files.text import source_of
 from ppopt.layouts import is_layout
 from ppopt.named import Definition, find, reading
+from ppopt.named.columns import columns_for
 from ppopt.op import Kind
 from ppopt.pipeline import ANY, PLACEMENTS, PipelineError
 from ppopt.pipeline.choices import CHUNKS
@@ -246,6 +247,24 @@ def kept(path: str | None, text: str) -> Iterator[None]:
         raise failed
 
 
+def _columns(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Names of columns with commas between."""
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(","))
+    try:
+        columns_for([], names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return names
+
+
+columns_option = click.option(
+    "--columns",
+    callback=_columns,
+    metavar="NAME,…",
+    help="Show these figures of each schedule (all: every one), such as speed-up,relative-efficiency.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (docs/result-json.md).")
 
 

@@ -78,7 +78,7 @@ def results(
 
 
 _HIDDEN = {"study", "position", "key", "finished", "work", "overhead", "seed", "objective", "placement", "device_span"}
-_HIDDEN |= {"order", "settled", "recompute"}
+_HIDDEN |= {"order", "settled", "recompute", "summed_span_bubble_ratio", "speed_up", "relative_efficiency"}
 _RANKS = {"error": 0, "seconds": 9, "span_bubble_ratio": 8, "proved_by": 7, "stopped_by": 6, "gap": 5, "lower_bound": 4}
 _RANKS |= {"efficiency": 7, "reason": 4, "value": 5}
 _RANKS |= {"chunks": 6, "within_memory": 3, "bubble_ratio": 2, "peak_memory": 2}

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ppopt.cli import BEGUN
 from ppopt.cli.options import Command
 from ppopt.cli.values import Seconds
 from ppopt.search.settings import MOST_WORKERS, SOLVERS, Settings
@@ -23,8 +24,6 @@ best_cut_option = click.option(
 )
 
 
-BEGUN = time.monotonic()
-"""When the command began, but for some milliseconds."""
 LONG = 10.0
 """Seconds from which a time limit is that of the whole command, what it loads included; below, of the search alone."""
 

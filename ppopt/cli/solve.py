@@ -10,6 +10,7 @@ import click
 from ppopt.cli.answer import exit_code, show_result, tell_placement, tell_untried
 from ppopt.cli.options import (
     Given,
+    columns_option,
     find_schedule,
     json_option,
     kept,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     "-o", "--output", type=click.Path(dir_okay=False), callback=output_path, metavar="FILE", help="Write the result as JSON."
 )
 @progress_option
+@columns_option
 @json_option
 def solve(
     given: Given,
@@ -67,6 +69,7 @@ def solve(
     exported: str | None,
     output: str | None,
     form: Form,
+    columns: tuple[str, ...] | None,
     as_json: bool,
 ) -> None:
     """The best schedule of MODEL with its proof, beside every named schedule that applies.
@@ -105,7 +108,7 @@ def solve(
     opinion = second_opinion(result, settings) if verify else None
     text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""
     with kept(output, text):
-        show_result(result, explain, opinion, text if as_json else None)
+        show_result(result, explain, opinion, text if as_json else None, columns)
     if exported is not None:
         write_text(exported, model_text(result, settings.solver))
     if opinion is not None and opinion.confirmed is False:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
 import numpy as np
 
 from ppopt.clock import check_time
 from ppopt.constraints.words import Dealt, Family, Lead, Listed, OneOf, Precede, Stream, Tail, Together, Word, select
-from ppopt.op import Op, OpIndex, Pair
 from ppopt.pipeline import IntArray, Pipeline, halves
 
 
@@ -30,18 +28,8 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
         return np.concatenate([np.empty(0, dtype=np.int64), *hands])
     if isinstance(stream, Listed):
         check_time()
-        return _numbers(pipeline.index, stream.ops)
+        return stream.numbers(pipeline.index)
     raise TypeError(f"unknown stream {stream!r}")
-
-
-def _numbers(index: OpIndex, ops: tuple[Op | Pair, ...]) -> IntArray:
-    """The numbers of operations; all at once where none of them is a pair and all are in the pipeline."""
-    if not any(isinstance(op, Pair) for op in ops):
-        stage, kind, microbatch = np.fromiter(chain.from_iterable(ops), np.int64, 3 * len(ops)).reshape(-1, 3).T
-        if ((stage >= 0) & (stage < index.stages) & (microbatch >= 0) & (microbatch < index.microbatches)).all():
-            numbers: IntArray = (kind * index.stages + stage) * index.microbatches + microbatch
-            return numbers
-    return np.array([index.number(op) for op in ops], dtype=np.int64)
 
 
 def _strided(column: IntArray, stride: int) -> IntArray:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, overload
 
-from ppopt.op import Kind, Op, Pair, Send
+from ppopt.constraints.listed import Listed as Listed
+from ppopt.op import Kind, Send
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,6 @@ class Dealt:
 
     def __str__(self) -> str:
         return f"[{' '.join(map(str, self.families))}] by {self.group}"
-
-
-@dataclass(frozen=True)
-class Listed:
-    """Operations one by one, for orders that follow no rule. A pair in it stands for both of its halves."""
-
-    ops: tuple[Op | Pair, ...]
-
-    def __str__(self) -> str:
-        shown = " ".join(map(str, self.ops[:4]))
-        return f"({shown}{' …' if len(self.ops) > 4 else ''})"
 
 
 Stream: TypeAlias = Family | Dealt | Listed

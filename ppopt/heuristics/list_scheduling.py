@@ -20,6 +20,9 @@ from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, in_sequence
 from ppopt.timing import time_order
 
+SECONDS = 2e-6
+"""For each operation of a list schedule at least, with compiled loops. Measured: 2.2e-6 to 2.8e-6 where there are 800,000."""
+
 
 def list_schedule(
     pipeline: Pipeline,

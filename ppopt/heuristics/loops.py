@@ -105,7 +105,7 @@ class State(NamedTuple):
     coming: Any
     """By device a heap of the times at which awaited jobs arrive."""
     touched: Any
-    """The machines to be looked at."""
+    """A heap of the machines to be looked at, or of their negative numbers where the larger ones come first."""
     seen: Any
     """By machine whether it is among these."""
     running: Any
@@ -238,11 +238,11 @@ def claim(job: int, use: Any, memories: Any, account: Any) -> None:
         account.back[memories.first[memory] + place - end] += 1
 
 
-def touch(machine: int, state: Any) -> None:
+def touch(machine: int, ends: Any, state: Any) -> None:
     """A machine is to be looked at."""
     if state.seen[machine] == 0:
         state.seen[machine] = 1
-        state.touched.append(machine)
+        heappush(state.touched, -machine if ends.blocking else machine)
 
 
 def arrive(job: int, patient: bool, sizes: Any, work: Any, state: Any) -> None:
@@ -280,22 +280,22 @@ def happen(until: int, sizes: Any, work: Any, use: Any, memories: Any, account: 
         code = heappop(state.events) % sizes.stride
         if code < sizes.jobs:
             enqueue(code, sizes, work, use, ends, state)
-            touch(work.machine[code], state)
+            touch(work.machine[code], ends, state)
             continue
         machine = code - sizes.jobs
         job = state.running[machine]
         state.running[machine] = NOTHING
-        touch(machine, state)
+        touch(machine, ends, state)
         if machine < ends.devices:
             if job >= 0 and use.returned[job] > 0:
                 give_back(job, use, memories, account)
             if ends.blocking:
                 for i in range(ends.first[machine], ends.first[machine + 1]):
-                    touch(ends.links[i], state)
+                    touch(ends.links[i], ends, state)
         elif job >= 0 and ends.blocking:
             for device in (ends.source[job], ends.target[job]):
                 state.stops[device] -= 1
-                touch(device, state)
+                touch(device, ends, state)
 
 
 def next_job(
@@ -372,8 +372,8 @@ def simulate(
         time = state.events[0] // sizes.stride
         until = (time + 1) * sizes.stride
         happen(until, sizes, work, use, memories, account, ends, state)
-        state.touched.sort(reverse=bool(ends.blocking))
-        for machine in state.touched:
+        while len(state.touched) > 0:
+            machine = abs(heappop(state.touched))
             state.seen[machine] = 0
             job = next_job(machine, time, patient, sizes, work, use, memories, account, ends, state)
             if job >= 0 and instant and work.duration[job] > 0:
@@ -391,7 +391,6 @@ def simulate(
                 start(job, time, patient, sizes, work, use, memories, account, ends, state)
                 sequence[done] = job
                 done += 1
-        state.touched.clear()
         later.clear()
     for d in range(ends.devices):
         for queue in range(d * sizes.width + 1, (d + 1) * sizes.width):

@@ -6,7 +6,7 @@ and for weight gradients, a list scheduler takes what can run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -17,8 +17,8 @@ from ppopt.constraints import Listed, Precede, Word, chain
 from ppopt.heuristics.jobs import Jobs
 from ppopt.heuristics.list_scheduling import filled
 from ppopt.heuristics.priorities import Keys
-from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, IntArray, Links, Memory, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 
@@ -36,18 +36,21 @@ class Block:
         """The largest slot."""
         return max(*self.forward, *self.input_gradient)
 
-    def rows(self, pipeline: Pipeline) -> list[list[tuple[int, Op]]]:
-        """Per device, its forwards and input gradients with their slots, in the order of these."""
-        rows: list[list[tuple[int, Op]]] = [[] for _ in range(pipeline.devices)]
-        for kind, slots in ((Kind.F, self.forward), (Kind.I, self.input_gradient)):
-            for stage, slot in enumerate(slots):
-                check_time()
-                row = rows[pipeline.routes[0][stage]]
-                row += [(slot + self.period * m, Op(stage, kind, m)) for m in range(pipeline.microbatches)]
-        for row in rows:
+    def rows(self, pipeline: Pipeline) -> Iterator[tuple[IntArray, IntArray]]:
+        """Per device, the slots of its forwards and input gradients in their order, and their numbers
+        (:class:`~ppopt.op.OpIndex`); of those of one slot the earlier stage comes first, and the forward."""
+        later = self.period * np.arange(pipeline.microbatches)
+        for device in range(pipeline.devices):
             check_time()
-            row.sort()
-        return rows
+            columns = [
+                (slots[stage] + later, pipeline.index.family(stage, kind) + np.arange(pipeline.microbatches))
+                for stage, home in enumerate(pipeline.routes[0])
+                if home == device
+                for kind, slots in ((Kind.F, self.forward), (Kind.I, self.input_gradient))
+            ]
+            slot, numbers = (np.concatenate(column) for column in zip(*columns, strict=True))
+            order = np.argsort(slot, kind="stable")
+            yield slot[order], numbers[order]
 
     def priority(self, jobs: Jobs) -> Keys:
         """The earlier slot first, weight gradients last: a :data:`~ppopt.heuristics.priorities.Rule`."""
@@ -68,13 +71,11 @@ def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Sched
         Stuck, CyclicOrder: the words do not go together with the block.
     """
     small = pipeline.changed(microbatches=min(pipeline.microbatches, 2 * pipeline.devices))
-    views: tuple[Callable[[Pipeline], Pipeline], ...] = (lambda own: own, _with_equal_costs)
+    views = small, _with_equal_costs(small)
     first_back = block.input_gradient[0]  # the pipeline is full when the first microbatch is back, or some periods before
     begins = (0, *(first_back - block.period * periods for periods in range(4)))
-    begin, view = min(
-        product(begins, views), key=lambda way: time_order(small, _order(way[1](small), words, block, way[0])).makespan
-    )
-    return time_order(pipeline, _order(view(pipeline), words, block, begin))
+    begin, view = min(product(begins, views), key=lambda way: time_order(small, _order(way[1], words, block, way[0])).makespan)
+    return time_order(pipeline, _order(pipeline if view is small else _with_equal_costs(pipeline), words, block, begin))
 
 
 def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
@@ -86,13 +87,11 @@ def _order(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int
     last = pipeline.microbatches - 1
     entered = block.period * last if begin else block.period * pipeline.microbatches + block.last
     pinned: list[Word] = []
-    for row in block.rows(pipeline):
-        check_time()
-        before = [op for slot, op in row if slot < begin]
-        steady = [op for slot, op in row if begin <= slot <= entered]
-        after = [op for slot, op in row if slot > entered]
-        if steady:
-            pinned.append(chain(Listed(tuple(steady))))
-            pinned.append(Precede(Listed(tuple(before)), Listed((steady[0],) * len(before))))
-            pinned.append(Precede(Listed((steady[-1],) * len(after)), Listed(tuple(after))))
+    for slots, numbers in block.rows(pipeline):
+        first, end = np.searchsorted(slots, begin), np.searchsorted(slots, entered, side="right")
+        before, steady, after = (Listed.of(pipeline.index, part) for part in np.split(numbers, [first, end]))
+        if first < end:
+            pinned.append(chain(steady))
+            pinned.append(Precede(before, Listed.of(pipeline.index, np.full(first, numbers[first]))))
+            pinned.append(Precede(Listed.of(pipeline.index, np.full(len(after), numbers[end - 1])), after))
     return filled(pipeline, (*words, *pinned), block.priority).order

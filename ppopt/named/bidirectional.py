@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from ppopt.clock import check_time
 from ppopt.constraints import Listed, Word, chain
 from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, filled_greedily, fused
-from ppopt.op import Kind, Op
-from ppopt.pipeline import Pipeline, Routes
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline, Routes
 
 MERGE = Parameter("merge", "slots (the rule) or greedy (each direction's order kept)", "slots", choices=("slots", "greedy"))
 
@@ -37,27 +39,23 @@ def by_slots(name: str, pipeline: Pipeline, params: Parameters) -> Iterable[Word
         raise Restriction(f"{name}: devices must be even, got {devices}")
     if microbatches % devices:
         raise Restriction(f"{name}: microbatches must be a multiple of devices ({devices}), got {microbatches}")
-    on_routes = [of_route.tolist() for of_route in pipeline.microbatches_of]
+    on_routes, index = pipeline.microbatches_of, pipeline.index
     if len(on_routes[0]) != len(on_routes[1]):
         raise Restriction(f"{name}: each route needs half of the microbatches, got {len(on_routes[0])} and {len(on_routes[1])}")
-    slots: list[list[tuple[int, int, Op]]] = [[] for _ in range(devices)]
+    columns: list[list[tuple[IntArray, int, IntArray]]] = [[] for _ in range(devices)]  # slots, route, numbers
     for route, on_route in enumerate(on_routes):
-        for i, microbatch in enumerate(on_route):
+        unit, j = np.divmod(np.arange(len(on_route)), devices // 2)
+        begin = 2 * stages * unit + 2 * j
+        for stage, device in enumerate(pipeline.routes[route]):
             check_time()
-            unit, j = divmod(i, devices // 2)
-            begin = 2 * stages * unit + 2 * j
-            for stage, device in enumerate(pipeline.routes[route]):
-                slots[device].append((begin + stage, route, Op(stage, Kind.F, microbatch)))
-                slots[device].append((begin + 2 * stages - 1 - stage, route, Op(stage, Kind.B, microbatch)))
+            for slot, kind in ((stage, Kind.F), (2 * stages - 1 - stage, Kind.B)):
+                columns[device].append((begin + slot, route, index.family(stage, kind) + on_route))
     for route in (0, 1):
         yield from fused(range(stages), route)
-    for row in slots:
-        row.sort()
-        if params.get("merge") == "greedy":
-            for direction in (0, 1):
-                yield chain(Listed(tuple(op for _, route, op in row if route == direction)))
-        else:
-            yield chain(Listed(tuple(op for _, _, op in row)))
+    for of_device in columns:
+        for directions in ((0,), (1,)) if params.get("merge") == "greedy" else ((0, 1),):
+            slots, _, numbers = zip(*(column for column in of_device if column[1] in directions), strict=True)
+            yield chain(Listed.of(index, np.concatenate(numbers)[np.argsort(np.concatenate(slots))]))
 
 
 def two_waves(devices: int) -> Routes:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from ppopt.constraints import Listed, Together, Word, chain, run
 from ppopt.named.definition import Definition, Parameters, Restriction
-from ppopt.op import Kind, Op, Pair
-from ppopt.pipeline import Pipeline
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline, halves, pairs
 
 
 def dualpipe(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
@@ -24,14 +26,14 @@ def dualpipe(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
         raise Restriction(f"dualpipe: microbatches must be even, got {microbatches}")
     if microbatches < 2 * devices:
         raise Restriction(f"dualpipe: microbatches must be >= 2*devices ({2 * devices}), got {microbatches}")
-    on_routes = [of_route.tolist() for of_route in pipeline.microbatches_of]
+    on_routes = pipeline.microbatches_of
     if len(on_routes[0]) != len(on_routes[1]):
         raise Restriction(f"dualpipe: each route needs half of the microbatches, got {len(on_routes[0])} and {len(on_routes[1])}")
     half = devices // 2
     for d in range(devices):
         routes = (0, 1) if d < half else (1, 0)
         phases = [Phase(pipeline.routes[route].index(d), on_routes[route]) for route in routes]
-        yield from _pinned(eight_steps(half, min(d, devices - 1 - d), microbatches // 2, phases))
+        yield from _pinned(pipeline, eight_steps(half, min(d, devices - 1 - d), microbatches // 2), phases)
 
 
 def dualpipe_v(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
@@ -45,10 +47,10 @@ def dualpipe_v(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
         raise Restriction(f"dualpipe-v: chunks must be 2, got {pipeline.chunks}")
     if microbatches < 2 * devices:
         raise Restriction(f"dualpipe-v: microbatches must be >= 2*devices ({2 * devices}), got {microbatches}")
-    every = list(range(microbatches))
+    every = np.arange(microbatches)
     for d in range(devices):
         phases = [Phase(d, every), Phase(2 * devices - 1 - d, every)]
-        yield from _pinned(eight_steps(devices, d, microbatches, phases))
+        yield from _pinned(pipeline, eight_steps(devices, d, microbatches), phases)
 
 
 @dataclass(frozen=True)
@@ -56,53 +58,55 @@ class Phase:
     """One direction of a device: its stage, and its microbatches in order."""
 
     stage: int
-    microbatches: list[int]
-
-    def ops(self, kind: Kind) -> Iterator[Op]:
-        """Its operations of a kind, in order."""
-        return (Op(self.stage, kind, m) for m in self.microbatches)
+    microbatches: IntArray
 
 
-def eight_steps(half: int, h: int, count: int, phases: list[Phase]) -> list[Op | Pair]:
-    """The order of a device ``h`` away from its end, ``half`` devices up to the middle, ``count`` microbatches each way."""
-    forward = [phase.ops(Kind.F) for phase in phases]
-    backward = [phase.ops(Kind.B) for phase in phases]
-    pending: list[Op] = []
-    row: list[Op | Pair] = []
+NONE = -1
+"""No phase."""
 
-    def input_(phase: int) -> Op:
-        op = next(backward[phase])
-        pending.append(op._replace(kind=Kind.W))
-        return op._replace(kind=Kind.I)
 
+def eight_steps(half: int, h: int, count: int) -> IntArray:
+    """What a device runs that is ``h`` away from its end, ``half`` devices up to the middle, ``count`` microbatches each way.
+
+    By turn the phase of its forward and that of its backward, ``NONE`` without, and the backward's kind; with both they are a
+    pair. A weight gradient has no phase: it is that of the input gradient which comes first of those without one.
+    """
+    forward = [(phase, NONE, Kind.F) for phase in (0, 1)]
+    whole, split = ([(NONE, phase, kind) for phase in (0, 1)] for kind in (Kind.B, Kind.I))
+    weight = (NONE, NONE, Kind.W)
+    both = [(phase, 1 - phase, Kind.B) for phase in (0, 1)]  # a forward of the phase and a backward of the other
     outer, inner = half - h - 1, h + 1
-    row += [next(forward[0]) for _ in range(2 * outer)]
-    row += [next(forward[phase]) for _ in range(inner) for phase in (0, 1)]
-    for _ in range(outer):
-        row += [input_(1), pending.pop(), next(forward[1])]
-    for i in range(count - 2 * half + inner):
-        if i == 0 and h == half - 1:
-            row += [next(forward[0]), next(backward[1])]
-        else:
-            row.append(Pair(next(forward[0]), next(backward[1])))
-        row.append(Pair(next(forward[1]), next(backward[0])))
-    for _ in range(outer):
-        row += [next(backward[1]), Pair(next(forward[1]), next(backward[0]))]
-    for i in range(2 * inner):
-        phase = 1 - i % 2
-        row.append(next(backward[phase]) if i < inner else input_(phase))
-    for _ in range(outer):
-        row += [pending.pop(0), input_(0)]
-    return row + pending
+    steps = [
+        (forward[:1], 2 * outer),
+        (forward, inner),
+        ([split[1], weight, forward[1]], outer),
+        ([forward[0], whole[1], both[1]] if h == half - 1 else both, 1),
+        (both, count - 2 * half + inner - 1),
+        ([whole[1], both[1]], outer),
+        ([(whole if i < inner else split)[1 - i % 2] for i in range(2 * inner)], 1),
+        ([weight, split[0]], outer),
+        ([weight], inner),
+    ]
+    return np.concatenate([np.tile(np.array(turns, dtype=np.int64), (times, 1)) for turns, times in steps])
 
 
-def _pinned(row: list[Op | Pair]) -> Iterable[Word]:
+def _pinned(pipeline: Pipeline, row: IntArray, phases: list[Phase]) -> Iterable[Word]:
     """This order, its pairs, and the kinds that it runs."""
-    pairs = [op for op in row if isinstance(op, Pair)]
-    forwards, backwards = Listed(tuple(p.forward for p in pairs)), Listed(tuple(p.backward for p in pairs))
-    yield from run([Listed(tuple(op for op in row if isinstance(op, Op))), forwards, backwards])
+    index, ahead, back, kind = pipeline.index, *row.T
+    forward, backward = np.full((2, len(row)), -1, dtype=np.int64)
+    for phase, of in enumerate(phases):
+        turns = np.flatnonzero(ahead == phase)
+        forward[turns] = index.family(of.stage, Kind.F) + of.microbatches[: len(turns)]
+        turns = np.flatnonzero(back == phase)
+        first = np.array([index.family(of.stage, each) for each in Kind])
+        backward[turns] = first[kind[turns]] + of.microbatches[: len(turns)]
+    backward[kind == Kind.W] = backward[kind == Kind.I] + index.family(0, Kind.W) - index.family(0, Kind.I)
+    paired = (forward >= 0) & (backward >= 0)
+    numbers = np.where(paired, pairs(index, forward, backward), np.maximum(forward, backward))
+    forwards, backwards = (Listed.of(index, half) for half in halves(index, numbers[paired]))
+    yield from run([Listed.of(index, numbers[~paired]), forwards, backwards])
     yield Together(forwards, backwards)
-    yield chain(Listed(tuple(row)))
+    yield chain(Listed.of(index, numbers))
 
 
 DEFINITIONS = (

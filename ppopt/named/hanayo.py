@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain as joined
+
+import numpy as np
 
 from ppopt.clock import check_time
 from ppopt.constraints import Listed, Word, chain
 from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, fused
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import IntArray, Pipeline
 
 
 def hanayo(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
@@ -26,10 +29,11 @@ def hanayo(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
     variant = params.get("variant", "rule" if microbatches == devices else "groups")
     if variant == "rule" and microbatches != devices:
         raise Restriction(f"hanayo: the variant rule needs microbatches = devices ({devices}), got {microbatches}")
-    rows = [by_rule(pipeline, d) for d in range(devices)] if variant == "rule" else in_groups(pipeline)
     yield from fused(range(pipeline.stages))
-    for row in rows:
-        yield chain(Listed(tuple(row)))
+    if variant == "rule":
+        yield from (chain(Listed(by_rule(pipeline, d))) for d in range(devices))
+    else:
+        yield from (chain(Listed.of(pipeline.index, row)) for row in in_groups(pipeline))
 
 
 def by_rule(pipeline: Pipeline, device: int) -> list[Op]:
@@ -51,59 +55,77 @@ def by_rule(pipeline: Pipeline, device: int) -> list[Op]:
     return row
 
 
-def in_groups(pipeline: Pipeline) -> list[list[Op]]:
+@dataclass(frozen=True)
+class Group:
+    """Where the microbatches of a group run: slots count from its first, which comes ``slots`` before that of the next."""
+
+    slots: int
+    by_device: tuple[IntArray, ...]
+    """Per device, by operation: its slot, its stage, its kind, and which of the group's microbatches it is for."""
+    taken: tuple[frozenset[int], ...]
+    """Per device, the slots that it leaves taken for the next group, counted from that one's first."""
+
+
+def in_groups(pipeline: Pipeline) -> list[IntArray]:
     """The order of every device for groups of D microbatches, read off a grid on which F takes one slot and B two.
 
     Each group's first microbatch goes straight through; slots before its turns are kept free on each device; the
-    others follow, each operation in the first free slots after its predecessor.
+    others follow, each operation in the first free slots after its predecessor. Once a group finds the same slots taken as an
+    earlier one did, all go on as they did from there.
+
+    Numbers of operations (:class:`~ppopt.op.OpIndex`).
     """
+    D, index, count = pipeline.devices, pipeline.index, pipeline.microbatches // pipeline.devices
+    taken = (frozenset[int](),) * D
+    known: dict[tuple[frozenset[int], ...], int] = {}
+    groups: list[Group] = []
+    while taken not in known and len(groups) < count:
+        check_time()
+        known[taken] = len(groups)
+        groups.append(_group(pipeline, taken))
+        taken = groups[-1].taken
+    again = known.get(taken, 0)
+    number = np.arange(count)
+    like = np.where(number < len(groups), number, again + (number - again) % (len(groups) - again))
+    begin = np.cumsum([0, *np.array([group.slots for group in groups])[like]])
+    rows = []
+    for d in range(D):
+        slots, numbers = [], []
+        for place, group in enumerate(groups):
+            of_place = np.flatnonzero(like == place)[:, None]
+            slot, stage, kind, microbatch = group.by_device[d]
+            slots.append((begin[of_place] + slot).ravel())
+            numbers.append(((kind * index.stages + stage) * index.microbatches + D * of_place + microbatch).ravel())
+        rows.append(np.concatenate(numbers)[np.argsort(np.concatenate(slots))])
+    return rows
+
+
+def _group(pipeline: Pipeline, taken: tuple[frozenset[int], ...]) -> Group:
+    """The next group, where these slots are taken."""
     D, v, route = pipeline.devices, pipeline.chunks, pipeline.routes[0]
-    grids = [_Grid() for _ in range(D)]
+    grids = [set(slots) for slots in taken]
+    rows: list[list[tuple[int, int, int, int]]] = [[] for _ in range(D)]
     path = [(stage, Kind.F) for stage in range(pipeline.stages)]
     path += [(stage, Kind.B) for stage in reversed(range(pipeline.stages))]
-    begin = 0
-    for first in range(0, pipeline.microbatches, D):
-        check_time()
-        for microbatch in range(first, first + D):
-            slot = begin
-            placed: dict[tuple[int, Kind], int] = {}
-            for stage, kind in path:
-                width = 1 if kind == Kind.F else 2
-                grid = grids[route[stage]]
-                slot = grid.first_free(slot, width)
-                grid.put(slot, width, Op(stage, kind, microbatch))
-                placed[stage, kind] = slot
-                slot += width
-            if microbatch == first:
-                end = slot
-                for d in range(D):
-                    grids[d].block(placed[2 * D - 1 - d, Kind.F], D - 1 - d)
-                    grids[d].block(placed[(v - 1) * D + D - 1 - d, Kind.B], d)
-        begin = end
-    return [grid.order() for grid in grids]
-
-
-class _Grid:
-    """The slots of one device."""
-
-    def __init__(self) -> None:
-        self._taken: set[int] = set()
-        self._ops: list[tuple[int, Op]] = []
-
-    def first_free(self, slot: int, width: int) -> int:
-        while any(slot + i in self._taken for i in range(width)):
-            slot += 1
-        return slot
-
-    def put(self, slot: int, width: int, op: Op) -> None:
-        self._taken.update(range(slot, slot + width))
-        self._ops.append((slot, op))
-
-    def block(self, slot: int, count: int) -> None:
-        self._taken.update(range(slot - count, slot))
-
-    def order(self) -> list[Op]:
-        return [op for _, op in sorted(self._ops)]
+    end = 0
+    for microbatch in range(D):
+        slot = 0
+        placed: dict[tuple[int, Kind], int] = {}
+        for stage, kind in path:
+            grid, width = grids[route[stage]], 1 if kind == Kind.F else 2
+            while any(slot + i in grid for i in range(width)):
+                slot += 1
+            grid.update(range(slot, slot + width))
+            rows[route[stage]].append((slot, stage, kind, microbatch))
+            placed[stage, kind] = slot
+            slot += width
+        if microbatch == 0:
+            end = slot
+            for d, grid in enumerate(grids):
+                for turn, free in ((placed[2 * D - 1 - d, Kind.F], D - 1 - d), (placed[(v - 1) * D + D - 1 - d, Kind.B], d)):
+                    grid.update(range(turn - free, turn))
+    left = tuple(frozenset(slot - end for slot in grid if slot >= end) for grid in grids)
+    return Group(end, tuple(np.array(row, dtype=np.int64).reshape(-1, 4).T for row in rows), left)
 
 
 DEFINITIONS = (

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, overload
+from typing import overload
 
+from ppopt.named.columns import OBJECTIVES, best_of, columns_for
 from ppopt.named.definition import UnknownSchedule
-from ppopt.named.registry import NAMED, find, shows_maps
+from ppopt.named.registry import NAMED, find
 from ppopt.named.row import Row
-from ppopt.pipeline import Pipeline, Units
-from ppopt.schedule import Objective, Schedule
-from ppopt.text import Style, figure, heading, new_table, percent, rendered, unit, wrapped
-from ppopt.timing.weights import device_figures
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Objective
+from ppopt.text import Style, figure, heading, new_table, rendered, wrapped
 
 EQUAL_WORK = (
     "the model's costs are uneven, and this row assumes that each device has the same work here as on the model's placement; "
@@ -96,23 +96,28 @@ class Table(Sequence[Row]):
         answer: Row | None = None,
         objective: Objective = "makespan",
         styled: bool = False,
+        columns: Sequence[str] | None = None,
     ) -> str:
         """The table in at most ``width`` columns, then what its marks mean, then what does not apply, with the reasons.
 
         Those that fit the memory come first, the fastest at the top, the ``answer`` among them; then those that do not. With
-        ``styled`` the answer is bold, and what does not fit dim.
+        ``styled`` the answer is bold, and what does not fit dim. ``columns``: names of :data:`~ppopt.named.columns.COLUMNS` to
+        show, or ``all``; by default those that say most.
+
+        Raises:
+            ValueError: there is no such column.
         """
         rows = [row for row in self.rows if row.schedule is not None]
         rows += [answer] if answer is not None and answer.schedule is not None else []
-        columns = [column for column in _COLUMNS if column.wanted(rows)]
-        units = self.pipeline.units
-        heads = [column.head(units, rows) for column in columns]
-        ranks = {column.name: 0 if column.name == _OBJECTIVES[objective] else column.rank for column in columns}
+        shown = columns_for(rows, columns)
+        units, best = self.pipeline.units, best_of(rows, objective)
+        heads = [column.head(units, rows) for column in shown]
+        ranks = {column.name: 0 if column.name == OBJECTIVES[objective] else column.rank for column in shown}
         table = new_table(title, ["schedule", "placement", "chunks"], heads, ranks={**ranks, "placement": 3, "chunks": 5})
         for row in sorted(rows, key=lambda row: (*_rank(row, objective)[:3], row is not answer, row.name)):
             assert row.schedule is not None
             style: Style = "bold" if row is answer else "" if row.schedule.within_memory else "dim"
-            cells = [column.cell(row.schedule) for column in columns]
+            cells = [column.cell(row.schedule, best) for column in shown]
             table.add_row(
                 self._name(row), row.placement + _mark(row.assumes_equal_work, " †"), str(row.chunks), *cells, style=style
             )
@@ -153,83 +158,6 @@ class Table(Sequence[Row]):
         if excluded:
             lines += ["Not applicable:", *(f"  {reason}" for reason in excluded)]
         return lines
-
-
-class _Column(NamedTuple):
-    """A column of figures; ``rank`` as in :class:`ppopt.text.Column`."""
-
-    name: str
-    rank: int
-    cell: Callable[[Schedule], str]
-    unit: Callable[[Units, Sequence[Row]], str] = lambda units, rows: ""
-    wanted: Callable[[Sequence[Row]], bool] = lambda rows: True
-
-    def head(self, units: Units, rows: Sequence[Row]) -> str:
-        """Its name with its unit."""
-        return unit(self.name, self.unit(units, rows))
-
-
-def _time(ticks: Callable[[Schedule], int]) -> Callable[[Schedule], str]:
-    return lambda schedule: figure(schedule.pipeline.time(ticks(schedule)))
-
-
-def _rates(rows: Sequence[Row]) -> list[tuple[float, str]]:
-    found = (row.schedule.throughput for row in rows if row.schedule is not None)
-    return [rate for rate in found if rate is not None]
-
-
-def _peak(schedule: Schedule) -> str:
-    """The largest peak, with a mark where a device exceeds its limit."""
-    held = figure(schedule.pipeline.amount(max(schedule.peak_memory)))
-    return held if schedule.pipeline.amounts.limit is None else f"{held} {' ' if schedule.within_memory else '!'}"
-
-
-def _maps(row: Row) -> bool:
-    """Whether what devices do with weights is of interest: where weights or backwards are said to be elsewhere, or are."""
-    return row.schedule is not None and shows_maps(row.schedule.pipeline, (row.name,))
-
-
-def _each_device(field: str) -> Callable[[Schedule], str]:
-    """A figure of every device: from the least to the largest."""
-
-    def cell(schedule: Schedule) -> str:
-        values = [getattr(figures, field) for figures in device_figures(schedule)]
-        shown = [f"{100 * value:.0f}" if isinstance(value, float) else str(value) for value in (min(values), max(values))]
-        return "-".join(dict.fromkeys(shown)) + (" %" if isinstance(values[0], float) else "")
-
-    return cell
-
-
-def _repeats(rows: Sequence[Row]) -> bool:
-    return any(row.schedule is not None and row.schedule.repeated > 0 for row in rows)
-
-
-_COLUMNS = (
-    _Column("makespan", 3, _time(lambda schedule: schedule.makespan), lambda units, rows: units.time),
-    _Column("device span", 6, _time(lambda schedule: schedule.device_span), lambda units, rows: units.time),
-    _Column("bubble ratio", 1, lambda schedule: percent(schedule.bubble_ratio)),
-    _Column("span bubble ratio", 7, lambda schedule: percent(schedule.span_bubble_ratio)),
-    _Column("efficiency", 2, lambda schedule: percent(schedule.efficiency), wanted=_repeats),
-    _Column(
-        "throughput",
-        3,
-        lambda schedule: "" if schedule.throughput is None else figure(schedule.throughput[0]),
-        lambda units, rows: _rates(rows)[0][1],
-        wanted=lambda rows: bool(_rates(rows)),
-    ),
-    _Column("peak memory", 0, _peak, lambda units, rows: units.memory),
-    *(
-        _Column(name, 4, _each_device(field), wanted=lambda rows: any(map(_maps, rows)))
-        for name, field in (
-            ("stages stored", "stages_stored"),
-            ("weight fetches", "weight_fetches"),
-            ("activations sent", "activations_sent"),
-            ("peak activations", "peak_activations"),
-            ("utilisation", "utilisation"),
-        )
-    ),
-)
-_OBJECTIVES = {"makespan": "makespan", "span": "device span"}
 
 
 def _mark(there: bool, mark: str) -> str:

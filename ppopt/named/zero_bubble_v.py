@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
+
+import numpy as np
 
 from ppopt.constraints import Family, Listed, Word, chain, memory_of
 from ppopt.heuristics.zero_bubble_v import best_on_v
 from ppopt.named.definition import Definition, Parameter, Parameters, Restriction, limited, split
-from ppopt.op import Kind, Op
-from ppopt.pipeline import Pipeline
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule
 
 
@@ -24,7 +26,7 @@ def zb_v(pipeline: Pipeline, params: Parameters) -> Iterable[Word]:
             raise Restriction("zb-v: limit needs variant = adapted")
         yield from split(range(pipeline.stages))
         for d in range(pipeline.devices):
-            yield chain(Listed(tuple(seven_steps(pipeline, d, params.get("tail", "chunk0-first")))))
+            yield chain(Listed.of(pipeline.index, seven_steps(pipeline, d, params.get("tail", "chunk0-first"))))
         return
     if "tail" in params:
         raise Restriction("zb-v: tail is for the pinned order; variant = adapted has its own")
@@ -49,36 +51,38 @@ def _activations(pipeline: Pipeline, params: Parameters) -> Fraction:
 
 def adapted(pipeline: Pipeline, words: tuple[Word, ...], params: Parameters) -> Schedule:
     """The best of the heuristic that adapts to the costs, and of the pinned order."""
-    pinned = Order.of(pipeline, [seven_steps(pipeline, d, "chunk0-first") for d in range(pipeline.devices)])
+    pinned = Order(pipeline.index, tuple(seven_steps(pipeline, d, "chunk0-first") for d in range(pipeline.devices)))
     return best_on_v(pipeline, _activations(pipeline, params), pinned)
 
 
-def seven_steps(pipeline: Pipeline, device: int, tail: str) -> Iterator[Op]:
-    """The order of one device: written for at least 2D - 1 microbatches, those that do not exist left out."""
-    devices, microbatches = pipeline.devices, pipeline.microbatches
-    written = max(microbatches, 2 * devices - 1)
-    stages = (device, 2 * devices - 1 - device)
-    count = {(kind, chunk): 0 for kind in Kind for chunk in (0, 1)}
+def seven_steps(pipeline: Pipeline, device: int, tail: str) -> IntArray:
+    """The order of one device: written for at least 2D - 1 microbatches, those that do not exist left out.
 
-    def run(text: str) -> Iterator[Op]:
-        """The next of ``F0``, ``I1``, …: kind and chunk."""
-        for turn in text.split():
-            key = (Kind[turn[0]], int(turn[1]))
-            if count[key] < microbatches:
-                yield Op(stages[key[1]], key[0], count[key])
-            count[key] += 1
-
-    yield from run("F0 " * (2 * (devices - device) - 1))
-    yield from run("F1 F0 " * device)
-    yield from run("F1 I1 W1 " * (devices - device))
-    while count[Kind.F, 1] < count[Kind.F, 0] or count[Kind.F, 0] < written:
-        if count[Kind.F, 0] < written:
-            yield from run("F0")
-        yield from run("I0 W0 F1 I1 W1")
-    yield from run("I0 I1 " * device)
-    yield from run("I0 W0 " * (devices - device))
-    for chunk in (0, 1) if tail == "chunk0-first" else (1, 0):
-        yield from run(f"W{chunk} " * (written - count[Kind.W, chunk]))
+    Numbers of operations (:class:`~ppopt.op.OpIndex`).
+    """
+    devices, microbatches, index = pipeline.devices, pipeline.microbatches, pipeline.index
+    written, stages = max(microbatches, 2 * devices - 1), (device, 2 * devices - 1 - device)
+    begun = 2 * devices - 1 - device  # forwards on the way out, before the first of the steady state
+    steps = [
+        ("F0", 2 * (devices - device) - 1),
+        ("F1 F0", device),
+        ("F1 I1 W1", devices - device),
+        ("F0 I0 W0 F1 I1 W1", written - begun),
+        ("I0 W0 F1 I1 W1", begun - devices),
+        ("I0 I1", device),
+        ("I0 W0", devices - device),
+        *((f"W{chunk}", device) for chunk in ((0, 1) if tail == "chunk0-first" else (1, 0))),
+    ]
+    families = [(text[0], int(text[1])) for text in ("F0", "F1", "I0", "I1", "W0", "W1")]
+    place = {f"{kind}{chunk}": at for at, (kind, chunk) in enumerate(families)}
+    row = np.concatenate([np.tile([place[turn] for turn in text.split()], times) for text, times in steps]).astype(np.int64)
+    numbers = np.empty(len(row), dtype=np.int64)
+    kept = np.empty(len(row), dtype=bool)
+    for at, (kind, chunk) in enumerate(families):
+        of_family = np.flatnonzero(row == at)  # its turns: each runs the next microbatch
+        numbers[of_family] = index.family(stages[chunk], Kind[kind]) + np.arange(len(of_family))
+        kept[of_family] = np.arange(len(of_family)) < microbatches
+    return numbers[kept]
 
 
 DEFINITIONS = (

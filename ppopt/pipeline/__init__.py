@@ -1,7 +1,7 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
 from ppopt.pipeline.amounts import Amounts, room_to_split, splitting_takes_memory
-from ppopt.pipeline.arrays import IntArray, halves
+from ppopt.pipeline.arrays import IntArray, halves, pairs
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
@@ -62,6 +62,7 @@ __all__ = [
     "halves",
     "in_words",
     "microseconds",
+    "pairs",
     "plain",
     "room_to_split",
     "routes_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,12 @@ _LAST = ("seconds", "finished", "key")
 
 
 def rows_of(results: Iterable[Stored]) -> list[dict[str, Any]]:
-    """A row per result: the varied keys, the task, the status, then the figures; lists are joined by spaces."""
+    """A row per result: the varied keys, the task, the status, then the figures; lists are joined by spaces.
+
+    ``relative_efficiency`` is the least makespan of all results of the same pipeline that are within its memory, over its own.
+    """
+    results = list(results)
+    best = _best(results)
     rows = []
     for result in results:
         row: dict[str, Any] = {"study": result.study, "position": result.position, **result.changes}
@@ -23,9 +29,28 @@ def rows_of(results: Iterable[Stored]) -> list[dict[str, Any]]:
         row.update({f"asked_{key}": value for key, value in task.items()})
         row["status"] = result.status
         row.update({"stopped_by" if key == "limit" else key: value for key, value in result.outcome.items()})
+        if result.outcome.get("makespan"):
+            least = best.get(_instance(result))
+            row["relative_efficiency"] = None if least is None else float(least / result.outcome["makespan"])
         row.update(seconds=result.seconds, finished=result.finished, key=result.key)
         rows.append({key: _flat(value) for key, value in row.items()})
     return rows
+
+
+def _instance(result: Stored) -> tuple[str, str]:
+    """The pipeline of a result, among those of its study."""
+    return result.study, json.dumps(result.changes, sort_keys=True, default=str)
+
+
+def _best(results: Iterable[Stored]) -> dict[tuple[str, str], float]:
+    """The least makespan within the memory of each pipeline."""
+    best: dict[tuple[str, str], float] = {}
+    for result in results:
+        makespan = result.outcome.get("makespan")
+        if makespan and result.outcome.get("within_memory", True):
+            key = _instance(result)
+            best[key] = min(makespan, best.get(key, makespan))
+    return best
 
 
 def columns_of(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -25,6 +25,7 @@ from ppopt.constraints import (
 from ppopt.op import Op, Pair, Send
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
+from ppopt.timing.kept import Kept
 
 
 class _Run(NamedTuple):
@@ -45,9 +46,12 @@ def broken(schedule: Schedule, words: Iterable[Word]) -> list[str]:
     Raises:
         TypeError: a word or a stream that is not known here.
     """
-    words = tuple(words)
+    words, kept = tuple(words), Kept(schedule)
+    left = [word for word in words if not kept.keeps(word)]
+    if kept.known and not left:
+        return []
     reading = _Reading(schedule)
-    return [text for word in words for text in reading.of(word)] + list(reading.stray_pairs(words))
+    return [text for word in left for text in reading.of(word)] + list(reading.stray_pairs(words))
 
 
 class _Reading:

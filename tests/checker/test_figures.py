@@ -1,19 +1,24 @@
 """The checker on the figures and the outcome that a result claims."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from ppopt.checker import Rule, Violation, mismatches
-from ppopt.pipeline import Costs, Memory
-from tests.support.checked import TWO, VALID, only
+from ppopt.named import find
+from ppopt.pipeline import Costs, Memory, Pipeline
+from tests.support.checked import TWO, VALID, only, records
 
 FIGURES: dict[str, Any] = {
     "makespan": 8,
     "device_span": 8,
     "bubble_ratio": 1 - 6 / 16,
     "span_bubble_ratio": 1 - 3 / 8,
+    "summed_span_bubble_ratio": 1 - 6 / 11,
     "overhead": 5 / 3,
+    "efficiency": 6 / 16,
+    "speed_up": 6 / 8,
     "work": [3, 3],
     "peak_memory": [1, 1],
 }
@@ -37,6 +42,9 @@ def test_right_figures_are_accepted() -> None:
         ("device_span", 9),
         ("bubble_ratio", 0.37),
         ("span_bubble_ratio", 0.0),
+        ("summed_span_bubble_ratio", 0.6),
+        ("efficiency", 0.5),
+        ("speed_up", 0.8),
         ("overhead", 1.6),
         ("work", [3, 4]),
         ("work", [3]),
@@ -84,8 +92,8 @@ def test_efficiency_is_without_what_is_repeated(recompute: str, right: float) ->
     pipeline = TWO.changed(
         costs=costs, memory=Memory(recompute_saved=0), recompute=recompute
     )  # of a backward of 2 one half is the forward again
-    assert mismatches(pipeline, VALID, metrics={**FIGURES, "efficiency": right}) == []
-    found = only(mismatches(pipeline, VALID, metrics={**FIGURES, "efficiency": right + 0.01}))
+    assert mismatches(pipeline, VALID, metrics={**FIGURES, "efficiency": right, "speed_up": 2 * right}) == []
+    found = only(mismatches(pipeline, VALID, metrics={**FIGURES, "efficiency": right + 0.01, "speed_up": 2 * right}))
     assert "metrics.efficiency" in found.message
 
 
@@ -121,3 +129,16 @@ def test_what_lists_no_devices_is_found(devices: Any) -> None:
     assert only(mismatches(TWO, VALID, metrics={**FIGURES, "devices": devices})).message.startswith(
         "metrics.devices has to list 2"
     )
+
+
+def test_the_speed_up_counts_both_parts_of_a_pair() -> None:
+    """DualPipe-V with pairs of 2.5: one device takes 3 for each forward with its backward."""
+    schedule = find("dualpipe-v").schedule(Pipeline(2, 6, costs=Costs(overlap=Fraction(5, 2))))
+    pairs = sum(text.count("OVERLAP") for row in schedule.order.texts() for text in row)
+    right = 2 * 6 * 3 / schedule.pipeline.time(schedule.makespan)
+    assert pairs
+    assert schedule.speed_up == pytest.approx(right)
+    assert sum(schedule.work) < 2 * 6 * 3 * schedule.pipeline.ticks.per_unit
+    figures = {"speed_up": right, "summed_span_bubble_ratio": schedule.summed_span_bubble_ratio}
+    assert mismatches(schedule.pipeline, records(schedule), metrics=figures) == []
+    assert only(mismatches(schedule.pipeline, records(schedule), metrics={"speed_up": right * 1.01})).rule == Rule.METRIC

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import read, run
+from tests.support.command import read, refused, run
 from tests.support.places import MODELS
 
 
@@ -62,3 +62,12 @@ def test_fractions_that_no_double_has_are_shown_all_the_same() -> None:
 def test_one_device_is_singular() -> None:
     assert run("compare", "-d", "1", "-m", "1").stdout.startswith("1 device, 1 microbatch, linear")
     assert "\n2 devices, 1 microbatch, linear\n" in run("compare", "-d", "2", "-m", "1").stdout
+
+
+def test_columns() -> None:
+    out = run("compare", "-d", 2, "-m", 4, "--columns", "makespan,speed_up").stdout
+    assert "speed-up" in out
+    assert "peak memory" not in out
+    refusal = refused("compare", "-d", 2, "-m", 4, "--columns", "x")
+    assert "Invalid value for '--columns': expected columns among makespan, " in refusal
+    assert "got 'x'" in refused("solve", "-d", 2, "-m", 4, "--columns", "makespan,x")

@@ -17,13 +17,12 @@ from tests.support.tiers import SOME
 def figures(schedule: Schedule, entry: Entry) -> dict[str, Any]:
     """Of the schedule, what the entry has figures for; times in its unit."""
     pipeline = schedule.pipeline
-    spans = sum(schedule.device_spans)
     computed = {
         "makespan": pipeline.time(schedule.makespan),
         "device_span": pipeline.time(schedule.device_span),
         "bubble_ratio": schedule.bubble_ratio,
         "span_bubble_ratio": schedule.span_bubble_ratio,
-        "summed_span_bubble_ratio": 1 - sum(schedule.work) / spans,
+        "summed_span_bubble_ratio": schedule.summed_span_bubble_ratio,
     }
     return {key: value for key, value in computed.items() if key in entry}
 

@@ -193,6 +193,18 @@ def test_a_shorter_pair_shortens_the_steady_part_only(D: int, v: int, groups: in
     assert makespan(s) == pytest.approx(float((D - 1) * 3 + (D * (v - 1) + 1) * 3 + (M * v - D * (v - 1) - 1) * pair))
 
 
+@for_all(st.integers(1, 5), st.integers(1, 4), st.integers(1, 3), times_, st.fractions(0, 1, max_denominator=4))
+def test_overlap_takes_what_pp_emulation_says(D: int, v: int, groups: int, t: Times, hidden: Fraction) -> None:
+    """Its form of the times of a chunk, where a pair hides a part of its shorter half; with one chunk it is 1F1B's."""
+    M = groups * D
+    pair = t.F + t.B - hidden * min(t.F, t.B)
+    name = "interleaved-1f1b-overlap" if v > 1 else "1f1b-overlap"
+    s = schedule(name, D, M, t, v, overlap=pair)
+    form = (D - 1 + D * (v - 1) + 1) * (t.F + t.B) + (M * v - D * (v - 1) - 1) * pair
+    assert s.pipeline.time(s.makespan) == pytest.approx(float(form))
+    assert float(D / Fraction(s.speed_up).limit_denominator(10**6)) == pytest.approx(float(form / (M * v * (t.F + t.B))))
+
+
 @for_all(devices_, st.integers(1, 14), st.integers(1, 4), st.sampled_from(["ascending", "descending"]), times_)
 def test_looped_bfs(D: int, M: int, v: int, direction: str, t: Times) -> None:
     s = schedule("looped-bfs", D, M, t, v, backward_microbatches=direction)

@@ -1,9 +1,12 @@
 """The table of named schedules as text."""
 
+import re
+
 import pytest
 
 from ppopt.named import Row, Table, compare
 from ppopt.pipeline import Costs, Memory, Pipeline, Units
+from ppopt.text import percent
 
 PIPELINE = Pipeline(2, 4, memory=Memory(limit=2), units=Units("ms"))
 
@@ -52,3 +55,23 @@ def test_a_faster_placement_is_named(table: Table) -> None:
     uneven = compare(Pipeline(2, 4, costs=Costs(forward=[1, 2])))
     assert uneven.best_elsewhere().startswith("best: ")
     assert " †, " in uneven.best_elsewhere()
+
+
+def test_columns_that_are_asked_for(table: Table) -> None:
+    text = table.text(columns=["speed-up", "relative_efficiency", "summed span bubble ratio"])
+    heads, _, *rows = text.splitlines()
+    assert re.split(" {2,}", heads)[3:] == ["summed span bubble ratio", "relative efficiency", "speed-up"]
+    cells = {cells[0].removesuffix(" ‡"): cells[3:] for cells in (re.split(" {2,}", row) for row in rows) if len(cells) == 6}
+    # the fastest that fits, bitpipe, takes 12, 1F1B 15: its devices are busy for 12 of spans of 15 and 12
+    assert cells["bitpipe"][1:] == ["100.0 %", "2"]
+    assert cells["1f1b"] == ["11.1 %", "80.0 %", "1.6"]
+    over = [row for row in table if row.within_memory is False and row.schedule is not None]
+    assert over
+    assert {row.name: cells[row.name][1] for row in over} == {row.name: percent(12 / (row.makespan or 1)) for row in over}
+    assert "throughput" not in table.text(columns=["all"])
+
+
+@pytest.mark.parametrize("names", [["speedup of all"], ["makespan", ""], ["all", "makespan"], []])
+def test_columns_that_there_are_not(table: Table, names: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"expected columns among makespan, device span, .* or all; got"):
+        table.text(columns=names)

@@ -123,7 +123,7 @@ TIER = {
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=TIER.get(name, ())) for name in STUDIES])
 def test_quick_study(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script(name).main(["--quick", "--time-limit", "2", "-o", str(tmp_path)])
+    script(name).main(["--quick", "--no-charts", "--time-limit", "2", "-o", str(tmp_path)])
     pictures = capsys.readouterr().out.split()
     assert pictures
     assert all(Path(picture).stat().st_size > 10_000 for picture in pictures)
@@ -175,6 +175,42 @@ def test_a_level_without_an_x_goes_through_the_panel() -> None:
     assert studies.points(results, panel) == ([2, 4], {"hanayo": [0.5, 0.25], "o": [0.1, 0.1]})
 
 
+def test_the_schedules_of_a_point_are_those_of_its_results(tmp_path: Path) -> None:
+    """Of D = 2, 4 and 16 the middle one of those with at most 8 devices; each chart has the makespan that its curve has."""
+    import studies
+    import study_charts
+
+    options = studies.arguments("", ["--quick", "--named-only", "-o", str(tmp_path)])
+    tree = {**studies.scaling("scaling", lambda d: 2 * d, [2, 4, 16]), "vary": {"links.latency": [4]}}
+    here = results = studies.run(tree, options)
+
+    def devices(result: Any) -> float:
+        return float(result.changes["pipeline.devices"])
+
+    at, charts = study_charts.charts_of(here, results.instances, devices, studies.label)
+    assert at == 4
+    drawn = {name: schedule.pipeline.time(schedule.makespan) for name, schedule in charts}
+    assert drawn == {studies.label(result): result.outcome["makespan"] for result in here if devices(result) == 4}
+    assert len(drawn) == 6
+    at, charts = study_charts.charts_of([r for r in here if devices(r) > 8], results.instances, devices, studies.label)
+    assert (at, {schedule.pipeline.devices for _, schedule in charts}) == (16, {16})
+    assert study_charts.height(charts) > study_charts.height(charts[:2])
+
+
+@thorough
+def test_charts_can_be_left_out_and_the_optimum_is_one(tmp_path: Path) -> None:
+    import chunks
+    from PIL import Image
+
+    sizes = {}
+    for words in (["--devices", "2"], ["--devices", "2", "--no-charts"]):
+        chunks.main([*words, "--quick", "--time-limit", "5", "-o", str(tmp_path)])
+        with Image.open(tmp_path / "chunks-2-devices.png") as picture:
+            sizes[len(words)] = picture.size
+    assert sizes[2][1] > 1.5 * sizes[3][1]
+    assert not (tmp_path / "chunks-4-devices.png").exists()
+
+
 def test_schedule_comparison(capsys: pytest.CaptureFixture[str]) -> None:
     module = script("schedule_comparison")
     module.main(["--quick"])
@@ -183,6 +219,9 @@ def test_schedule_comparison(capsys: pytest.CaptureFixture[str]) -> None:
     assert "makespan 22, bubble ratio 27.3%, peak memory 4 3 2 1 microbatches" in out
     assert "peak memory 8 8 8 8 microbatches" in out
     assert "from M = 13 microbatches on" in out
+    cells = [line.split("│")[1:-1] for line in out.splitlines() if line.startswith("│")]
+    eight = next(row for row in cells if row[0].strip() == "8")
+    assert [cell.strip() for cell in eight] == ["8", "27.3%", "27.3%", "72.7%", "27.3%", "72.7%", "11.1%", "88.9%"]
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4, 7])

@@ -7,7 +7,18 @@ from typing import Any
 
 from ppopt.clock import Clock
 from ppopt.constraints import rules_of
-from ppopt.heuristics import PRIORITIES, Jobs, Stuck, by_frontier, each_baseline, each_paced, in_flight, listable, run_jobs
+from ppopt.heuristics import (
+    PRIORITIES,
+    Jobs,
+    Stuck,
+    by_frontier,
+    each_baseline,
+    each_paced,
+    in_flight,
+    list_scheduling,
+    listable,
+    run_jobs,
+)
 from ppopt.named import adapted
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
@@ -25,19 +36,30 @@ class ListSchedules(Step):
 
     def __init__(self) -> None:
         self._left: Iterator[tuple[str, Schedule]] | None = None
+        self._took = 0.0
+        """Seconds that one takes, by the last one."""
 
     def run(self, run: Run, seconds: float, *, least: float = 0.0, **options: Any) -> str:
-        """Until one closes the gap or the time is over; for ``least`` seconds in any case, and until there is one."""
+        """Until one closes the gap or the time is over; for ``least`` seconds in any case, and until there is one.
+
+        Where there is one, no more are made than there is time for: those of very many operations take seconds each.
+        """
         before, incumbent = run.incumbent.best, run.incumbent
         if run.problem.words:
             self._by_priority(run)
             return incumbent.text(before)
         clock, own = run.clock.slice(seconds), Clock(least, deterministic=run.clock.deterministic)
         self._left = self._left or each_baseline(run.problem.pipeline)
-        for name, schedule in self._left:
+        cheapest = list_scheduling.SECONDS * run.problem.operations
+        while incumbent.best is None or max(self._took, cheapest) < max(run.clock.left, own.left):
+            begun = run.clock.spent
+            name, schedule = next(self._left, ("", None))
+            if schedule is None:
+                break
             incumbent.offer(schedule, name)
             for each in (clock, own):
                 each.charge(tuning.SCHEDULED * run.problem.operations)
+            self._took = run.clock.spent - begun
             if incumbent.closed or (clock.over and own.over and incumbent.best is not None):
                 break
         return incumbent.text(before)
@@ -53,7 +75,7 @@ class ListSchedules(Step):
         jobs = Jobs(pipeline, listable(pipeline, (*rules_of(pipeline), *words)), links=True)
         for name, rule in PRIORITIES.items():
             for patient, reserve in ((False, False), (True, False), (False, True)):
-                if run.incumbent.best is not None and run.clock.over:
+                if run.incumbent.best is not None and run.clock.left <= list_scheduling.SECONDS * run.problem.operations:
                     return
                 run.clock.charge(tuning.SCHEDULED * run.problem.operations)
                 try:
@@ -102,11 +124,14 @@ class OneAfterTheOther(Step):
         raise NotImplementedError
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
-        """Take those that fit."""
+        """Take those that fit, while there is time for one more."""
         before, incumbent, tries = run.incumbent.best, run.incumbent, 0
         clock = run.clock.slice(seconds)
         self._left = self._left or self.make(run)
-        for name, schedule in self._left:
+        while incumbent.best is None or run.clock.left > list_scheduling.SECONDS * run.problem.operations:
+            name, schedule = next(self._left, ("", None))
+            if schedule is None:
+                break
             tries = 0 if schedule.within_memory and incumbent.offer(schedule, name) else tries + 1
             clock.charge(tuning.SCHEDULED * run.problem.operations)
             if clock.over or tries == tuning.PATIENCE or not incumbent.open:

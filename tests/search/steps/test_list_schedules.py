@@ -3,7 +3,7 @@
 import pytest
 
 from ppopt.constraints import Family, OneOf, Precede
-from ppopt.heuristics import baselines
+from ppopt.heuristics import baselines, list_scheduling
 from ppopt.named import adapted
 from ppopt.op import Kind
 from ppopt.pipeline import Memory, Pipeline
@@ -29,6 +29,16 @@ def test_one_in_any_case_and_it_goes_on_from_there() -> None:
     assert run.incumbent.best is not None
     assert first < take(run, ListSchedules)
     assert run.incumbent.value == min(schedule.makespan for _, schedule in baselines(PIPELINE))
+
+
+def test_none_is_begun_that_there_is_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(PIPELINE)
+    take(run, ListSchedules, 0.0)
+    for step in (ListSchedules, PacedSchedules):
+        monkeypatch.setattr(list_scheduling, "SECONDS", 1 + run.clock.left / run.problem.operations)
+        assert take(run, step) == pytest.approx(tuning.LEAST)
+        monkeypatch.setattr(list_scheduling, "SECONDS", 0.0)
+        assert take(run, step) > 2 * tuning.LEAST
 
 
 def test_it_ends_where_the_bound_is_met() -> None:
