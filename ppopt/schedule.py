@@ -13,6 +13,8 @@ import numpy as np
 from ppopt.op import Kind, Op, OpIndex, Pair, Send, parse
 from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.pipeline import halves as halves
+from ppopt.pipeline.holding import held_over_time, peak_of
+from ppopt.pipeline.holding import memory_changes as memory_changes
 from ppopt.pipeline.rewriting import working_once
 
 Objective: TypeAlias = Literal["makespan", "span"]
@@ -293,7 +295,10 @@ class Schedule:
         """
         static = self.pipeline.amounts.static
         if self.pipeline.backward_routes:
-            return tuple(peak_of(changes) + int(static[device]) for device, changes in enumerate(held_over_time(self)))
+            return tuple(
+                peak_of(changes) + int(static[device])
+                for device, changes in enumerate(held_over_time(self.pipeline, self.order.rows, self.start, self.end))
+            )
         peaks = []
         for device, row in enumerate(self.order.rows):
             claimed, released = memory_changes(self.pipeline, row)
@@ -367,63 +372,10 @@ class Figures:
         return None if self.schedule is None else self.schedule.within_memory
 
 
-def memory_changes(pipeline: Pipeline, numbers: IntArray, *, elsewhere: bool = False) -> tuple[IntArray, IntArray]:
-    """What each operation claims at its start and releases at its end (integer amounts of ``pipeline.amounts``).
-
-    Of stages whose backward runs on another device than the forward nothing is said, or, with ``elsewhere``, the same: what these
-    claim and release is that other device's.
-    """
-    index, amounts = pipeline.index, pipeline.amounts
-    route = pipeline.route_by_microbatch
-    counted = np.ones_like(pipeline.device_of, dtype=np.bool_)
-    if pipeline.backward_routes and not elsewhere:
-        counted = pipeline.device_by_kind[:, Kind.F] == pipeline.device_by_kind[:, Kind.B]
-    claimed = np.zeros(len(numbers), dtype=np.int64)
-    released = np.zeros(len(numbers), dtype=np.int64)
-    for half in halves(index, numbers):
-        family, microbatch = np.divmod(half, index.microbatches)
-        kind, stage = np.divmod(family, index.stages)
-        activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
-        present = (half >= 0) & counted[route[microbatch], stage]
-        claimed += np.where(present & (kind == Kind.F), activation, 0)
-        claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
-        released += np.where(present & (kind == Kind.B), activation, 0)
-        released += np.where(present & (kind == Kind.I), np.maximum(activation - retained, 0), 0)
-        released += np.where(present & (kind == Kind.W), retained, 0)
-    return claimed, released
-
-
-def held_over_time(schedule: Schedule) -> list[list[tuple[int, int]]]:
-    """Per device, ``(tick, change)`` of what it holds beside what it always does, wherever the operations run that change it."""
-    pipeline = schedule.pipeline
-    changes: list[list[tuple[int, int]]] = [[] for _ in range(pipeline.devices)]
-    for row, starts, ends in zip(schedule.order.rows, schedule.start, schedule.end, strict=True):
-        for half in halves(pipeline.index, row):
-            run = half >= 0
-            numbers = half[run]
-            claimed, released = memory_changes(pipeline, numbers, elsewhere=True)
-            family, microbatch = np.divmod(numbers, pipeline.microbatches)
-            device = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], Kind.B, family % pipeline.stages]
-            for at, amounts in ((starts[run], claimed), (ends[run], -released)):
-                for d, tick, amount in zip(device.tolist(), at.tolist(), amounts.tolist(), strict=True):
-                    if amount:
-                        changes[d].append((tick, amount))
-    return changes
-
-
 def levels_over_time(schedule: Schedule, device: int) -> list[tuple[int, int]]:
     """``(tick, amount)``: what a device holds from each tick on at which that changes, with what it always holds."""
     held, levels = int(schedule.pipeline.amounts.static[device]), dict[int, int]()
-    for tick, change in sorted(held_over_time(schedule)[device]):
+    for tick, change in sorted(held_over_time(schedule.pipeline, schedule.order.rows, schedule.start, schedule.end)[device]):
         held += change
         levels[tick] = held
     return list(levels.items())
-
-
-def peak_of(changes: Iterable[tuple[int, int]]) -> int:
-    """The most that is held; what is given back at a time is free for what is claimed at that time."""
-    held = most = 0
-    for _, change in sorted(changes):
-        held += change
-        most = max(most, held)
-    return most

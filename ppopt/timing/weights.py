@@ -10,8 +10,9 @@ import numpy as np
 
 from ppopt.op import Kind
 from ppopt.pipeline.cutting import weights_of_stages
+from ppopt.pipeline.holding import peak_of
 from ppopt.pipeline.work_map import weight_use
-from ppopt.schedule import Schedule, halves, peak_of
+from ppopt.schedule import Schedule, halves
 
 
 class DeviceFigures(NamedTuple):
