@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from ppopt.pipeline import BEST, Pipeline, in_words
+from ppopt.pipeline import BEST, OPEN, Pipeline, in_words
 
 DIGITS = 5
 """Significant digits of figures in tables."""
@@ -35,7 +35,18 @@ def heading(pipeline: Pipeline) -> str:
         details += f", recompute {pipeline.recompute}"
     details += ", backwards on other devices" if pipeline.backward_routes else ""
     details += ", weights on other devices" if pipeline.memory.weights_on is not None else ""
-    return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}"
+    return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}{_mix(pipeline)}"
+
+
+def _mix(pipeline: Pipeline) -> str:
+    """How microbatches differ, and who orders them."""
+    mix = pipeline.mix
+    if not mix.differs:
+        return ""
+    ordered = "in any order" if mix.microbatch_order == OPEN else "in the given order"
+    pieces = ", pieces of sequences" * bool(mix.pieces)
+    what = "sequences of several lengths" if mix.lengths else "microbatches that differ"
+    return f", {what} {ordered}{pieces}"
 
 
 def _chunks(pipeline: Pipeline) -> str:

@@ -27,6 +27,7 @@ ROOMS = (
         "clock",
         "interrupt",
         "compiled",
+        "sequences",
         "pipeline",
         "transformer",
         "text",

@@ -60,7 +60,13 @@ class Case:
 
     def solved(self, seconds: float) -> Result:
         """The best schedule on the model's placement, on one thread."""
-        return solve(self.model().pipeline, seconds=seconds, workers=1)
+        objective = "span" if "device_span" in self.optimum else "makespan"
+        return solve(self.model().pipeline, objective=objective, seconds=seconds, workers=1)
+
+    @property
+    def best(self) -> float:
+        """The best value of its objective that is known."""
+        return next(self.optimum[name] for name in TIMES if name in self.optimum)
 
 
 def cases(path: Path = EXPECTED) -> Iterator[Case]:
@@ -101,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             proved = result.reason == "optimal"
             name = "proved" if proved else "best found"
             found = "" if result.value is None else figure(result.value)
-            table.add_row(case.name, name, "", found, figure(case.optimum["makespan"]), figure(result.lower_bound))
+            table.add_row(case.name, name, "", found, figure(case.best), figure(result.lower_bound))
     print(rendered(table))
 
 

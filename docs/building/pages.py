@@ -20,6 +20,7 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 ROOMS = {
     "op": (),
     "pipeline": (),
+    "sequences": (),
     "transformer": ("calibration", "configs", "parameters", "flops", "activations", "states", "traffic", "times"),
     "layouts": (),
     "constraints": (),

@@ -161,11 +161,16 @@ class CutModel:
 
     def leave_out(self, counts: Sequence[int]) -> None:
         """This cut is not asked for again."""
+        ends = tuple(accumulate(counts))[:-1]
+        self.leave_out_box(ends, ends)
+
+    def leave_out_box(self, low: Sequence[int], high: Sequence[int]) -> None:
+        """No cut is asked for again in which each stage ``s`` ends behind ``low[s]`` to ``high[s]`` layers."""
         others = []
-        for row, end in zip(self.below, accumulate(counts), strict=False):
-            others.append(~row[end - 1])
-            if end < self.layers:
-                others.append(row[end])
+        for row, least, most in zip(self.below, low, high, strict=True):
+            others.append(~row[least - 1])
+            if most < self.layers:
+                others.append(row[most])
         self.model.add_bool_or(others)
 
     def least(self, limits: Limits, lower: int, upper: int, hint: Sequence[int] | None = None) -> LeastCut:

@@ -9,9 +9,9 @@ from ortools.sat.python import cp_model
 
 from ppopt.bounds.latest_starts import latest_first_starts
 from ppopt.clock import Limits
-from ppopt.constraints import FamilyGraph, Reservoir
+from ppopt.constraints import FamilyGraph, Precedence, Reservoir, weights_in_turn
 from ppopt.cpsat.engine import WINDOW, WINDOW_PRESOLVED, Answer, race
-from ppopt.cpsat.posting import Hold, Literal, Row, Start, families, machine_of, reservoir
+from ppopt.cpsat.posting import Hold, Literal, Row, Start, families, machine_of, precedence, reservoir
 from ppopt.pipeline import IntArray
 
 
@@ -34,6 +34,8 @@ class Windows:
     """The least ``X = max over machines of (work + idle time in both windows)`` in ``known..target - 1``.
 
     Starts are counted in units of ``grain`` ticks. With ``own`` idle ticks count from each device's own first start.
+    Weight gradients of equal cost run in the order of their input gradients (:mod:`ppopt.constraints.weight_order`), which
+    changes no device's times.
     """
 
     def __init__(self, sides: Sequence[Side], *, known: int, target: int, grain: int, own: bool) -> None:
@@ -41,7 +43,9 @@ class Windows:
         work = sides[0].graph.work
         self.base = max(work)
         extra = model.new_int_var(known - self.base, target - 1 - self.base, "X")
-        idle = [_Side(model, side, grain, own).idle() for side in sides]
+        last, turns = len(sides[0].graph.families) - 1, weights_in_turn(sides[0].graph)
+        turned = tuple(Precedence(last - after, last - before, shift) for before, after, shift, _ in turns)
+        idle = [_Side(model, side, of, grain, own).idle() for side, of in zip(sides, (turns, turned), strict=True)]
         for time, *both in zip(work, *idle, strict=True):
             within = [one.done for one in both if one.done is not None]
             least = time - self.base + sum(one.ticks for one in both)
@@ -57,15 +61,17 @@ class Windows:
 
 
 class _Side:
-    """The window [0, units) of a graph: who starts in it, and when."""
+    """The window [0, units) of a graph: who starts in it, and when. ``turns``: waits beside the graph's own."""
 
-    def __init__(self, model: cp_model.CpModel, side: Side, grain: int, own: bool) -> None:
+    def __init__(self, model: cp_model.CpModel, side: Side, turns: Sequence[Precedence], grain: int, own: bool) -> None:
         self.model, self.grain, self.own = model, grain, own
         self.graph, self.units = side.graph, side.units
         self.coarse = side.graph.rounded_down(grain)
         self.edge = side.units * grain
         self.rows = [self._row(family, earliest) for family, earliest in enumerate(side.heads)]
         families(model, self.coarse, self.rows)
+        for before, after, shift, _ in turns:
+            precedence(model, self.rows[before], self.rows[after], shift)
 
     def _row(self, family: int, earliest: IntArray) -> Row:
         """The operations of a family that can start in the window. One that does not starts at its end; its literal is false."""

@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from ppopt.checker.factors import Factors, factors, someone
 from ppopt.checker.layers import by_stage
 from ppopt.checker.places import before_step, fetch_times, held_weights, places
 from ppopt.op import Kind
@@ -45,6 +46,8 @@ class Facts(NamedTuple):
     """``[route][stage]``: held between the end of I and the end of W; meanwhile, while I runs, the larger of both is."""
     static: list[int]
     """``[device]``: always held."""
+    working: list[int]
+    """``[device]``: held by each B, I and W while it runs."""
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
     gather: list[list[int]]
@@ -57,6 +60,10 @@ class Facts(NamedTuple):
     """``[route][kind * stages + stage]``: the device."""
     over: list[list[int]]
     """``[route][stage]``: how long what a forward leaves behind travels to the device that runs the backward."""
+    per_pass: bool
+    """Whether it does so for every pass; then ``gather`` and ``scatter`` are those of the stage alone."""
+    scattered: list[list[int]]
+    """``[route][stage]``: of ``scatter`` the part without the optimizer step."""
 
 
 def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
@@ -75,16 +82,19 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     weights = held_weights(pipeline)
     static: Row = [_entry(memory.static, d) * _copies(pipeline, d) + weights[d] for d in devices]
     limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
+    working: Row = [_entry(memory.working or Fraction(0), d) for d in devices]
     finest = _denominator(x for table in times.values() for row in table for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
-    per_amount = _denominator(x for table in (*amounts.values(), [static, limit]) for row in table for x in row)
+    per_amount = _denominator(x for table in (*amounts.values(), [static, limit, working]) for row in table for x in row)
     return Facts(
         per_time=per_time,
         per_amount=per_amount,
         **{name: [_integers(row, per_time) for row in table] for name, table in times.items()},
         **{name: [_integers(row, per_amount) for row in table] for name, table in amounts.items()},
         static=_integers(static, per_amount),
+        working=_integers(working, per_amount),
         limit=None if memory.limit is None else _integers(limit, per_amount),
+        per_pass=pipeline.data_parallel.per_pass,
         traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
         place=[places(pipeline, route) for route in range(len(pipeline.routes))],
     )
@@ -97,22 +107,40 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     fetched, optimizer = before_step(pipeline), pipeline.costs.optimizer or Fraction(0)
     gather, scatter = ([_traffic(pipeline, route, of) for route in routes] for of in (traffic.all_gather, traffic.reduce_scatter))
     on = [places(pipeline, route) for route in range(len(routes))]
+    each = _factors(pipeline)
     return {
-        "duration": [_durations(pipeline, route, again) for route in range(len(routes))],
+        "duration": [_durations(pipeline, route, again, of) for route, of in enumerate(each)],
         "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
         "over": [[_between(latency, a, b) for a, b in zip(*both, strict=True)] for both in zip(routes, backs, strict=True)],
         "up": [[_between(latency, a, b) for a, b in pairwise(route)] for route in routes],
         "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in backs],
-        "up_held": [[_between(occupancy, a, b) for a, b in pairwise(route)] for route in routes],
-        "down_held": [[_between(occupancy, b, a) for a, b in pairwise(route)] for route in routes],
+        "up_held": [
+            [_between(occupancy, a, b) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
+            for route, by in zip(routes, each, strict=True)
+        ],
+        "down_held": [
+            [_between(occupancy, b, a) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
+            for route, by in zip(routes, each, strict=True)
+        ],
         "gather": [[t + fetched[d] for t, d in zip(row * 4, of, strict=True)] for row, of in zip(gather, on, strict=True)],
         "scatter": [
             [t + _entry(optimizer, d) for t, d in zip(row * 4, of, strict=True)] for row, of in zip(scatter, on, strict=True)
         ],
+        "scattered": [*scatter],
     }
 
 
-def _durations(pipeline: Pipeline, number: int, again: Collection[int]) -> Row:
+def _factors(pipeline: Pipeline) -> list[list[Factors]]:
+    """``[route][stage]``: what the microbatches of the route take beside one of the costs."""
+    found = []
+    for route in range(len(pipeline.routes)):
+        one = someone(pipeline, route) if pipeline.mix.differs else None
+        alike = Factors(Fraction(1), Fraction(1), Fraction(1))
+        found.append([alike if one is None else factors(pipeline, one, stage) for stage in range(pipeline.stages)])
+    return found
+
+
+def _durations(pipeline: Pipeline, number: int, again: Collection[int], each: list[Factors]) -> Row:
     """``[kind * stages + stage]`` of a route, in the user's unit, with what is fetched for an operation."""
     costs, route = pipeline.costs, pipeline.routes[number]
     back = pipeline.backward_routes[number] if pipeline.backward_routes else route
@@ -132,6 +160,8 @@ def _durations(pipeline: Pipeline, number: int, again: Collection[int]) -> Row:
         for backward in (full, input_):
             if backward:
                 backward[stage] += extra[stage]
+    if pipeline.mix.differs:
+        _differ(pipeline, route, again, each, (forward, full, input_, weight))
     if pipeline.runtime == "torch" and input_:  # the input of the model needs no gradient: W is the whole backward there
         input_[0], weight[0] = Fraction(0), full[0]
     absent = [None] * pipeline.stages
@@ -139,21 +169,47 @@ def _durations(pipeline: Pipeline, number: int, again: Collection[int]) -> Row:
     return [None if x is None else x + wait for x, wait in zip(row, fetch_times(pipeline, number), strict=True)]
 
 
+def _differ(
+    pipeline: Pipeline, route: tuple[int, ...], again: Collection[int], each: list[Factors], rows: tuple[list[Fraction], ...]
+) -> None:
+    """Make the durations of ``F``, ``B``, ``I`` and ``W`` those of microbatches with these factors."""
+    costs, stages = pipeline.costs, range(pipeline.stages)
+    none = [Fraction(0)] * pipeline.stages
+    part, input_, full, extra = (
+        _by_stage(pipeline, route, value) or list(none)
+        for value in (
+            costs.forward_quadratic,
+            costs.backward_input_quadratic,
+            costs.backward_quadratic,
+            costs.recompute_quadratic,
+        )
+    )
+    if costs.backward is None or costs.backward_quadratic is None:
+        full = list(input_)
+    for stage in again:
+        full[stage] += extra[stage]
+        input_[stage] += extra[stage]
+    for row, squares in zip(rows, (part, full, input_, none), strict=True):
+        for stage in stages if row else ():
+            by = each[stage]
+            row[stage] = (row[stage] - squares[stage]) * by.time + squares[stage] * by.square
+
+
 def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     """The amounts of :class:`Facts` per stage by their names, in the user's unit; ``again``: the stages that recompute."""
     memory = pipeline.memory
     activations, retentions = list[Row](), list[Row]()
-    for route in pipeline.routes:
+    for route, each in zip(pipeline.routes, _factors(pipeline), strict=True):
         whole = _by_stage(pipeline, route, memory.activation)
         activation = list(whole)
         saved = _by_stage(pipeline, route, memory.recompute_saved)
         for stage in again:
             activation[stage] -= saved[stage]
-        activations.append(activation)
+        activations.append([x * by.held for x, by in zip(activation, each, strict=True)])
         retained = _by_stage(pipeline, route, memory.retained) or list(activation)
         if pipeline.runtime == "torch":  # it keeps all until W, what I has made again included
             retained = [activation[0], *(max(of) for of in zip(whole[1:], activation[1:], retained[1:], strict=True))]
-        retentions.append(retained)
+        retentions.append([x * by.held for x, by in zip(retained, each, strict=True)])
     return {"activation": activations, "retained": retentions}
 
 
@@ -172,6 +228,7 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
         hops = (facts.up, facts.down, facts.up_held, facts.down_held, facts.over)
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
+        total += microbatches * (2 * sum(facts.gather[route][:stages]) + sum(facts.scattered[route])) * facts.per_pass
     total += sum(max(map(max, rows)) for rows in (facts.gather, facts.scatter))
     return total
 
@@ -222,12 +279,13 @@ def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[F
     """What a stage's device exchanges on the stage's side of its computations.
 
     Without overlap that is everything. With it, gathers go up the device's stages and scatters down: the stage's own and
-    those of the stages before it.
+    those of the stages before it. Pass by pass it is the stage's own.
     """
     result = []
     for stage, device in enumerate(route):
         stages = sorted({s for other in pipeline.routes for s, d in enumerate(other) if d == device})
         counted = [s for s in stages if s <= stage] if pipeline.data_parallel.overlap else stages
+        counted = [stage] if pipeline.data_parallel.per_pass else counted
         if pipeline.data_parallel.per == "stage":
             result.append(sum((_entry(value, s) for s in counted), Fraction(0)))
         else:

@@ -28,6 +28,8 @@ class _Stage:
     gather: Fraction = ZERO
     scatter: Fraction = ZERO
     optimizer: Fraction = ZERO
+    squares: tuple[Fraction, Fraction, Fraction] = ZERO, ZERO, ZERO
+    """What of the forward, the input gradient and the whole backward grows with the square of a sequence's length."""
 
     def add(self, layer: Layer, level: str | None, trained_before: bool) -> None:
         """One more layer, which recomputes at a level."""
@@ -37,10 +39,16 @@ class _Stage:
             self.gather += layer.all_gather
             self.scatter += layer.reduce_scatter
             self.optimizer += layer.optimizer
+        there, back, whole = self.squares
+        self.squares = there + layer.forward_quadratic, back, whole
         if layer.frozen and not trained_before:
             return
         how = next((each for each in layer.recompute if each.name == level), None)
         again, saved = (ZERO, ZERO) if how is None else (how.time, how.saved)
+        more = ZERO if how is None else how.quadratic
+        part = layer.backward_input_quadratic
+        full = part if layer.backward_quadratic is None or layer.frozen else layer.backward_quadratic
+        self.squares = self.squares[0], back + part + more, whole + full + more
         split = layer.backward_input is not None
         weight = ZERO if layer.frozen else layer.backward_weight or ZERO
         both = (layer.backward_input or ZERO) + weight
@@ -69,15 +77,6 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         stages.append(_Stage())
         for (group, _), level in zip(own, _levels(pipeline, stage, [g for g, _ in own]), strict=True):
             stages[-1].add(pipeline.layers.groups[group], level, any(trained[:group]))
-    split = pipeline.layers.groups[0].backward_input is not None
-    costs = Costs(
-        per="stage",
-        forward=[stage.forward for stage in stages],
-        backward=[stage.full for stage in stages],
-        backward_input=[stage.input for stage in stages] if split else None,
-        backward_weight=[stage.weight for stage in stages] if split else None,
-        optimizer=_optimizer(pipeline, stages),
-    )
     memory = replace(
         pipeline.memory,
         activation=tuple(stage.activation for stage in stages),
@@ -91,7 +90,7 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         gather, scatter = ([getattr(stage, name) for stage in stages] for name in ("gather", "scatter"))
         exchanged = DataParallel(gather, scatter, exchanged.overlap, per="stage")
     plain = pipeline.flat().changed(
-        costs=costs,
+        costs=_costs(pipeline, stages, split=pipeline.layers.groups[0].backward_input is not None),
         memory=memory,
         data_parallel=exchanged,
         recompute="none",
@@ -111,6 +110,20 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         static.append(beside + sum((stages[s].weights for s in every), ZERO) / copies)
     memory = replace(plain.memory, static=tuple(static), limit=pipeline.memory.limit)
     return plain.changed(memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
+
+
+def _costs(pipeline: Pipeline, stages: list[_Stage], *, split: bool) -> Costs:
+    return Costs(
+        per="stage",
+        forward=[stage.forward for stage in stages],
+        backward=[stage.full for stage in stages],
+        backward_input=[stage.input for stage in stages] if split else None,
+        backward_weight=[stage.weight for stage in stages] if split else None,
+        optimizer=_optimizer(pipeline, stages),
+        forward_quadratic=[stage.squares[0] for stage in stages],
+        backward_input_quadratic=[stage.squares[1] for stage in stages] if split else None,
+        backward_quadratic=[stage.squares[2] for stage in stages],
+    )
 
 
 def _optimizer(pipeline: Pipeline, stages: list[_Stage]) -> Any:

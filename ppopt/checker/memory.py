@@ -40,7 +40,10 @@ def levels(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             retained = facts.retained[route_of[microbatch]][stage]
             if kind == Kind.F:
                 held += activation
-            elif kind == Kind.I:
+                continue
+            held += facts.working[device]
+            heapq.heappush(pending, (entry.end, facts.working[device]))
+            if kind == Kind.I:
                 while_it_runs = max(activation, retained)
                 held += while_it_runs - activation
                 heapq.heappush(pending, (entry.end, while_it_runs - retained))
@@ -62,7 +65,7 @@ def _levels_between(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             kind, stage = divmod(family, stages)
             route = run.pipeline.route_of_microbatch[microbatch]
             if facts.place[route][Kind.B * stages + stage] == device:
-                more, back = change(kind, facts.activation[route][stage], facts.retained[route][stage])
+                more, back = change(kind, facts.activation[route][stage], facts.retained[route][stage], facts.working[device])
                 changes += [(entry.start, more, key, entry)] if more else []
                 changes += [(entry.end - run.tolerance, -back, key, entry)] if back else []
     held = facts.static[device]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ppopt.checker.facts import facts_of
-from ppopt.checker.records import Run
+from ppopt.checker.microbatches import misplaced
+from ppopt.checker.records import Run, read_schedule
 from ppopt.checker.waits import edges
 from ppopt.compiled import MOST, loop
 from ppopt.pipeline import Pipeline
@@ -24,7 +25,8 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     facts = facts_of(pipeline, per_unit)
     held = (*facts.up_held, *facts.down_held)
     if (
-        any(map(any, held))
+        facts.per_pass
+        or any(map(any, held))
         or any(map(len, schedule.transfers.rows))
         or any(0 in row for row in (*facts.duration, *facts.overlap))
     ):
@@ -37,7 +39,7 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
         return False
     numbers, starts = np.concatenate(order.rows), np.concatenate(schedule.start)
     factor = facts.per_time // per_unit
-    amounts = facts.activation, facts.retained, [facts.static], [facts.limit or []]
+    amounts = facts.activation, facts.retained, [facts.static], [facts.limit or []], [facts.working]
     times = facts.duration, facts.overlap, facts.up, facts.down, facts.over, facts.gather
     largest = max(1, *(abs(x) for table in (*times, *amounts) for row in table for x in row))
     most = max(int(starts.max(initial=0)) * factor, 1) + 4 * largest * (len(numbers) + 1)
@@ -54,6 +56,8 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     memory = (*map(_array, amounts),)
     took = _array(facts.duration), _array(facts.overlap), _array(facts.gather)
     sizes = pipeline.stages, pipeline.microbatches
+    if pipeline.mix.differs and any(misplaced(read_schedule(pipeline, schedule))):
+        return False
     return bool(keeps_all_rules(len(numbers), most, sizes, rows, place, columns, took, memory))
 
 
@@ -61,14 +65,14 @@ def _array(rows: Any) -> Any:
     return np.array([x for row in rows for x in row], dtype=np.int64)
 
 
-def change(kind: int, activation: int, retained: int) -> tuple[int, int]:
+def change(kind: int, activation: int, retained: int, working: int) -> tuple[int, int]:
     """What an operation takes at its start, and gives back at its end."""
     most = max(activation, retained)
     if kind == 0:
         return activation, 0
     if kind == 1:
-        return 0, activation
-    return (most - activation, most - retained) if kind == 2 else (0, retained)
+        return working, activation + working
+    return (most - activation + working, most - retained + working) if kind == 2 else (working, retained + working)
 
 
 def whole(slots: int, start: Any) -> bool:
@@ -100,14 +104,14 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
     ``sizes``: stages and microbatches. ``rows``: the numbers of all operations, their starts, and where each device begins.
     ``place``: the route by microbatch, the device ``[route, kind, stage]``. ``waits``: route, family before, family after, lag.
     ``took``: the duration ``[route, kind, stage]``, of a pair ``[route, stage]``, and before the first operation
-    ``[route, kind, stage]``. ``memory``: what is held until the backward and until W ``[route, stage]``, and always, and the
-    limit (none: empty), by device.
+    ``[route, kind, stage]``. ``memory``: what is held until the backward and until W ``[route, stage]``, and always, the limit
+    (none: empty), and while a backward runs, by device.
     """
     stages, microbatches = sizes
     numbers, starts, offsets = rows
     route_of, home = place
     duration, overlap, gather = took
-    activation, retained, static, limit = memory
+    activation, retained, static, limit, working = memory
     slots = stages * microbatches
     start = [-1] * (4 * slots)
     end = [-1] * (4 * slots)
@@ -132,7 +136,7 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
             if begun < free or begun < gather[family] or home[family] != d or length < 0:
                 return False
             slot = route * stages + stage
-            more, back = change(first // slots, activation[slot], retained[slot])
+            more, back = change(first // slots, activation[slot], retained[slot], working[d])
             held += more
             if second >= 0:
                 route = route_of[second % microbatches]
@@ -142,7 +146,8 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
                 if longer < 0 or home[family] != d or begun < gather[family]:
                     return False
                 length = overlap[slot] if overlap[slot] >= 0 else length + longer
-                back += activation[other]
+                held += working[d]
+                back += activation[other] + working[d]
                 start[second] = begun
                 end[second] = begun + length
             if len(limit) > 0 and held > limit[d]:

@@ -7,6 +7,8 @@ from itertools import chain, pairwise
 from typing import TypeAlias
 
 from ppopt.checker.memory import in_time, levels, room_elsewhere
+from ppopt.checker.microbatches import misplaced
+from ppopt.checker.passes import exchanges
 from ppopt.checker.quick import sound
 from ppopt.checker.records import Entry, Record, Run, length_of, read_rows, read_schedule
 from ppopt.checker.transfers import arrivals, late_transfers, stopped, transfer_violations
@@ -50,11 +52,13 @@ def _violations(run: Run, earliest: bool) -> list[Violation]:
     found += _completeness(run, ran)
     found += _data(run, ran)
     found += _circular(run)
+    found += misplaced(run)
     found += transfer_violations(run, ran)
     for device in range(len(run.rows)):
         found += _times(run, device)
         found += _listed_order(run, device)
         found += _overlaps(run, device)
+        found += _passes(run, device)
     if run.facts.limit is not None:
         for device in range(min(len(run.rows), run.pipeline.devices)):
             found += _memory(run, device, run.facts.limit[device])
@@ -205,6 +209,17 @@ def _overlaps(run: Run, device: int) -> Found:
             running = entry
 
 
+def _passes(run: Run, device: int) -> Found:
+    for before, after, lag, what in exchanges(run, device):
+        if after.start + run.tolerance < before.end + lag:
+            op, at = run.shown(after), run.time(after.start)
+            message = (
+                f"{op} starts at {at} on device {device}; between it and {run.shown(before)}, which ends at "
+                f"{run.time(before.end)}, the {what}, which takes {run.time(lag)}"
+            )
+            yield Violation(Rule.PASS, device, op, at, message)
+
+
 def _torn(run: Run, a: Entry, b: Entry) -> bool:
     """Whether these are a forward and a full backward that start as a pair's halves do."""
     slots = run.pipeline.stages * run.pipeline.microbatches
@@ -252,6 +267,9 @@ def _late(run: Run, ran: Ran) -> Found:
     if room_elsewhere(run):
         return
     for device, row in enumerate(run.rows):
+        for before_, after_, lag, _ in exchanges(run, device):
+            for key in after_.keys:
+                ready[key] = max(ready[key], before_.end + lag)
         free = 0
         for entry in row:
             earliest = max([free, run.traffic(run.facts.gather, entry), *(ready[key] for key in entry.keys)])

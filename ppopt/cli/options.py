@@ -19,7 +19,7 @@ from ppopt.layouts import is_layout
 from ppopt.named import Definition, find, reading
 from ppopt.named.columns import columns_for
 from ppopt.op import Kind
-from ppopt.pipeline import ANY, PLACEMENTS, PipelineError
+from ppopt.pipeline import ANY, GIVEN, OPEN, PLACEMENTS, PipelineError
 from ppopt.pipeline.choices import CHUNKS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -127,6 +127,7 @@ class _ModelOptions:
     partition: Any
     recompute: Any
     memory_limit: Any
+    microbatch_order: str | None
     settings: Sequence[str]
 
     def given(self, *, own_chunks: bool) -> Given:
@@ -141,6 +142,7 @@ class _ModelOptions:
             ("pipeline.partition", self.partition, "--partition"),
             ("pipeline.recompute", self.recompute, "--recompute"),
             ("memory.limit", self.memory_limit, "--memory-limit"),
+            ("pipeline.microbatch_order", self.microbatch_order, f"--microbatch-order {self.microbatch_order}"),
         ]
         changes = [setting(text) for text in self.settings]
         changes += [Change(key, None if value == "none" else value, flag) for key, value, flag in flags if value is not None]
@@ -153,6 +155,7 @@ def _overrides(own_chunks: bool) -> list[Callable[[Command], Command]]:
     microbatches_help = "Number of microbatches; solve also takes 8,12,40 or 8..1024."
     partition_help = "Layers of each stage: even, balanced, best (left open), 11,10,10,11, or a layout (Et*2|t*3L)."
     recompute_help = "Stages that recompute: none, all, 0,2, or choose (left open)."
+    order_help = "Whether microbatches that differ run in their order, or in any."
     set_help = "Set a dotted key of the model file, such as costs.forward=2; a flag beats it."
     return [
         click.option("-d", "--devices", type=int, help="Number of devices."),
@@ -162,6 +165,7 @@ def _overrides(own_chunks: bool) -> list[Callable[[Command], Command]]:
         click.option("--partition", type=Partition(), metavar="CUT", help=partition_help),
         click.option("--recompute", type=Stages(), metavar="STAGES", help=recompute_help),
         click.option("--memory-limit", type=Limit(), metavar="LIMIT", help=limit_help),
+        click.option("--microbatch-order", type=click.Choice([GIVEN, OPEN]), help=order_help),
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=set_help),
     ]
 

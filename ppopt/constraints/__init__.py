@@ -8,7 +8,16 @@ every schedule must obey, :mod:`~ppopt.constraints.cuts` what may be added witho
 """
 
 from ppopt.constraints.checked import check_words, streams_of
-from ppopt.constraints.cuts import alike, always_split, cuts_of, free_choices, in_order, room_in_order, splitting_is_free
+from ppopt.constraints.cuts import (
+    alike,
+    always_split,
+    cuts_of,
+    free_choices,
+    in_order,
+    room_in_order,
+    splitting_is_free,
+    weights_in_order,
+)
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
@@ -24,8 +33,11 @@ from ppopt.constraints.rules import (
     memory_of,
     rules_of,
     transfers_of,
+    turns_of,
     without_links,
 )
+from ppopt.constraints.turns import microbatch_turns
+from ppopt.constraints.weight_order import Backward, equal_weights, weights_in_turn
 from ppopt.constraints.words import (
     Capacity,
     Dealt,
@@ -40,6 +52,8 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turn,
+    Turns,
     Word,
     chain,
     run,
@@ -48,6 +62,7 @@ from ppopt.constraints.words import (
 )
 
 __all__ = [
+    "Backward",
     "Capacity",
     "Dealt",
     "Exclusive",
@@ -68,6 +83,8 @@ __all__ = [
     "Stream",
     "Tail",
     "Together",
+    "Turn",
+    "Turns",
     "Word",
     "alike",
     "always_split",
@@ -77,6 +94,7 @@ __all__ = [
     "chosen",
     "cuts_of",
     "data_of",
+    "equal_weights",
     "expand",
     "free_choices",
     "graph_of",
@@ -88,6 +106,7 @@ __all__ = [
     "margins_of",
     "memory_between",
     "memory_of",
+    "microbatch_turns",
     "operations",
     "own_words",
     "pairs_of",
@@ -105,5 +124,8 @@ __all__ = [
     "spread",
     "streams_of",
     "transfers_of",
+    "turns_of",
+    "weights_in_order",
+    "weights_in_turn",
     "without_links",
 ]

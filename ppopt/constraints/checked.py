@@ -18,6 +18,7 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turns,
     Word,
     select,
 )
@@ -65,6 +66,8 @@ def streams_of(word: Word) -> Iterator[Stream]:
         yield from (stream for hold in word.holds for stream in (hold.claim, *hold.release))
     elif isinstance(word, Lead | Tail):
         yield word.family
+    elif isinstance(word, Turns):
+        yield from (family for turn in word.turns for family in turn.families)
     else:
         raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
 

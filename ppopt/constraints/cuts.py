@@ -13,6 +13,7 @@ from ppopt.constraints.graphs import graph_of
 from ppopt.constraints.implied import held_from_forwards
 from ppopt.constraints.pairs import pairs_of
 from ppopt.constraints.rules import backward_kinds, rules_of
+from ppopt.constraints.weight_order import weights_in_turn
 from ppopt.constraints.words import (
     Capacity,
     Exclusive,
@@ -23,6 +24,7 @@ from ppopt.constraints.words import (
     Precede,
     Tail,
     Together,
+    Turns,
     Word,
     chain,
     select,
@@ -32,12 +34,15 @@ from ppopt.pipeline import Pipeline, room_to_split, splitting_takes_memory
 
 
 def cuts_of(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ...]:
-    """Words that keep the optimum and make it easier to find: :func:`in_order` and :func:`room_in_order`.
+    """Words that keep the optimum and make it easier to find: :func:`in_order`, :func:`room_in_order`, :func:`weights_in_order`.
 
-    Both need microbatches that can be renumbered; nothing is cut where ``extra``, the words beside the rules, could tell
+    All need microbatches that can be renumbered; nothing is cut where ``extra``, the words beside the rules, could tell
     them apart (:func:`alike`).
     """
-    return (*in_order(pipeline), *room_in_order(pipeline, extra)) if alike(pipeline, extra) else ()
+    if not alike(pipeline, extra):
+        return ()
+    weights = weights_in_order(pipeline) if not extra else ()
+    return (*in_order(pipeline), *room_in_order(pipeline, extra), *weights)
 
 
 def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
@@ -56,7 +61,7 @@ def alike(pipeline: Pipeline, extra: Sequence[Word]) -> bool:
         return True
     forced = None
     for word in extra:
-        if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
+        if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail | Turns):
             raise TypeError(f"unknown word {word!r}")
         if not all(isinstance(stream, Family) for stream in streams_of(word)):
             return False
@@ -127,6 +132,31 @@ def room_in_order(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Prece
         elif before.kind == Kind.F or np.isin(operations(pipeline, before), run).all():
             cuts.append(Precede(before, after, shift=wait.shift, lag=wait.lag))
     return tuple(cuts)
+
+
+def weights_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
+    """Weight gradients of stages of equal cost on a device run in the order of their input gradients, as far as that is known.
+
+    Valid with :func:`in_order` and where nothing binds beside the rules (:mod:`~ppopt.constraints.weight_order` has the proof).
+    Every backward has to be split: what memory implies then holds for every microbatch. Each runs where its forward did: else the
+    rules do not say all that a device holds. Of the rules the proof knows data,
+    machines, memory, and what precedes and follows a device's operations; with others, such as pauses between the passes of a
+    device, which tell its stages apart, nothing is cut.
+    """
+    rules = rules_of(pipeline)
+    if (
+        not pipeline.costs.split
+        or pipeline.backward_routes
+        or not all(isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules)
+    ):
+        return ()
+    graph = graph_of(pipeline)
+    turns = weights_in_turn(graph)
+    run = chosen(pipeline, (*rules_of(pipeline, links=False), *free_choices(pipeline)))[0] if turns else ()
+    weights = (graph.families[o] for o in graph.of_kind(Kind.W))
+    if not all(np.isin(operations(pipeline, family), run).all() for family in weights):
+        return ()
+    return tuple(Precede(graph.families[before], graph.families[after], shift=shift) for before, after, shift, _ in turns)
 
 
 def free_choices(pipeline: Pipeline) -> tuple[OneOf | Pairable, ...]:

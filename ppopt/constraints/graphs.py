@@ -30,7 +30,8 @@ from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, R
 from ppopt.constraints.implied import held_from_forwards, implied_by_memory
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import rules_of, transfers_of
-from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Word, sends
+from ppopt.constraints.turns import turn_of
+from ppopt.constraints.words import Capacity, Exclusive, Family, Lead, OneOf, Precede, Tail, Turns, Word, sends
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline, room_to_split, splitting_takes_memory
 
@@ -146,10 +147,18 @@ class _Compiled:
                 ways = [[f for f in streams if isinstance(f, Family)] for streams in word.alternatives]
                 run += next(way for way in ways if any(f.kind in (Kind.F, *Send, backward[f.stage]) for f in way))
 
-        def place(family: Family) -> tuple[int, int, int]:
-            """Down the route, then up again, a weight gradient behind its input gradient, a transfer behind what it carries."""
+        turn = turn_of(self.pipeline)
+
+        def place(family: Family) -> tuple[int, ...]:
+            """Down the route, then up again, a weight gradient behind its input gradient, a transfer behind what it carries.
+
+            Route by route; all routes at once where some wait for others, in their turns.
+            """
             down = family.kind in (Kind.F, Send.SEND_F)
-            return family.route, family.stage if down else 2 * self.pipeline.stages - family.stage, family.kind
+            way = family.stage if down else 2 * self.pipeline.stages - family.stage
+            if not turn:
+                return family.route, way, family.kind
+            return way, family.kind, family.route if down else turn[family.route]
 
         self.families = sorted(run, key=place)
         self.number = {family: o for o, family in enumerate(self.families)}
@@ -163,7 +172,7 @@ class _Compiled:
         """
         if isinstance(word, Precede):
             before, after = (self.number.get(stream) for stream in (word.before, word.after))  # type: ignore[arg-type]
-            if before is not None and after is not None:
+            if before is not None and after is not None and before != after:
                 self.precedences.append(Precedence(before, after, word.shift, word.lag))
         elif isinstance(word, Exclusive):
             self._machine(word)
@@ -179,7 +188,7 @@ class _Compiled:
             margins = self.lead if isinstance(word, Lead) else self.tail
             if word.family in self.number:
                 margins[self.number[word.family]] = word.ticks
-        elif not isinstance(word, OneOf):
+        elif not isinstance(word, OneOf | Turns):  # without the pauses between turns: a relaxation
             raise TypeError(f"a graph of families cannot say the word {word!r}")
 
     def _machine(self, word: Exclusive) -> None:

@@ -26,6 +26,7 @@ from ppopt.constraints.words import (
     Stream,
     Tail,
     Together,
+    Turns,
     Word,
     select,
     sends,
@@ -72,7 +73,7 @@ def spread(pipeline: Pipeline, word: Word) -> bool:
     Raises:
         TypeError: a word that is not known here, which orders may not imply either.
     """
-    if isinstance(word, Precede | Together | Pairable | OneOf | Lead | Tail):
+    if isinstance(word, Precede | Together | Pairable | OneOf | Lead | Tail | Turns):
         return False
     if not isinstance(word, Exclusive | Capacity):
         raise TypeError(f"unknown word {word!r}")
@@ -114,7 +115,7 @@ def _singles(stream: Listed) -> list[Op]:
 
 def _check(pipeline: Pipeline, word: Word) -> None:
     """Nothing, where users may say this word of this pipeline."""
-    if isinstance(word, Lead | Tail):
+    if isinstance(word, Lead | Tail | Turns):
         raise TypeError(f"{type(word).__name__} is not taken as a constraint: it is a cost of a device, which the pipeline has")
     if isinstance(word, Pairable):
         raise TypeError(

@@ -9,7 +9,22 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.constraints.checked import streams_of
-from ppopt.constraints.words import Capacity, Exclusive, Family, Hold, Lead, OneOf, Precede, Stream, Tail, Word, sends
+from ppopt.constraints.turns import microbatch_turns
+from ppopt.constraints.words import (
+    Capacity,
+    Exclusive,
+    Family,
+    Hold,
+    Lead,
+    OneOf,
+    Precede,
+    Stream,
+    Tail,
+    Turn,
+    Turns,
+    Word,
+    sends,
+)
 from ppopt.op import Kind, Send
 from ppopt.pipeline import Pipeline
 
@@ -26,6 +41,8 @@ def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     rules += links_of(pipeline) if links else ()
     rules += memory_of(pipeline)
     rules += margins_of(pipeline)
+    rules += turns_of(pipeline)
+    rules += microbatch_turns(pipeline)
     return tuple(rules)
 
 
@@ -169,9 +186,39 @@ def margins_of(pipeline: Pipeline) -> tuple[Lead | Tail, ...]:
     )
 
 
-def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
-    """The memory limit of every device, static memory taken off; nothing where there is no limit.
+def turns_of(pipeline: Pipeline) -> tuple[Turns, ...]:
+    """The pauses between the passes of a device, in which it gathers the weights of the next one or scatters gradients.
 
+    The directions are forwards; what needs the weights of a backward; and what adds to the gradients. Those of one stage are one
+    turn, of whatever route they are.
+    """
+    ticks = pipeline.ticks
+    if not ticks.pauses:
+        return ()
+    input_, weight = ((Kind.B, Kind.I), (Kind.B, Kind.W)) if pipeline.costs.split else ((Kind.B,), (Kind.B,))
+    none = np.zeros_like(ticks.gather)
+    words = []
+    for device in range(pipeline.devices):
+        places = np.argwhere(pipeline.device_of == device).tolist()
+        for kinds, before, after in (
+            ((Kind.F,), ticks.gather, none),
+            (input_, ticks.gather, none),
+            (weight, none, ticks.scatter),
+        ):
+            turns = []
+            for stage in sorted({stage for _, stage in places}):
+                routes = [route for route, other in places if other == stage]
+                families = tuple(Family(stage, kind, route) for route in routes for kind in kinds)
+                turns.append(Turn(families, *(int(of[routes[0], stage]) for of in (before, after))))
+            if len(turns) > 1 and any(turn.before or turn.after for turn in turns):
+                words.append(Turns(tuple(turns)))
+    return tuple(words)
+
+
+def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
+    """The memory limit of every device; nothing where there is no limit.
+
+    Static memory is taken off, and what every backward of the device takes while it runs (:attr:`~ppopt.pipeline.Amounts.room`).
     Of stages whose backward runs elsewhere than the forward nothing is said; :func:`memory_between` does.
     """
     return _capacities(pipeline, range(pipeline.devices), elsewhere=False)
@@ -198,7 +245,7 @@ def _capacities(pipeline: Pipeline, devices: Iterable[int], *, elsewhere: bool) 
             for stage, held_on in enumerate(row):
                 if held_on == device and (elsewhere or on[route][stage] == device):
                     holds += _holds_of(pipeline, route, stage)
-        capacities.append(Capacity(tuple(holds), int(amounts.limit[device] - amounts.static[device])))
+        capacities.append(Capacity(tuple(holds), int(amounts.room[device])))
     return tuple(capacities)
 
 

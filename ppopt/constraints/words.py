@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar, overload
+from typing import NamedTuple, TypeAlias, TypeVar, overload
 
 from ppopt.constraints.listed import Listed as Listed
 from ppopt.op import Kind, Send
@@ -176,7 +176,29 @@ class Tail:
         return f"its device ends {self.ticks} after {self.family}"
 
 
-Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail
+class Turn(NamedTuple):
+    """Families that run without a pause among them; ``before`` and ``after``: ticks between them and those of other turns."""
+
+    families: tuple[Family, ...]
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Of what is run of two turns on one device: ``start(b) >= end(a) + after of a's turn + before of b's`` where a runs first.
+
+    So it is for all of them if it is for those that follow each other. A device's forwards, say, in passes: the weights of each
+    pass are gathered once the pass before it, of another stage, has ended.
+    """
+
+    turns: tuple[Turn, ...]
+
+    def __str__(self) -> str:
+        return f"in turns: {', '.join(' '.join(map(str, turn.families)) for turn in self.turns)}"
+
+
+Word: TypeAlias = Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail | Turns
 
 Some = TypeVar("Some", bound=Word)
 Other = TypeVar("Other", bound=Word)

@@ -66,6 +66,8 @@ DECIDING = Preset(
 )  # fmt: skip
 """For decisions, and for windows of a schedule. Measured: propagation decides, not presolve, relaxations or probing; often ten
 times faster. A makespan that is given says so much of all starts that known precedences add nothing."""
+DECIDING_PRESOLVED = replace(DECIDING, presolve=True)
+"""``DECIDING`` after presolve, for models in which the durations are open as well: now the one, now the other is faster."""
 SPANS = replace(DECIDING, precedences=True)
 """``DECIDING`` where device spans are minimised: starts are not known that well, and known precedences help."""
 BEGINS_FIRST = replace(DECIDING, model_first=True)

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import singledispatchmethod
+from itertools import combinations, product
 
 from ortools.sat.python import cp_model
 
 from ppopt.clock import Clock
-from ppopt.constraints import Capacity, Exclusive, Lead, OneOf, Pairable, Precede, Tail, Together, Word, instances, operations
+from ppopt.constraints import (
+    Capacity,
+    Exclusive,
+    Lead,
+    OneOf,
+    Pairable,
+    Precede,
+    Tail,
+    Together,
+    Turns,
+    Word,
+    instances,
+    operations,
+)
 from ppopt.cpsat.engine import Solution, no_time_to_build
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans, post_makespan
@@ -120,6 +134,19 @@ class Model:
     @post.register
     def _(self, word: Lead | Tail) -> None:
         """What a device does before and after its operations is part of the objective."""
+
+    @post.register
+    def _(self, word: Turns) -> None:
+        ops = self.ops
+        runs = [(turn, [op for family in turn.families for op in ops.of(family)]) for turn in word.turns]
+        for (one, firsts), (other, seconds) in combinations(runs, 2):
+            lags = [(a.after + b.before) // self.grid * self.parts for a, b in ((one, other), (other, one))]
+            for a, b in product(firsts, seconds) if any(lags) else ():
+                self._check()
+                literal = self.model.new_bool_var(f"{self.pipeline.index.op(a)} in a turn before {self.pipeline.index.op(b)}")
+                for first, second, lag, given in ((a, b, lags[0], literal), (b, a, lags[1], ~literal)):
+                    run = ops.present[second]
+                    ops.ends_before(first, second, lag, [given] if run is None else [given, run])
 
     @post.register
     def _(self, word: Together) -> None:

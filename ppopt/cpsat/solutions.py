@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.constraints import equal_weights, graph_of, operations, weights_in_order
 from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans
@@ -71,6 +72,22 @@ class _Times:
             overlap = int(durations(ops.pipeline, np.array([index.pair(forward, backward)]))[0])
             self.size[forward] = self.size[backward] = ops.size(overlap // grid)
         self.end = {op: time + self.size[op] for op, time in self.begin.items()}
+        self._exchange_weights(ops)
+
+    def _exchange_weights(self, ops: Operations) -> None:
+        """Where the model wants that, weight gradients of equal cost take the order of their input gradients, at the same times
+        (:mod:`ppopt.constraints.weight_order`)."""
+        cuts = weights_in_order(ops.pipeline)
+        if not cuts or not set(cuts) <= set(ops.words):
+            return
+        graph = graph_of(ops.pipeline)
+        for stages in equal_weights(graph):
+            columns = ((operations(ops.pipeline, graph.families[o]).tolist() for o in stage) for stage in stages)
+            couples = [couple for inputs, weights in columns for couple in zip(inputs, weights, strict=True)]
+            couples = sorted((c for c in couples if self.begin.keys() >= set(c)), key=lambda couple: self.end[couple[0]])
+            slots = sorted((self.begin[weight], self.end[weight]) for _, weight in couples)
+            for (_, weight), (begin, end) in zip(couples, slots, strict=True):
+                self.begin[weight], self.end[weight] = begin, end
 
     def _split(self, ops: Operations) -> None:
         """What the model does not run as a whole is run in two."""

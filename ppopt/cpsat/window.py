@@ -150,11 +150,10 @@ class Window:
     def _memory(self) -> None:
         """What is held within the window, beside what is held throughout."""
         around, model, pipeline = self.around, self.model, self.around.given.pipeline
-        limits = pipeline.amounts.limit
-        if limits is None:
+        if pipeline.amounts.limit is None:
             return
         held: dict[int, list[Hold]] = {}
-        room = (limits - pipeline.amounts.static).tolist()
+        room = pipeline.amounts.room.tolist()
         begin, end = (bound(around.start) + sign * 4 * (self.until - self.since) for bound, sign in ((min, -1), (max, 1)))
         for device, before, after, amount in around.holds:
             first, last = self.x.get(before), self.x.get(after)

@@ -43,6 +43,9 @@ def layers_of(tree: Mapping[str, Any], tables: Mapping[str, Tree]) -> Layers | N
         return None
     for table, allowed in (("costs", ("optimizer",)), ("memory", ("static", "limit", "weights_on", "weights_kept"))):
         for key in tables[table]:
+            if (table, key) == ("memory", "working"):
+                problem = f"beside [[layers]] it belongs to memory.static: [memory] has {', '.join(allowed)}"
+                raise PipelineError(f"{table}.{key}", problem)
             if key not in allowed:
                 raise PipelineError(f"{table}.{key}", f"follows from [[layers]]; beside them [{table}] has {', '.join(allowed)}")
     groups = tree["layers"]

@@ -32,6 +32,8 @@ from ppopt.pipeline import (
     PipelineError,
     Units,
 )
+from ppopt.pipeline.mix import KEYS as MIX_KEYS
+from ppopt.pipeline.mix import mix_of
 from ppopt.pipeline.parts import as_number
 
 FORMAT = 1
@@ -45,7 +47,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "pipeline": (
         *("devices", "microbatches", "placement", "chunks", "routes", "backward_routes", "route_of_microbatch"),
         *("partition", "recompute"),
-        *("runtime", "schedule", "schedule_params", "order"),
+        *("runtime", "schedule", "schedule_params", "order", *MIX_KEYS),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in PARTS.items()},
 }
@@ -239,6 +241,9 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
     fields = dict(tables["pipeline"])
     schedule, params = fields.pop("schedule", None), fields.pop("schedule_params", {})
     order = fields.pop("order", None)
+    mix = mix_of({key: fields.pop(key) for key in MIX_KEYS if key in fields})
+    if mix.many is not None:
+        fields.setdefault("microbatches", mix.many)
     for key in ("devices", "microbatches"):
         if key not in fields:
             raise PipelineError(f"pipeline.{key}", "missing; expected a whole number >= 1")
@@ -261,7 +266,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
     parts: dict[str, Any] = {name: part(**tables[name]) for name, part in PARTS.items()}
     layers = layers_of(tree, tables)
     fields = with_counts(fields, layers, flags)
-    pipeline = Pipeline(**fields, **parts, name=labels["name"], layers=layers, origin=origin_of(tree))
+    pipeline = Pipeline(**fields, **parts, mix=mix, name=labels["name"], layers=layers, origin=origin_of(tree))
     places = _settled(pipeline)
     stands_for, read = _on_one_of(places, lambda place: _schedule(place, schedule, params))[1]
     if order is None:

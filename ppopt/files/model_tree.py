@@ -11,6 +11,7 @@ from ppopt.named.model import Model
 from ppopt.pipeline import ANY, PLACEMENTS, Costs, DataParallel, Links, Memory, Units, plain
 from ppopt.pipeline.cutting import given_parts
 from ppopt.pipeline.layers import as_tables
+from ppopt.pipeline.mix import as_table, way_of_microbatch
 
 
 def model_dict(model: Model, *, resolved: bool = False) -> Tree:
@@ -25,13 +26,14 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
     if pipeline.placement in (*PLACEMENTS, ANY):
         table["placement"] = pipeline.placement
     else:
-        table["routes"] = [list(route) for route in pipeline.routes]
+        table["routes"] = [list(route) for route in pipeline.ways]
     if pipeline.placement in (*PLACEMENTS, ANY) or len(pipeline.routes[0]) == pipeline.chunks * pipeline.devices:
         table["chunks"] = _plain(pipeline.chunks)
     if pipeline.backward_routes:
         table["backward_routes"] = [list(route) for route in pipeline.backward_routes]
-    if len(pipeline.routes) > 1:
-        table["route_of_microbatch"] = list(pipeline.route_of_microbatch)
+    if len(pipeline.ways) > 1:
+        table["route_of_microbatch"] = list(way_of_microbatch(pipeline))
+    table |= as_table(pipeline.mix)
     if pipeline.layers is not None:
         table["partition"] = list(pipeline.counts) if resolved else _plain(pipeline.partition)
     if pipeline.runtime:
@@ -70,6 +72,8 @@ def _kept(table: Tree, *keys: str) -> Tree:
 
 def _part(part: Costs | Links | Memory | DataParallel | Units) -> Tree:
     values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    if values.get("per_pass") is False:
+        del values["per_pass"]
     return {name: _plain(value) for name, value in values.items() if value is not None}
 
 

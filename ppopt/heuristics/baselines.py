@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ppopt.heuristics.in_flight import at_most_in_flight, crowds
 from ppopt.heuristics.jobs import Jobs
 from ppopt.heuristics.list_scheduling import run_jobs
 from ppopt.heuristics.priorities import PRIORITIES
+from ppopt.heuristics.simulation import Stuck
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
@@ -32,6 +34,13 @@ def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     (:mod:`~ppopt.heuristics.in_flight`), also with several limits to their number. Once a limit changes nothing, larger ones are
     left out.
     """
+    with suppress(
+        *((Stuck,) if pipeline.mix.pieces else ())
+    ):  # the pieces of a sequence go back in another order than it reserves
+        yield from _each_baseline(pipeline)
+
+
+def _each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     rules = rules_of(pipeline)
     plain = Jobs(pipeline, rules, links=True)
     unlimited: dict[_Variant, Order] = {}

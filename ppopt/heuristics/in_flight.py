@@ -36,7 +36,7 @@ def crowds(pipeline: Pipeline) -> range:
     if amounts.limit is None or not may_crowd(pipeline):
         return range(0)
     first = pipeline.routes[0][0]
-    room = int((amounts.limit - amounts.static)[first])
+    room = int(amounts.room[first])
     whole = int(amounts.activation[0][pipeline.device_of[0] == first].sum())
     one = int(amounts.activation[0, 0])
     if not one:

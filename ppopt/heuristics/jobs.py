@@ -16,6 +16,7 @@ from ppopt.constraints import (
     Precede,
     Tail,
     Together,
+    Turns,
     Word,
     chosen,
     expand,
@@ -63,7 +64,7 @@ class Jobs:
         if run is None:
             run = _cheapest(pipeline, words)
         for word in words:
-            if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail):
+            if not isinstance(word, Precede | Exclusive | Capacity | Together | Pairable | OneOf | Lead | Tail | Turns):
                 raise TypeError(f"the list scheduler does not know the word {word!r}")
         machine = _machines(pipeline, select(words, Exclusive))
         if pairs is None:

@@ -28,7 +28,7 @@ def best_of_eight(pipeline: Pipeline, activations: Fraction) -> Schedule:
     """
     limits = room_for(pipeline, activations)
     if pipeline.amounts.limit is not None:
-        own = (pipeline.amounts.limit - pipeline.amounts.static).tolist()
+        own = pipeline.amounts.room.tolist()
         limits = [min(limit, room) for limit, room in zip(limits, own, strict=True)]
     every = (Settings(*setting) for setting in product((False, True), repeat=3))
     schedules = (time_order(pipeline, order_with(pipeline, limits, settings)) for settings in every)

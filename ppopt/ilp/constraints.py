@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import singledispatchmethod
-from itertools import combinations
+from itertools import combinations, product
 
 import pulp
 
-from ppopt.constraints import Capacity, Exclusive, Hold, Lead, OneOf, Pairable, Precede, Tail, Together, instances
+from ppopt.constraints import Capacity, Exclusive, Hold, Lead, OneOf, Pairable, Precede, Tail, Together, Turns, instances
 from ppopt.ilp.variables import Expression, Variables
 from ppopt.ilp.windows import Impossible
 
@@ -143,6 +143,18 @@ class Constraints:
             self.problem += done <= run[job]
             self.problem += done <= first
         return self._done[job, at]
+
+    @post.register
+    def _(self, word: Turns) -> None:
+        """What of two turns is run keeps the pause between them."""
+        run = self.variables.run
+        turns = [(turn, [job for f in turn.families for job in self.jobs.of(f) if job >= 0]) for turn in word.turns]
+        for (one, firsts), (other, seconds) in combinations(turns, 2):
+            for a, b in product(firsts, seconds):
+                absent: Expression = pulp.lpSum(1 - run[job] for job in (a, b) if job in run)
+                first = self.variables.before(a, b)
+                self._after(a, b, one.after + other.before, 1 - first + absent)
+                self._after(b, a, other.after + one.before, first + absent)
 
     @post.register
     def _(self, word: Together) -> None:

@@ -50,7 +50,7 @@ class Column(NamedTuple):
     wanted: Callable[[Sequence[Row]], bool] = lambda rows: True
     """Whether it is shown where nothing is said."""
     there: Callable[[Sequence[Row]], bool] = lambda rows: True
-    """Whether the rows have such figures."""
+    """Whether ``all`` has it: where the rows have such figures."""
 
     def head(self, units: Units, rows: Sequence[Row]) -> str:
         """Its name with its unit."""
@@ -81,7 +81,7 @@ def columns_for(rows: Sequence[Row], names: Sequence[str] | None = None) -> list
         found.append(column)
     if not found:
         raise ValueError(f"expected columns among {', '.join(known)}, or all; got none")
-    return [column._replace(rank=0) for column in COLUMNS if column in found and column.there(rows)]
+    return [column._replace(rank=0) for column in COLUMNS if column in found]
 
 
 def _time(ticks: Callable[[Schedule], int]) -> Callable[[Schedule, Best], str]:
@@ -144,7 +144,7 @@ COLUMNS = (
         "throughput",
         3,
         lambda schedule, best: "" if schedule.throughput is None else figure(schedule.throughput[0]),
-        lambda units, rows: _rates(rows)[0][1],
+        lambda units, rows: next((rate[1] for rate in _rates(rows)), ""),
         wanted=_has_rates,
         there=_has_rates,
     ),

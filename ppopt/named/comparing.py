@@ -14,6 +14,7 @@ from ppopt.named.model import Model
 from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks, shows_maps
 from ppopt.named.row import NO_TIME, Row, figures
 from ppopt.named.table import Table
+from ppopt.named.turned import turned_rows
 from ppopt.named.verified import verified, verified_rows
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
@@ -86,6 +87,7 @@ def rows_of(
             schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
             figures(verified(schedule, definition.name))  # they are kept, and asked for when no time may be left
             rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
+            rows += turned_rows(definition, rows[-1], every=definition.name in (read or ("1f1b",)))
         except (Restriction, OutOfTime) as problem:
             reason = str(problem) if isinstance(problem, Restriction) else f"{definition.name}: {NO_TIME}"
             rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, reason))

@@ -13,8 +13,9 @@ from ppopt.clock import OutOfTime, check_time
 from ppopt.constraints import Family, OneOf, Precede, Stream, Together, Word, chain, check_words
 from ppopt.heuristics import Stuck, covers, filled, order_of
 from ppopt.heuristics.room import activations_of_one
+from ppopt.named.in_turn import OUT_OF_TURN, in_turn, out_of_turn, retold
 from ppopt.op import Kind
-from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, routes_of
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, alike, routes_of
 from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, time_order
@@ -135,11 +136,12 @@ class Definition:
         try:
             if self.routes is not None:
                 routes = self.routes(pipeline.devices)
-                return pipeline if (routes, ()) == pipeline.places else pipeline.rerouted(routes)
+                here = routes == pipeline.ways and not pipeline.backward_routes
+                return pipeline if here else pipeline.rerouted(routes)
             if (
                 not pipeline.backward_routes
                 and pipeline.stages == pipeline.devices * chunks
-                and pipeline.routes == routes_of(self.placement, pipeline.devices, chunks)
+                and pipeline.ways == routes_of(self.placement, pipeline.devices, chunks)
             ):
                 return pipeline
             return pipeline.placed(self.placement, chunks)
@@ -155,8 +157,8 @@ class Definition:
 
     def _placed_here(self, pipeline: Pipeline) -> bool:
         if self.routes is not None:
-            return pipeline.routes == self.routes(pipeline.devices)
-        return pipeline.routes == routes_of(self.placement, pipeline.devices, pipeline.chunks)
+            return pipeline.ways == self.routes(pipeline.devices)
+        return pipeline.ways == routes_of(self.placement, pipeline.devices, pipeline.chunks)
 
     def words(self, pipeline: Pipeline, **params: Any) -> tuple[Word, ...]:
         """Its constraints on a pipeline that has its placement (see :meth:`place`).
@@ -165,13 +167,16 @@ class Definition:
             Restriction: the definition does not allow these sizes, costs or parameters.
         """
         own = self.place(pipeline, pipeline.chunks, **(params if self.work_map is not None else {}))
-        if pipeline.places != own.places:
+        if (pipeline.ways, pipeline.backward_routes) != (own.ways, own.backward_routes):
             raise Restriction(f"{self.name}: the placement must be {self.placement}, got {pipeline.placement}")
         if pipeline.recompute == CHOOSE:
             problem = 'pipeline.recompute = "choose" leaves open which stages recompute; expected "none", "all" or a list'
             raise Restriction(f"{self.name}: {problem}")
         if self.split and not pipeline.costs.split:
             raise Restriction(f"{self.name}: needs backward_input and backward_weight; the costs give backward alone")
+        if pipeline.mix.differs:
+            plain = alike(pipeline)
+            return tuple(retold(pipeline, plain, self.words(plain, **params)))
         read = self.read(params)
         with self._noting():
             words = tuple(_timely(self.constrain(pipeline, read)))
@@ -213,7 +218,21 @@ class Definition:
         except CyclicOrder as error:
             raise self._stuck(pipelines[0], params, error) from error
 
+    def turned(self, schedule: Schedule, turns: Sequence[int]) -> Schedule:
+        """A schedule of it with microbatches that differ in another order (:func:`~ppopt.named.in_turn.in_turn`).
+
+        Raises:
+            Restriction: the pipeline gives another order of these.
+        """
+        found = in_turn(schedule.pipeline, schedule.order, turns)
+        if out_of_turn(found.pipeline, found.order):
+            raise Restriction(f"{self.name}: {OUT_OF_TURN}")
+        return found
+
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
+        if pipeline.mix.differs:
+            mean = self._timed(self.place(alike(pipeline), pipeline.chunks), params)
+            return self.turned(replace(mean, pipeline=pipeline), ())
         words = self.words(pipeline, **params)
         try:
             with self._noting():
@@ -297,7 +316,7 @@ def limited(pipeline: Pipeline, activations: Fraction) -> Pipeline:
     """The same pipeline with room for this number of activations of a microbatch (over all its stages there) on every device."""
     limits = tuple(one * activations / pipeline.amounts.per_unit for one in activations_of_one(pipeline))
     flat = pipeline.flat()
-    return flat.changed(memory=replace(flat.memory, static=Fraction(0), weights=None, limit=limits))
+    return flat.changed(memory=replace(flat.memory, static=Fraction(0), weights=None, working=None, limit=limits))
 
 
 def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ppopt.pipeline import Pipeline, in_words
-from ppopt.schedule import Figures, Number, Objective, Schedule
+from ppopt.schedule import Number, Objective, Schedule
 from ppopt.text import number, percent, place
+from ppopt.timing.figures import Figures
 
 NO_TIME = "left out, no time was left to make and check it"
 """Why a schedule is not shown that took too long."""
@@ -30,6 +31,8 @@ class Row(Figures):
     recompute: Literal["", "none", "all"] | tuple[Any, ...] = ""
     """Which stages of its own placement recompute, or with layers how many at which level stage by stage, where the pipeline that
     it is for leaves it open; else empty."""
+    turns: str = ""
+    """The rule that orders its microbatches, where these differ and it is not the given order."""
     assumes_equal_work: bool = False
     """Whether it is on another placement than the model, whose costs or activations are uneven: that a device has the same work
     there as on the model's placement is then an assumption, since a network would be cut into other stages there."""
@@ -57,13 +60,14 @@ class Row(Figures):
     @property
     def label(self) -> str:
         """Its name in tables."""
+        name = f"{self.name} + {self.turns}" if self.turns else self.name
         if self.recompute in ("", "none"):
-            return self.name
+            return name
         if not isinstance(self.recompute, tuple):
-            return f"{self.name} + recompute"
+            return f"{name} + recompute"
         if self.partition is not None:
-            return f"{self.name} + recompute {_levels(self.recompute)}"
-        return f"{self.name} + recompute {in_words(self.recompute)}"
+            return f"{name} + recompute {_levels(self.recompute)}"
+        return f"{name} + recompute {in_words(self.recompute)}"
 
     def objective(self, name: Objective) -> Number:
         """``makespan`` or ``span`` (the device span), in the user's unit; 0 where it is excluded."""

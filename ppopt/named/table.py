@@ -80,7 +80,12 @@ class Table(Sequence[Row]):
 
     def marks(self, row: Row) -> bool:
         """Whether a row is the one that the model stands for: it has that name, and a placement of the model."""
-        return row.name == self.stands_for and row.schedule is not None and row.schedule.pipeline.places in self._marked
+        return (
+            row.name == self.stands_for
+            and not row.turns
+            and row.schedule is not None
+            and row.schedule.pipeline.places in self._marked
+        )
 
     def __str__(self) -> str:
         return self.text()

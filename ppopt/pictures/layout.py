@@ -28,14 +28,14 @@ def height_of(pipeline: Pipeline) -> float:
 
 
 def shade_of(pipeline: Pipeline) -> tuple[IntArray, int]:
-    """``[route, stage]`` -> the how-manieth stage of its device it is (over all routes); and how many there are at most."""
-    rank = np.zeros((len(pipeline.routes), pipeline.stages), dtype=np.int64)
+    """``[route, stage]`` -> the how-manieth stage of its device it is (over all ways); and how many there are at most."""
+    rank = np.zeros((len(pipeline.ways), pipeline.stages), dtype=np.int64)
     held: dict[int, int] = {}
-    for route, devices in enumerate(pipeline.routes):
+    for way, devices in enumerate(pipeline.ways):
         for stage, device in enumerate(devices):
-            rank[route, stage] = held.setdefault(device, 0)
+            rank[way, stage] = held.setdefault(device, 0)
             held[device] += 1
-    return rank, max(held.values())
+    return rank[[pipeline.ways.index(devices) for devices in pipeline.routes]], max(held.values())
 
 
 def figures_of(schedule: Schedule) -> str:

@@ -1,16 +1,17 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
-from ppopt.pipeline.amounts import Amounts, room_to_split, splitting_takes_memory
+from ppopt.pipeline.amounts import Amounts, least_limits, room_to_split, splitting_takes_memory
 from ppopt.pipeline.arrays import IntArray, halves, pairs
+from ppopt.pipeline.checks import MAX_OPS
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
-from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, MAX_OPS, Pipeline
+from ppopt.pipeline.mix import GIVEN, OPEN, Group, Mix, groups_of, way_of_microbatch
+from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, Pipeline
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import (
     ChunksMisplaced,
     Costs,
-    DataParallel,
     Links,
     Memory,
     Number,
@@ -24,28 +25,34 @@ from ppopt.pipeline.parts import (
 )
 from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
+from ppopt.pipeline.scaling import alike
 from ppopt.pipeline.ticks import Ticks
+from ppopt.pipeline.traffic import DataParallel
 from ppopt.pipeline.units import Units, microseconds
 
 __all__ = [
     "ANY",
     "BEST",
     "CHOOSE",
+    "GIVEN",
     "MAX_DEVICES",
     "MAX_MICROBATCHES",
     "MAX_OPS",
     "MAX_STAGES",
+    "OPEN",
     "PLACEMENTS",
     "Amounts",
     "ChunksMisplaced",
     "Costs",
     "DataParallel",
+    "Group",
     "IntArray",
     "Layer",
     "Layers",
     "Level",
     "Links",
     "Memory",
+    "Mix",
     "Number",
     "Pipeline",
     "PipelineError",
@@ -56,15 +63,19 @@ __all__ = [
     "TooLittleMemory",
     "Units",
     "Value",
+    "alike",
     "as_number",
     "exact",
     "fewer_devices",
+    "groups_of",
     "halves",
     "in_words",
+    "least_limits",
     "microseconds",
     "pairs",
     "plain",
     "room_to_split",
     "routes_of",
     "splitting_takes_memory",
+    "way_of_microbatch",
 ]

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
+from ppopt.pipeline.mix import groups_of, way_of_microbatch
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
+from ppopt.pipeline.scaling import scaled_amounts
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class Amounts(NamedTuple):
     """``[device]``, all copies together, and the weights of layers."""
     limit: IntArray | None
     """``[device]``, or ``None``: unlimited."""
+    working: IntArray
+    """``[device]``: what ``B``, ``I`` and ``W`` each take beside that, while they run."""
 
     @property
     def kept(self) -> IntArray:
@@ -44,6 +48,18 @@ class Amounts(NamedTuple):
         rebuilt: IntArray = np.maximum(self.retained - self.activation, 0)
         return rebuilt
 
+    @property
+    def room(self) -> IntArray:
+        """``[device]``: the most that forwards and input gradients may have taken at any time, where there is a limit.
+
+        It is what is left beside static memory and what one backward takes while it runs. That is all that ``working`` says:
+        nothing but a backward gives anything back, so that what is held at any time is still held when the device's next backward
+        starts; and a device runs one operation at a time.
+        """
+        assert self.limit is not None, "there is a limit"
+        room: IntArray = self.limit - self.static - self.working
+        return room
+
 
 def amounts_of(pipeline: Pipeline) -> Amounts:
     """The memory of a pipeline that has routes.
@@ -52,11 +68,12 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         PipelineError: the common unit is too fine for 64-bit integers, or which stages recompute is left open.
     """
     memory, devices = pipeline.memory, range(pipeline.devices)
-    activation, retained = held(pipeline)
+    activation, retained = (scaled_amounts(pipeline, table) for table in held(pipeline))
     weights = weights_of(pipeline)
     static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
-    tables: Rows = [*activation, *retained, static, limit or []]
+    working = [entry(memory.working or Fraction(0), device) for device in devices]
+    tables: Rows = [*activation, *retained, working, static, limit or []]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit * pipeline.stages * pipeline.microbatches >= 2**62:
         raise PipelineError("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
@@ -66,6 +83,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         retained=scaled(retained, per_unit),
         static=scaled([static], per_unit)[0],
         limit=None if limit is None else scaled([limit], per_unit)[0],
+        working=scaled([working], per_unit)[0],
     )
 
 
@@ -92,13 +110,21 @@ def room_to_split(pipeline: Pipeline) -> BoolArray:
     room = np.ones(pipeline.device_of.shape, dtype=np.bool_)
     if not splitting_takes_memory(pipeline) or amounts.limit is None:
         return room
-    free = amounts.limit - amounts.static
+    free = amounts.room
     for route, devices in enumerate(pipeline.backward_routes or pipeline.routes):
         held = [0] * pipeline.devices
         for stage, device in enumerate(devices):
             held[device] += int(amounts.activation[route, stage])
             room[route, stage] = held[device] + int(amounts.rebuilt[route, stage]) <= free[device]
     return room
+
+
+def _at_once(pipeline: Pipeline) -> list[tuple[int, ...]]:
+    """The routes of microbatches that are held at one time in every schedule: each by itself, or the pieces of a sequence."""
+    if not pipeline.mix.pieces:
+        return [(route,) for route in sorted(set(pipeline.route_of_microbatch))]
+    groups = groups_of(pipeline.mix, pipeline.ways, way_of_microbatch(pipeline))
+    return [group.routes for group in groups if group.sequences]
 
 
 def check_limit(pipeline: Pipeline) -> None:
@@ -117,15 +143,30 @@ def check_limit(pipeline: Pipeline) -> None:
     if pipeline.backward_routes and amounts.rebuilt.any():
         problem = "more is retained than held, which a limit of memory cannot take where backwards run elsewhere than forwards"
         raise PipelineError("memory.retained", f"{problem}; expected at most the activation")
+    needed = least_limits(pipeline)
     for device, limit in enumerate(amounts.limit.tolist()):
-        least = max(
-            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.backward_routes or pipeline.routes)
-            if r in pipeline.route_of_microbatch
-        ) + int(amounts.static[device])
-        if least > limit:
+        if needed[device] > limit:
+            one = "sequence" if pipeline.mix.pieces else "microbatch"
+            beside = ", with what a backward takes while it runs" if amounts.working.any() else ""
             raise TooLittleMemory(
                 f"memory.limit[{device}]" if isinstance(pipeline.memory.limit, tuple) else "memory.limit",
-                f"device {device} needs at least {plain(Fraction(least, amounts.per_unit))} (its static memory and one "
-                f"microbatch's activations), got {plain(Fraction(limit, amounts.per_unit))}",
+                f"device {device} needs at least {plain(Fraction(needed[device], amounts.per_unit))} (its static memory and one "
+                f"{one}'s activations{beside}), got {plain(Fraction(limit, amounts.per_unit))}",
             )
+
+
+def least_limits(pipeline: Pipeline) -> list[int]:
+    """Per device, the least limit at which there is a schedule: one microbatch after the other, every backward whole.
+
+    Its activations are all there when the first of its backwards starts on a device, which has a working set of its own.
+    """
+    amounts, together = pipeline.amounts, _at_once(pipeline)
+    found = []
+    for device in range(pipeline.devices):
+        of_route = [
+            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
+            for r, route in enumerate(pipeline.backward_routes or pipeline.routes)
+        ]
+        most = max(sum(of_route[r] for r in routes) for routes in together)
+        found.append(most + int(amounts.static[device] + amounts.working[device]))
+    return found

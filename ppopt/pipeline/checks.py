@@ -11,6 +11,21 @@ from ppopt.pipeline.tables import by_stage
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
 
+MAX_OPS = 10**7
+"""Largest number of operations (three per stage and microbatch) that a pipeline may have."""
+
+
+def check_size(pipeline: Pipeline) -> None:
+    """Raise where a pipeline has more than :data:`MAX_OPS` operations.
+
+    Raises:
+        PipelineError: it has.
+    """
+    operations = 3 * pipeline.stages * pipeline.microbatches
+    if operations > MAX_OPS:
+        problem = f"at most {MAX_OPS} operations (3 x stages x microbatches) are supported, got {operations}"
+        raise PipelineError("pipeline.microbatches", problem)
+
 
 def check_open_placement(pipeline: Pipeline) -> None:
     """Raise where something is said of single stages, and several placements are possible.
@@ -40,13 +55,29 @@ def check_lengths(pipeline: Pipeline) -> None:
         ("costs", pipeline.costs, pipeline.costs.per, DURATIONS),
         ("costs", pipeline.costs, "device", ("optimizer",)),
         ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
-        ("memory", pipeline.memory, "device", ("static", "limit")),
+        ("memory", pipeline.memory, "device", ("static", "limit", "working")),
         ("memory", pipeline.memory, "stage", ("weights",)),
         ("data_parallel", pipeline.data_parallel, pipeline.data_parallel.per, ("all_gather", "reduce_scatter")),
     ]
     for table, part, per, names in lists:
         for name in names:
             check_length(f"{table}.{name}", getattr(part, name), length_of[per], per)
+
+
+def check_passes(pipeline: Pipeline) -> None:
+    """Raise where weights are gathered pass by pass, and something is open that no search knows how to decide with that.
+
+    Raises:
+        PipelineError: the stages are cut from layers, or it is open which of them recompute.
+    """
+    if not pipeline.data_parallel.per_pass:
+        return
+    if pipeline.layers is not None:
+        problem = "not known of [[layers]], whose cuts are compared by what devices exchange once per step; expected false"
+        raise PipelineError("data_parallel.per_pass", problem)
+    if pipeline.recompute == "choose":
+        problem = '"choose" is not decided together with data_parallel.per_pass; expected "none", "all" or a list of stages'
+        raise PipelineError("pipeline.recompute", problem)
 
 
 def check_activation(pipeline: Pipeline) -> None:
@@ -82,15 +113,3 @@ def check_recompute(pipeline: Pipeline) -> None:
     if costs.overlap is not None:
         problem = "what an overlapped pair takes with recomputing is not known; leave it out (forward + backward)"
         raise PipelineError("costs.overlap", problem)
-
-
-def check_size(pipeline: Pipeline, most: int) -> None:
-    """Raise where there are more than ``most`` operations.
-
-    Raises:
-        PipelineError: there are.
-    """
-    operations = 3 * len(pipeline.routes[0]) * pipeline.microbatches
-    if operations > most:
-        problem = f"at most {most} operations (3 x stages x microbatches) are supported, got {operations}"
-        raise PipelineError("pipeline.microbatches", problem)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ppopt.pipeline.layers import Layers, Level
 from ppopt.pipeline.partitions import BEST, Counts, balanced, even
-from ppopt.pipeline.parts import Costs, DataParallel, Memory, PipelineError, Value
+from ppopt.pipeline.parts import Costs, Memory, PipelineError, Value
 from ppopt.pipeline.recompute import CHOOSE
+from ppopt.pipeline.traffic import DataParallel
 from ppopt.pipeline.work_map import room_for_weights
 
 if TYPE_CHECKING:
@@ -35,7 +36,19 @@ def counts_of(pipeline: Pipeline) -> Counts:
     if partition == BEST:
         problem = '"best" is left open, which only solve settles; expected "even", "balanced" or the layers of each stage here'
         raise PipelineError("pipeline.partition", problem)
-    return balanced(work_of_layers(layers, pipeline.recompute), pipeline.routes, pipeline.route_of_microbatch)
+    work = work_of_layers(layers, pipeline.recompute)
+    if pipeline.mix.lengths:
+        work = tuple(x + more for x, more in zip(work, _more_by_length(pipeline, layers), strict=True))
+    return balanced(work, pipeline.routes, pipeline.route_of_microbatch)
+
+
+def _more_by_length(pipeline: Pipeline, layers: Layers) -> list[Fraction]:
+    """Per layer, by how much its work is more because of the lengths, for as many tokens as the costs are for."""
+    each = [pipeline.mix.scale(m, 0) for m in range(pipeline.microbatches)]
+    factor = sum((by.square for by in each), Fraction(0)) / sum((by.linear for by in each), Fraction(0)) - 1
+    parts = zip(layers.each("forward_quadratic"), layers.each("backward_input_quadratic"), strict=True)
+    of_group = [((there or 0) + (back or 0)) * factor for there, back in parts]
+    return [Fraction(of_group[group]) for group in layers.group_of]
 
 
 def times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction, Fraction], ...]:
@@ -100,6 +113,25 @@ def summed(table: Sequence[Sequence[int]], each: Sequence[Fraction | None]) -> t
 
 
 # --- recomputing ---
+
+
+def recomputing_of(pipeline: Pipeline) -> frozenset[int]:
+    """The stages that recompute.
+
+    Raises:
+        PipelineError: that is left open.
+    """
+    if pipeline.recompute == CHOOSE:
+        raise PipelineError(
+            "pipeline.recompute",
+            '"choose" leaves open which stages recompute; only solve decides it, and compare shows none and all; '
+            'expected "none", "all" or a list of stages here',
+        )
+    if pipeline.recompute == "none":
+        return frozenset()
+    if pipeline.layers is not None:
+        return frozenset(stage for stage, chosen in enumerate(levels_of(pipeline)) if chosen)
+    return frozenset(range(pipeline.stages) if pipeline.recompute == "all" else pipeline.recompute)
 
 
 def read_levels(value: Any, layers: Layers, counts: Counts | None, stages: int) -> Any:
@@ -206,6 +238,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
     chosen = [] if pipeline.recompute == CHOOSE else levels_of(pipeline)
     again = tuple(sum((n * level.time for _, level, n in stage), Fraction(0)) for stage in chosen)
     saved = tuple(sum((n * level.saved for _, level, n in stage), Fraction(0)) for stage in chosen)
+    squares = tuple(sum((n * level.quadratic for _, level, n in stage), Fraction(0)) for stage in chosen)
     recomputes = pipeline.recompute not in ("none", CHOOSE)  # perhaps no layer does: those of the level may be frozen
 
     def stages(name: str) -> tuple[Fraction, ...]:
@@ -227,6 +260,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         backward=full,
         recompute=again if recomputes else None,
         optimizer=optimizer_of(pipeline, table),
+        **_quadratic(layers, table, squares if recomputes else ()),
     )
     memory = dataclasses.replace(
         pipeline.memory,
@@ -235,6 +269,22 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         recompute_saved=saved if recomputes else None,
     )
     return costs, memory
+
+
+def _quadratic(layers: Layers, table: Sequence[Sequence[int]], again: tuple[Fraction, ...]) -> dict[str, Any]:
+    """The parts of the costs per stage that grow with the square of a sequence's length, where there are any.
+
+    ``again``: of what the stages recompute; empty where none does.
+    """
+    found: dict[str, Any] = {
+        name: summed(table, layers.each(name)) for name in ("forward_quadratic", "backward_input_quadratic") if layers.has(name)
+    }
+    if any(group.backward_quadratic is not None for group in layers.groups):
+        parts = zip(*(layers.each(name) for name in ("backward_quadratic", "backward_input_quadratic")), strict=True)
+        found["backward_quadratic"] = summed(table, [part if full is None else full for full, part in parts])
+    if any(again):
+        found["recompute_quadratic"] = again
+    return found
 
 
 def optimizer_of(pipeline: Pipeline, table: Sequence[Sequence[int]]) -> Value | None:

@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from ppopt.pipeline.model import Pipeline
-from ppopt.pipeline.parts import DURATIONS, DataParallel, PipelineError, Value
+from ppopt.pipeline.parts import DURATIONS, PipelineError, Value
+from ppopt.pipeline.traffic import DataParallel
 
 _Entry = TypeVar("_Entry")
 
@@ -16,9 +17,9 @@ _Entry = TypeVar("_Entry")
 def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
     """The same placement on ``devices`` devices. Each device and stage is like the one at its place in ``pipeline``.
 
-    Beside its static memory a device has a part of the other's memory, as the number of devices is a part of theirs. What stages
-    recompute is part of the costs, and links are there for latencies alone. Nothing is exchanged with other pipelines, and there
-    is no optimizer step.
+    Beside its static memory and what a backward takes while it runs, a device has a part of the other's memory, as the number of
+    devices is a part of theirs. What stages recompute is part of the costs, and links are there for latencies alone. Nothing is
+    exchanged with other pipelines, and there is no optimizer step.
 
     Of what is fetched nothing is said there: weights live where they are used.
 
@@ -36,8 +37,10 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
         links = dataclasses.replace(links, latency=_some([_some(row, devices) for row in links.latency], devices))
     limit = None
     if memory.limit is not None:
-        static, whole = (_each(value, pipeline.devices) for value in (memory.static, memory.limit))
-        limit = _some([fixed + (most - fixed) * share for fixed, most in zip(static, whole, strict=True)], devices)
+        given = memory.static, memory.working or Fraction(0), memory.limit
+        static, working, whole = (_each(value, pipeline.devices) for value in given)
+        beside = [own + while_it_runs for own, while_it_runs in zip(static, working, strict=True)]
+        limit = _some([fixed + (most - fixed) * share for fixed, most in zip(beside, whole, strict=True)], devices)
     durations = {name: getattr(pipeline.costs, name) for name in DURATIONS}
     durations = {name: None if value is None else _like(value, length) for name, value in durations.items()}
     return pipeline.changed(
@@ -51,6 +54,7 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
             weights=None if memory.weights is None else _like(memory.weights, stages),
             activation=_like(memory.activation, length),
             retained=None if memory.retained is None else _like(memory.retained, length),
+            working=None if memory.working is None else _like(memory.working, devices),
         ),
         data_parallel=DataParallel(),
     )

@@ -32,6 +32,10 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray, *, elsewhere: bool = F
         kind, stage = np.divmod(family, index.stages)
         activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
         present = (half >= 0) & counted[route[microbatch], stage]
+        working = amounts.working[pipeline.device_by_kind[route[microbatch], Kind.B, stage]]
+        backward = present & (kind > Kind.F) & (kind <= Kind.W)
+        claimed += np.where(backward, working, 0)
+        released += np.where(backward, working, 0)
         claimed += np.where(present & (kind == Kind.F), activation, 0)
         claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
         released += np.where(present & (kind == Kind.B), activation, 0)

@@ -15,6 +15,8 @@ from ppopt.pipeline.parts import Number, PipelineError, exact, plain, whole
 MAX_LAYERS = 4096
 """Most layers of a model."""
 TIMES = ("forward", "backward_input", "backward_weight", "backward")
+PARTS = ("forward_quadratic", "backward_input_quadratic", "backward_quadratic")
+"""The parts of these that grow with the square of a sequence's length."""
 AMOUNTS = ("activation", "retained", "weights")
 STEP = ("all_gather", "reduce_scatter", "optimizer")
 """Times of a layer once per step, not once per microbatch."""
@@ -31,16 +33,21 @@ class Level:
     name: str
     time: Fraction
     saved: Fraction
+    quadratic: Fraction = Fraction(0)
+    """The part of the time that grows with the square of a sequence's length."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, name: str, time: Number, saved: Number) -> None: ...
+        def __init__(self, name: str, time: Number, saved: Number, quadratic: Number = 0) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name or self.name in ("none", "all", "choose"):
             raise PipelineError("layers.recompute.name", f'expected a name other than "none", "all", "choose", got {self.name!r}')
-        for name in ("time", "saved"):
+        for name in ("time", "saved", "quadratic"):
             object.__setattr__(self, name, exact(f"layers.recompute.{name}", getattr(self, name)))
+        if self.quadratic > self.time:
+            problem = f"expected at most the whole time, {plain(self.time)}, got {plain(self.quadratic)}"
+            raise PipelineError("layers.recompute.quadratic", problem)
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Layer:
     ``activation`` and ``retained`` amounts as in :class:`~ppopt.pipeline.Memory`. ``weights`` is what a device that holds the
     layer always holds for it: weights, gradients, optimizer state. ``all_gather``, ``reduce_scatter`` (as in
     :class:`~ppopt.pipeline.DataParallel`) and ``optimizer`` are times once per step, which add up over the layers of a device.
+    ``forward_quadratic`` and so on are the parts of the times that grow with the square of a sequence's length.
     ``recompute`` lists the ways in which the layer can be recomputed. A ``frozen`` layer has no weight gradient and no step; and
     no input gradient either where no layer before it is trained.
 
@@ -72,6 +80,9 @@ class Layer:
     all_gather: Fraction = Fraction(0)
     reduce_scatter: Fraction = Fraction(0)
     optimizer: Fraction = Fraction(0)
+    forward_quadratic: Fraction = Fraction(0)
+    backward_input_quadratic: Fraction = Fraction(0)
+    backward_quadratic: Fraction | None = None
 
     if TYPE_CHECKING:
 
@@ -91,6 +102,9 @@ class Layer:
             all_gather: Number = 0,
             reduce_scatter: Number = 0,
             optimizer: Number = 0,
+            forward_quadratic: Number = 0,
+            backward_input_quadratic: Number = 0,
+            backward_quadratic: Number | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -101,7 +115,7 @@ class Layer:
             raise PipelineError("layers.frozen", f"expected true or false, got {self.frozen!r}")
         if self.forward is None:
             raise PipelineError("layers.forward", "missing; expected the time of one layer's forward")
-        for name in (*TIMES, *AMOUNTS, *STEP):
+        for name in (*TIMES, *AMOUNTS, *STEP, *PARTS):
             value = getattr(self, name)
             if value is not None:
                 self._set(name, exact(f"layers.{name}", value))
@@ -112,6 +126,11 @@ class Layer:
             raise PipelineError("layers.backward", "missing; expected backward, or backward_input and backward_weight")
         if self.frozen and self.backward_input is None:
             raise PipelineError("layers.backward_input", "missing; backward alone does not say what a frozen layer leaves out")
+        for name in PARTS:
+            part, given = getattr(self, name), getattr(self, name.removesuffix("_quadratic"))
+            if part and (given is None or part > given):
+                most = "which is not given" if given is None else f"{plain(given)}"
+                raise PipelineError(f"layers.{name}", f"expected at most the whole time, {most}, got {plain(part)}")
         self._set("recompute", self._levels())
         for level in self.recompute:
             if level.saved > self.activation:
@@ -198,8 +217,12 @@ class Layers:
         value: Fraction | None = getattr(group, name)
         if not group.frozen or name in ("forward", "weights"):
             return value
+        if name == "forward_quadratic":
+            return value
         if name in ("retained", "backward_weight", *STEP) or not trained_before:
             return Fraction(0)  # nothing is kept for a backward that it does not have
+        if name == "backward_quadratic":
+            return group.backward_input_quadratic
         return group.backward_input if name == "backward" else value
 
     def has_backward(self, group: int) -> bool:
@@ -258,7 +281,14 @@ def as_tables(layers: Layers) -> list[dict[str, Any]]:
 
     def table(part: Layer | Level) -> dict[str, Any]:
         found = {field.name: getattr(part, field.name) for field in fields(part)}
-        left_out = {"count": 1, "activation": 0, "weights": 0, "recompute": (), "frozen": False, **dict.fromkeys(STEP, 0)}
+        left_out = {
+            "count": 1,
+            "activation": 0,
+            "weights": 0,
+            "recompute": (),
+            "frozen": False,
+            **dict.fromkeys((*STEP, *PARTS, "quadratic"), 0),
+        }
         kept = {name: value for name, value in found.items() if value is not None and left_out.get(name, ...) != value}
         return {
             name: [table(level) for level in value]

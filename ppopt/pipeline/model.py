@@ -15,24 +15,25 @@ from ppopt.op import OpIndex
 from ppopt.pipeline import choices, rewriting
 from ppopt.pipeline.amounts import Amounts, amounts_of, check_limit
 from ppopt.pipeline.arrays import IntArray
-from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_recompute, check_size
+from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_passes, check_recompute
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
-from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, levels_of, parts_of, read_levels
+from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, parts_of, read_levels, recomputing_of
 from ppopt.pipeline.layers import Layers
+from ppopt.pipeline.mix import Mix, apart, check_mix, own_split
 from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
-from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, plain, whole
+from ppopt.pipeline.parts import Costs, Links, Memory, PipelineError, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
 from ppopt.pipeline.routes import MAX_STAGES, Routes, read_split
 from ppopt.pipeline.runtimes import check_routes, read_runtime
+from ppopt.pipeline.scaling import check_quadratic
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
+from ppopt.pipeline.traffic import DataParallel
 from ppopt.pipeline.units import Units
-from ppopt.pipeline.work_map import PLACED, devices_by_kind, read_places, without_map
+from ppopt.pipeline.work_map import PLACED, check_map, devices_by_kind, read_places, without_map
 
 MAX_DEVICES = 1024
 MAX_MICROBATCHES = 2**18
-MAX_OPS = 10**7
-"""Largest number of operations (three per stage and microbatch) that a pipeline may have."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Pipeline:
     loop, wave and any, else 1. ``name`` and ``units`` are labels and take no part in comparisons; nor does ``origin``, the
     tables of a model file from which the layers were estimated (:mod:`ppopt.transformer`).
     ``runtime="torch"``: operations take and hold what PyTorch makes of these costs (:mod:`ppopt.pipeline.runtimes`).
+    ``mix``: how microbatches differ. Then ``routes`` has more routes than there are :attr:`ways` through the devices.
 
     Raises:
         PipelineError: something is missing, out of range, of the wrong length, or cannot be satisfied by any schedule.
@@ -81,6 +83,7 @@ class Pipeline:
     origin: Mapping[str, Any] = field(default_factory=dict, compare=False)
     runtime: str = ""
     backward_routes: Routes = ()
+    mix: Mix = field(default_factory=Mix)
 
     if TYPE_CHECKING:  # what may be given is more than what a settled pipeline has
 
@@ -104,6 +107,7 @@ class Pipeline:
             origin: Mapping[str, Any] = ...,
             runtime: str = "",
             backward_routes: Sequence[Sequence[int]] = (),
+            mix: Mix = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -117,6 +121,7 @@ class Pipeline:
         stages = self.devices * (max(self.chunks) if isinstance(self.chunks, tuple) else self.chunks)
         if stages > MAX_STAGES:
             raise PipelineError("pipeline.chunks", f"at most {MAX_STAGES} stages are supported, got {stages}")
+        check_mix(self)
         if isinstance(self.chunks, tuple):
             check_open_placement(self)
             self._set(recompute=self.placements()[0].recompute)
@@ -140,12 +145,14 @@ class Pipeline:
 
     def _read_routes(self) -> None:
         self._set(**read_places(self))
-        check_size(self, MAX_OPS)
+        check_map(self)
         self._set(route_of_microbatch=read_split(self.route_of_microbatch, self.microbatches, len(self.routes)))
+        self._set(**apart(self))
         check_routes(self)
 
     def _read_parts(self) -> None:
         self.links.validate(self.devices)
+        check_passes(self)
         if self.layers is not None:
             self._read_layers(self.layers)
             if self.partition == BEST:
@@ -154,6 +161,7 @@ class Pipeline:
         if self.layers is None:
             self._set(recompute=read_recompute(self.recompute, self.stages))
         check_activation(self)
+        check_quadratic(self)
         check_recompute(self)
         if self.recompute == CHOOSE:
             self.resolved("all")  # takes the longest and holds the least
@@ -220,16 +228,14 @@ class Pipeline:
         return self.changed(partition="balanced", route_of_microbatch=split) if self.partition == BEST else self
 
     def changed(self, **changes: Any) -> Pipeline:
-        """A copy with other fields; what follows from a changed field (routes, microbatches' routes) is derived anew.
-
-        With other costs it is no longer a pipeline of layers: they become costs per stage.
-        """
+        """A copy with other fields; what follows from them is derived anew. With other costs layers become costs per stage."""
         if self.layers is not None:
             if "costs" not in changes:
                 changes = {**given_parts(self), **changes}
             elif "layers" not in changes:
                 changes = {**flat(self, changes.pop("memory", None)), **changes}
         derived = {"microbatches", "routes", "placement", "chunks", "devices"}
+        changes = own_split(self, changes, derived)
         if changes.keys() & derived and "route_of_microbatch" not in changes:
             changes["route_of_microbatch"] = ()
         changes = without_map(self, changes)
@@ -279,11 +285,7 @@ class Pipeline:
         return self if self.routes else self.placements()[0]
 
     def per_stage(self) -> Pipeline:
-        """The same pipeline with costs and activations per stage.
-
-        Raises:
-            PipelineError: a stage has other costs on another route, which cannot be said per stage.
-        """
+        """:func:`ppopt.pipeline.rewriting.per_stage`."""
         return rewriting.per_stage(self)
 
     def written_out(self) -> Pipeline:
@@ -308,6 +310,11 @@ class Pipeline:
             PipelineError: the partition is left open.
         """
         return counts_of(self)
+
+    @property
+    def ways(self) -> Routes:
+        """The ways through the devices: :attr:`routes`, but one for those on which microbatches merely differ."""
+        return tuple(dict.fromkeys(self.routes)) if self.mix.differs else self.routes
 
     @property
     def stages(self) -> int:
@@ -352,17 +359,7 @@ class Pipeline:
         Raises:
             PipelineError: that is left open.
         """
-        if self.recompute == CHOOSE:
-            raise PipelineError(
-                "pipeline.recompute",
-                '"choose" leaves open which stages recompute; only solve decides it, and compare shows none and all; '
-                'expected "none", "all" or a list of stages here',
-            )
-        if self.recompute == "none":
-            return frozenset()
-        if self.layers is not None:
-            return frozenset(stage for stage, chosen in enumerate(levels_of(self)) if chosen)
-        return frozenset(range(self.stages) if self.recompute == "all" else self.recompute)
+        return recomputing_of(self)
 
     # --- times and amounts ---
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ppopt.pipeline.choices import placements_of, read_chunks
 from ppopt.pipeline.partitions import BEST
-from ppopt.pipeline.parts import DURATIONS, Costs, DataParallel, Memory, PipelineError, Value
+from ppopt.pipeline.parts import DURATIONS, Costs, Memory, PipelineError, Value
 from ppopt.pipeline.routes import Routes, explicit_routes, routes_of, split_evenly
 from ppopt.pipeline.tables import Rows, by_stage, durations, entry, held, largest, totals
-from ppopt.pipeline.traffic import both, exchanged
+from ppopt.pipeline.traffic import DataParallel, both, exchanged
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -27,7 +27,7 @@ def moved(pipeline: Pipeline, place: dict[str, Any]) -> Pipeline:
         PipelineError: as :meth:`~ppopt.pipeline.Pipeline.placed` and :meth:`~ppopt.pipeline.Pipeline.rerouted`.
     """
     if isinstance(pipeline.microbatches, tuple):
-        if len(pipeline.routes) > 1:
+        if len(pipeline.ways) > 1:
             problem = "several numbers of microbatches share the routes in different ways; expected one"
             raise PipelineError("pipeline.microbatches", problem)
         one = moved(pipeline.changed(microbatches=pipeline.microbatches[0]), place)
@@ -35,8 +35,11 @@ def moved(pipeline: Pipeline, place: dict[str, Any]) -> Pipeline:
     there = _destination(pipeline, place)
     if pipeline.layers is not None:
         return _cut_elsewhere(pipeline, place, there)
-    if there.routes == pipeline.routes and not isinstance(there.chunks, tuple):
+    if there.routes == pipeline.ways and not isinstance(there.chunks, tuple):
         return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, **place})
+    if pipeline.mix.by_stage:
+        problem = "a table per stage belongs to the placement that it is for; expected one factor per microbatch"
+        raise PipelineError("pipeline.microbatch_costs", problem)
     move = _Move(pipeline, there)
     written = there.route_of_microbatch if "routes" in place else ()
     changes = move.changes()
@@ -79,7 +82,7 @@ def _cut_elsewhere(pipeline: Pipeline, place: dict[str, Any], there: _Destinatio
         PipelineError: which layers recompute is said stage by stage.
     """
     assert pipeline.layers is not None
-    if there.routes == pipeline.routes and not isinstance(there.chunks, tuple):
+    if there.routes == pipeline.ways and not isinstance(there.chunks, tuple):
         return pipeline.changed(**{"route_of_microbatch": pipeline.route_of_microbatch, "partition": pipeline.partition, **place})
     if isinstance(pipeline.recompute, tuple):
         raise PipelineError("pipeline.recompute", "which layers recompute is said stage by stage, for another cut")
@@ -162,7 +165,7 @@ class _Move:
         pipeline = self.pipeline
         tables: dict[str, Rows]
         if self.settled:
-            tables = {name: durations(pipeline, name) for name in DURATIONS if name != "recompute"}
+            tables = {name: durations(pipeline, name) for name in DURATIONS if not name.startswith("recompute")}
         else:
             tables = {name: by_stage(pipeline, getattr(pipeline.costs, name)) for name in DURATIONS}
         spread: dict[str, Any] = {name: self._spread(table) for name, table in tables.items()}

@@ -89,7 +89,12 @@ def _values(key: str, value: Any) -> Value:
     return exact(key, value)
 
 
-def _optional_values(key: str, value: Any) -> Value | None:
+def optional_values(key: str, value: Any) -> Value | None:
+    """One number or a list of them, exact; ``None``: nothing is given.
+
+    Raises:
+        PipelineError: a value is no number >= 0.
+    """
     return None if value is None else _values(key, value)
 
 
@@ -131,8 +136,10 @@ def check_length(key: str, value: Value | None, length: int, what: str) -> None:
         raise PipelineError(key, f"expected one number or a list of {length} (one per {what}), got a list of {len(value)}")
 
 
-DURATIONS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "recompute")
-"""The fields of :class:`Costs` that are durations."""
+QUADRATIC = ("forward_quadratic", "backward_input_quadratic", "backward_quadratic", "recompute_quadratic")
+"""The fields of :class:`Costs` that are parts of durations: those that grow with the square of a sequence's length."""
+DURATIONS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "recompute", *QUADRATIC)
+"""The fields of :class:`Costs` that are durations, or parts of them."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +156,9 @@ class Costs:
 
     ``optimizer`` is the time of the optimizer step: one number, or one per device, whatever ``per`` says. The step begins when
     the device's reduce-scatter is over, or else its last operation. It counts in makespan and device span, and is no work.
+
+    ``forward_quadratic`` and so on are the parts of these durations that grow with the square of a sequence's length
+    (:class:`~ppopt.pipeline.Mix`), by default 0; ``backward_quadratic`` is by default that of ``backward_input``.
     """
 
     per: Literal["device", "stage"] = "device"
@@ -159,6 +169,10 @@ class Costs:
     overlap: Value | None = None
     recompute: Value | None = None
     optimizer: Value | None = None
+    forward_quadratic: Value | None = None
+    backward_input_quadratic: Value | None = None
+    backward_quadratic: Value | None = None
+    recompute_quadratic: Value | None = None
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -172,15 +186,19 @@ class Costs:
             overlap: Given | None = None,
             recompute: Given | None = None,
             optimizer: Given | None = None,
+            forward_quadratic: Given | None = None,
+            backward_input_quadratic: Given | None = None,
+            backward_quadratic: Given | None = None,
+            recompute_quadratic: Given | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "optimizer", _optional_values("costs.optimizer", self.optimizer))
+        object.__setattr__(self, "optimizer", optional_values("costs.optimizer", self.optimizer))
         if self.per not in ("device", "stage"):
             raise PipelineError("costs.per", f'expected "device" or "stage", got {self.per!r}')
         fused_only = self.backward is not None and self.backward_input is None and self.backward_weight is None
         for name in DURATIONS:
-            value = _optional_values(f"costs.{name}", getattr(self, name))
+            value = optional_values(f"costs.{name}", getattr(self, name))
             if value is None and (name == "forward" or (name in ("backward_input", "backward_weight") and not fused_only)):
                 value = Fraction(1)
             object.__setattr__(self, name, value)
@@ -297,8 +315,10 @@ class Memory:
     Where that is less, the rest is given back at the end of ``I``; where it is more, the difference is taken at the start of
     ``I``, which leaves more behind than it found. At the end of ``W``, or of ``B``, everything is given back; ``B`` takes nothing
     more than ``F`` has taken. A stage that recomputes takes ``recompute_saved`` less at the start of ``F``. Without ``retained``
-    a stage retains what it has taken then. These three follow ``costs.per``. ``static`` (weights, optimizer state) is one number
-    or one per device, for one copy of the weights. ``limit``: one number or one per device; ``None`` is unlimited.
+    a stage retains what it has taken then. These three follow ``costs.per``; the others are one number or one per device.
+    ``static`` (weights, optimizer state) is for one copy of the weights. ``limit``: ``None`` is unlimited. ``working`` is what
+    a backward needs beside all that while it runs: each of ``B``, ``I`` and ``W`` takes it at its start and gives it back at its
+    end, of whichever stage of the device it is; ``None`` is nothing.
 
     ``weights`` are those of a stage, one number or one per stage, whatever ``costs.per`` says; they come on top of ``static``.
     ``weights_on``: the devices that keep them, route by route and stage by stage; by default those that run the forwards.
@@ -310,6 +330,7 @@ class Memory:
     static: Value = Fraction(0)
     limit: Value | None = None
     recompute_saved: Value | None = None
+    working: Value | None = None
     weights: Value | None = None
     weights_on: tuple[tuple[int, ...], ...] | None = None
     weights_kept: str | None = None
@@ -323,6 +344,7 @@ class Memory:
             static: Given = 0,
             limit: Given | None = None,
             recompute_saved: Given | None = None,
+            working: Given | None = None,
             weights: Given | None = None,
             weights_on: Sequence[Sequence[int]] | None = None,
             weights_kept: str | None = None,
@@ -333,45 +355,8 @@ class Memory:
             raise PipelineError("memory.weights_kept", f'expected "operation" or "step", got {self.weights_kept!r}')
         if isinstance(self.weights_on, list):  # what is in it is checked beside the routes
             object.__setattr__(self, "weights_on", tuple(tuple(r) if isinstance(r, list) else r for r in self.weights_on))
-        for name in ("activation", "retained", "static", "limit", "recompute_saved", "weights"):
-            value = _optional_values(f"memory.{name}", getattr(self, name))
+        for name in ("activation", "retained", "static", "limit", "recompute_saved", "working", "weights"):
+            value = optional_values(f"memory.{name}", getattr(self, name))
             if value is None and name in ("activation", "static"):
                 value = Fraction(int(name == "activation"))
             object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True)
-class DataParallel:
-    """What a device exchanges with its copies in other pipelines, once per step.
-
-    With ``per="device"`` a number is what a device exchanges for all its stages, of all routes (each has an equal part); with
-    ``per="stage"`` it is what it exchanges for one. ``all_gather`` is over before the device's first operation starts;
-    ``reduce_scatter`` begins when its last one has ended. With ``overlap`` both are made stage by stage, beside what the device
-    computes: it gathers its stages one after the other in ascending order, and a stage's operations wait for that stage only; it
-    scatters them one after the other in descending order, each once the stage's last operation has ended. Both are part of the
-    makespan and of the device's span. The network that they use is no link of the pipeline.
-    """
-
-    all_gather: Value = Fraction(0)
-    reduce_scatter: Value = Fraction(0)
-    overlap: bool = False
-    per: Literal["device", "stage"] = "device"
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            all_gather: Given = 0,
-            reduce_scatter: Given = 0,
-            overlap: bool = False,
-            per: Literal["device", "stage"] = "device",
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        if self.per not in ("device", "stage"):
-            raise PipelineError("data_parallel.per", f'expected "device" or "stage", got {self.per!r}')
-        if not isinstance(self.overlap, bool):
-            raise PipelineError("data_parallel.overlap", f"expected true or false, got {self.overlap!r}")
-        for name in ("all_gather", "reduce_scatter"):
-            value = _optional_values(f"data_parallel.{name}", getattr(self, name))
-            object.__setattr__(self, name, Fraction(0) if value is None else value)

@@ -42,14 +42,16 @@ def written_out(pipeline: Pipeline) -> Pipeline:
         PipelineError: as :func:`per_stage`, if stages recompute; or which do is left open.
     """
     if pipeline.recompute == "none":
-        return _with(pipeline, costs={"recompute": None}, memory={"recompute_saved": None})
+        return _with(pipeline, costs={"recompute": None, "recompute_quadratic": None}, memory={"recompute_saved": None})
     each = per_stage(pipeline)
     activation, retained = held(each)
     longer: dict[str, Any] = {
         name: tuple(durations(each, name)[0]) for name in ("backward_input", "backward") if getattr(each.costs, name) is not None
     }
+    if each.costs.recompute_quadratic is not None:
+        longer |= {f"{name}_quadratic": tuple(durations(each, f"{name}_quadratic")[0]) for name in list(longer)}
     memory = {"activation": tuple(activation[0]), "retained": tuple(retained[0]), "recompute_saved": None}
-    return _with(each, costs={"recompute": None, **longer}, memory=memory, recompute="none")
+    return _with(each, costs={"recompute": None, "recompute_quadratic": None, **longer}, memory=memory, recompute="none")
 
 
 def working_once(pipeline: Pipeline) -> Pipeline:

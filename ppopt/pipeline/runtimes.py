@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppopt.pipeline.parts import PipelineError
-from ppopt.pipeline.work_map import check_map
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 TORCH = "torch"
 """The runtime that makes something else of costs and memory: PyTorch."""
 TORCHTITAN, MEGATRON, INTERLEAVED = "torchtitan", "megatron", "megatron-interleaved"
+ONE_SHAPE = "PyTorch's pipelines exchange microbatches of one shape"
 RUNTIMES = (TORCH, TORCHTITAN, MEGATRON, INTERLEAVED)
 """The runtimes that are planned for."""
 
@@ -33,14 +33,13 @@ def read_runtime(value: Any) -> str:
 
 
 def check_routes(pipeline: Pipeline) -> None:
-    """Raise where a pipeline cannot have its routes and its map, or a runtime that it is for has no such routes.
+    """Raise where a runtime that a pipeline is for has no such routes.
 
     Raises:
-        PipelineError: something does not go with its map; or PyTorch has every stage on one rank.
+        PipelineError: PyTorch has every stage on one rank.
     """
-    check_map(pipeline)
-    if pipeline.runtime == TORCH and len(pipeline.routes) > 1:
-        problem = f"PyTorch has one rank for each stage; {len(pipeline.routes)} routes have copies of it on several"
+    if pipeline.runtime == TORCH and len(pipeline.ways) > 1:
+        problem = f"PyTorch has one rank for each stage; {len(pipeline.ways)} routes have copies of it on several"
         raise PipelineError("pipeline.routes", problem)
 
 
@@ -64,7 +63,7 @@ def as_torch_runs(pipeline: Pipeline) -> Pipeline:
     Raises:
         NotForTorch: a stage lives on two ranks.
     """
-    if len(pipeline.routes) > 1 and isinstance(pipeline.microbatches, tuple):
+    if len(pipeline.ways) > 1 and isinstance(pipeline.microbatches, tuple):
         one_route(pipeline.changed(microbatches=pipeline.microbatches[0]))
     elif pipeline.routes:
         pipeline = one_route(pipeline)
@@ -87,6 +86,8 @@ def one_route(pipeline: Pipeline) -> Pipeline:
             if on != home:
                 problem = f"stage {stage} runs on rank {on}, and its weights live on rank {home}"
                 raise NotForTorch(f"{problem}; a schedule of PyTorch has no fetches, and keeps weights where they are used")
+    if pipeline.mix.differs:
+        raise NotForTorch(f"microbatches differ, and {ONE_SHAPE}; pad them to one length")
     used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})
     for stage, ranks in enumerate(zip(*used, strict=True)):
         if len(set(ranks)) > 1:
@@ -95,4 +96,4 @@ def one_route(pipeline: Pipeline) -> Pipeline:
                 f"stage {stage} lives on ranks {places}; PyTorch can express one rank per stage only "
                 "(of the schedules with two directions, dualpipe-v is the one that it runs)"
             )
-    return pipeline if len(pipeline.routes) == 1 else pipeline.changed(routes=(used[0],))
+    return pipeline if len(pipeline.ways) == 1 else pipeline.changed(routes=(used[0],))

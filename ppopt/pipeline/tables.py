@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ppopt.pipeline.parts import Value
+from ppopt.pipeline.parts import QUADRATIC, Value
 from ppopt.pipeline.runtimes import TORCH
 
 if TYPE_CHECKING:
     from ppopt.pipeline.arrays import IntArray
     from ppopt.pipeline.model import Pipeline
 
+_AGAIN = {
+    "backward": "recompute",
+    "backward_input": "recompute",
+    "backward_quadratic": "recompute_quadratic",
+    "backward_input_quadratic": "recompute_quadratic",
+}
+"""By duration the one by which it is longer where a stage recomputes."""
 Rows: TypeAlias = Sequence[Sequence[Fraction | None]]
 
 
@@ -54,10 +61,12 @@ def if_recomputing(pipeline: Pipeline, value: Value | None, backward: bool = Fal
 
 def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
     """``[route][stage]``: a duration of :class:`~ppopt.pipeline.Costs`, with the time that the stages take to recompute."""
-    table = by_stage(pipeline, getattr(pipeline.costs, name), name.startswith("backward"))
-    if name not in ("backward", "backward_input"):
-        return table
-    return added(table, if_recomputing(pipeline, pipeline.costs.recompute, True))
+    value, again = getattr(pipeline.costs, name), _AGAIN.get(name)
+    more = None if again is None else getattr(pipeline.costs, again)
+    if value is None and more is not None and name in QUADRATIC:
+        value = Fraction(0)
+    table = by_stage(pipeline, value, name.startswith("backward"))
+    return table if again is None else added(table, if_recomputing(pipeline, more, True))
 
 
 def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,8 +13,9 @@ from ppopt.op import Kind
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.parts import PipelineError, Value
 from ppopt.pipeline.runtimes import TORCH
+from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, largest, scaled
-from ppopt.pipeline.traffic import both, from_stage_down
+from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 from ppopt.pipeline.work_map import before_the_step, devices_by_kind, waits_for_weights
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Ticks(NamedTuple):
     latency: IntArray
     """``[from, to]``, 0 on the diagonal: from the end of a transfer to the consumer's earliest start."""
     occupancy: IntArray
-    """``[from, to]``, 0 on the diagonal: how long a transfer holds its link."""
+    """``[from, to]``, 0 on the diagonal: how long a transfer holds its link; of microbatches that differ, the largest's."""
     sending: IntArray
     """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
     0: there is no transfer that holds a link."""
@@ -45,6 +46,10 @@ class Ticks(NamedTuple):
     weights."""
     tail: IntArray
     """``[route, kind, stage]``: how long after an operation its device ends at least: reduce-scatter and optimizer."""
+    gather: IntArray
+    """``[route, stage]``: how long the stage's weights are gathered before each of its passes; 0 where that is not done."""
+    scatter: IntArray
+    """``[route, stage]``: how long its gradients are scattered behind each of its passes; 0 where that is not done."""
 
     @property
     def lag(self) -> IntArray:
@@ -56,6 +61,11 @@ class Ticks(NamedTuple):
         """Whether some device has something to do before its first operation or after its last one."""
         return bool(self.lead.any() or self.tail.any())
 
+    @property
+    def pauses(self) -> bool:
+        """Whether something is exchanged between the passes of a device."""
+        return bool(self.gather.any() or self.scatter.any())
+
 
 def ticks_of(pipeline: Pipeline) -> Ticks:
     """The times of a pipeline that has routes.
@@ -63,25 +73,32 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     Raises:
         PipelineError: their common tick is too fine for 64-bit integers, or which stages recompute is left open.
     """
-    kinds = _by_kind(pipeline)
+    kinds = scaled_durations(pipeline, _by_kind(pipeline))
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
-    gather, scatter = (from_stage_down(pipeline, value) for value in both(pipeline))
-    lead, tail = (_margins(pipeline, *of) for of in ((gather, before_the_step(pipeline)), (scatter, pipeline.costs.optimizer)))
-    tables: Rows = [*chain(*kinds), *overlap, *latency, *occupancy, *chain(*lead), *chain(*tail)]
+    before, behind = (from_stage_down(pipeline, value) for value in both(pipeline))
+    lead, tail = (_margins(pipeline, *of) for of in ((before, before_the_step(pipeline)), (behind, pipeline.costs.optimizer)))
+    sending = scaled_transfers(pipeline, _sending(pipeline, occupancy))
+    longest = longest_transfer(pipeline)
+    occupancy = [[(time or Fraction(0)) * longest for time in row] for row in occupancy]
+    every_pass = int(pipeline.data_parallel.per_pass)
+    gather, scatter = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
+    margins = (*chain(*lead), *chain(*tail))
+    tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *margins, *gather, *scatter]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
         raise PipelineError("costs", TOO_FINE)
-    holds = scaled(occupancy, per_unit)
     return Ticks(
         per_unit,
         duration=np.stack([scaled(table, per_unit) for table in kinds], axis=1),
         overlap=scaled(overlap, per_unit),
         latency=scaled(latency, per_unit),
-        occupancy=holds,
-        sending=_sending(pipeline.device_of, holds),
+        occupancy=scaled(occupancy, per_unit),
+        sending=np.stack([scaled(of, per_unit) for of in sending]),
         lead=np.stack([scaled(rows, per_unit) for rows in lead]),
         tail=np.stack([scaled(rows, per_unit) for rows in tail]),
+        gather=scaled(gather, per_unit),
+        scatter=scaled(scatter, per_unit),
     )
 
 
@@ -121,13 +138,16 @@ def _by_link(pipeline: Pipeline) -> tuple[Rows, Rows]:
     return latency, occupancy
 
 
-def _sending(device: IntArray, occupancy: IntArray) -> IntArray:
-    """:attr:`Ticks.sending` of the stages' devices ``[route, stage]`` and of the occupancy ``[from, to]``."""
-    routes, stages = device.shape
-    sending = np.zeros((routes, 2, stages), dtype=np.int64)
-    sending[:, 0, :-1] = occupancy[device[:, :-1], device[:, 1:]]
-    sending[:, 1, 1:] = occupancy[device[:, 1:], device[:, :-1]]
-    return sending
+def _sending(pipeline: Pipeline, occupancy: Rows) -> list[list[list[Fraction]]]:
+    """:attr:`Ticks.sending` in the user's unit, of the occupancy ``[from][to]``."""
+    none = Fraction(0)
+    return [
+        [
+            [*(occupancy[a][b] or none for a, b in pairwise(route)), none],
+            [none, *(occupancy[b][a] or none for a, b in pairwise(route))],
+        ]
+        for route in pipeline.routes
+    ]
 
 
 def lines_of(pipeline: Pipeline) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -159,6 +179,7 @@ def horizon_of(pipeline: Pipeline) -> int:
     ticks = pipeline.ticks
     per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
     margins = int(ticks.lead.max() + ticks.tail.max())
+    per_microbatch += int((2 * ticks.gather + ticks.scatter).sum(axis=1).max())
     transfers = 2 * pipeline.stages * int(ticks.lag.max())
     return pipeline.microbatches * (per_microbatch + transfers) + margins + 1
 

@@ -16,7 +16,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ppopt.op import Kind
-from ppopt.pipeline.parts import PipelineError, Value
+from ppopt.pipeline.parts import PipelineError, Value, plain
 from ppopt.pipeline.routes import Routes, explicit_routes, routes_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ KEPT = (OPERATION, STEP)
 """For how long fetched weights are kept (``memory.weights_kept``): while the operation runs that needs them, or the step."""
 PLACED = ("placement", "chunks", "routes", "recompute", "backward_routes", "memory")
 """The fields of a pipeline that say where what runs, and what is read with them."""
+BACK, HOMES = "pipeline.backward_routes", "memory.weights_on"
+"""The keys of a map beside the routes."""
 NEEDS_WEIGHTS = (Kind.F, Kind.B, Kind.I)
 """The kinds of operations that read the weights of their stage."""
 
@@ -69,6 +71,8 @@ def mapped(pipeline: Pipeline, there: WorkMap) -> Pipeline:
 
     if there.of(pipeline):
         return pipeline
+    if there.backward_routes or there.weights_on:
+        _check_beside(pipeline, BACK if there.backward_routes else HOMES)
     if pipeline.costs.per == "stage" and pipeline.layers is None:
         moved = pipeline.changed(routes=there.routes, route_of_microbatch=there.route_of_microbatch)
     else:
@@ -130,12 +134,12 @@ def read_places(pipeline: Pipeline) -> dict[str, Any]:
     if not routes:
         routes = routes_of(placement, devices, pipeline.chunks)
     if back:  # as far as that goes before the routes are known to be right: a device may run backwards alone
-        back = read_stages_on("pipeline.backward_routes", back, routes if _is_table(routes) else (), devices)
+        back = read_stages_on(BACK, back, routes if _is_table(routes) else (), devices)
     if placement == "routes":
         routes = explicit_routes(routes, devices, back)
     fields: dict[str, Any] = {"routes": routes, "backward_routes": back, "placement": placement}
     if kept is not None:
-        kept = read_stages_on("memory.weights_on", kept, routes, devices) or None
+        kept = read_stages_on(HOMES, kept, routes, devices) or None
         fields["memory"] = dataclasses.replace(pipeline.memory, weights_on=kept)
     if back or kept or placement == "routes":
         chunks = max(1, len(routes[0]) // devices)
@@ -170,7 +174,7 @@ def check_map(pipeline: Pipeline) -> None:
     links, memory = pipeline.links, pipeline.memory
     elsewhere = bool(pipeline.backward_routes)
     if elsewhere:
-        key = "pipeline.backward_routes"
+        key = BACK
         occupancy = links.occupancy if isinstance(links.occupancy, tuple) else ((links.occupancy,),)
         if any(map(any, occupancy)):
             problem = "activations that are sent to another device's backward hold no link; give links.latency, not occupancy"
@@ -184,7 +188,7 @@ def check_map(pipeline: Pipeline) -> None:
         if pipeline.runtime:
             raise PipelineError(key, "PyTorch runs a stage's backward where its forward was; leave it out for this runtime")
     if elsewhere or memory.weights_on:
-        key = "pipeline.backward_routes" if elsewhere else "memory.weights_on"
+        key = BACK if elsewhere else HOMES
         for open_key in set(pipeline.open) & {"pipeline.partition", "pipeline.recompute"}:
             raise PipelineError(key, f"belongs to one pipeline, and {open_key} is left open")
         if pipeline.costs.overlap is not None and links.weights:
@@ -192,6 +196,28 @@ def check_map(pipeline: Pipeline) -> None:
                 "what an overlapped pair takes with weights that are fetched is not known; leave it out beside links.weights"
             )
             raise PipelineError("costs.overlap", problem)
+        _check_beside(pipeline, key)
+
+
+def _check_beside(pipeline: Pipeline, key: str) -> None:
+    """Raise where something is said beside ``key`` of which it is not known what it means with such a map.
+
+    Raises:
+        PipelineError: something is; the message names the key.
+    """
+    mix = pipeline.mix
+    if mix.differs:
+        names = "microbatch_costs", "microbatch_activations", "lengths", "pieces"
+        problem = f"what microbatches that differ take with {key} is not known; expected one of these two keys, got both"
+        raise PipelineError(f"pipeline.{next(name for name in names if getattr(mix, name))}", problem)
+    if pipeline.data_parallel.per_pass:
+        problem = f"which device gathers what for a pass is not known with {key}; expected false, got true"
+        raise PipelineError("data_parallel.per_pass", problem)
+    working = pipeline.memory.working
+    if key == BACK and working is not None and (any(working) if isinstance(working, tuple) else working):
+        given = list(map(plain, working)) if isinstance(working, tuple) else plain(working)
+        problem = f"whose it is where backwards run elsewhere is not known; expected 0 beside {key}, got {given}"
+        raise PipelineError("memory.working", problem)
 
 
 def homes(pipeline: Pipeline) -> Routes:

@@ -241,7 +241,7 @@ def _check_sizes(run: Run, plan: Schedule) -> None:
     if sizes != planned:
         ours, theirs = (f"{d} devices, {s} stages and {m} microbatches" for d, s, m in (sizes, planned))
         raise ProfileError(f"the run has {ours}; the plan has {theirs}")
-    if len(pipeline.routes) > 1:
+    if len(pipeline.ways) > 1:
         raise ProfileError("the plan has two routes (two copies of the weights); a run with one cannot be compared with it")
     if pipeline.backward_routes:
         raise ProfileError("the plan runs backwards on other devices than their forwards; a run cannot be compared with it")

@@ -258,7 +258,7 @@ class _Question:
         if asked is None:
             written = layers is not None and isinstance(partition, tuple) and len(layers) >= own.pipeline.stages
             mapped = bool(own.pipeline.backward_routes) or own.pipeline.memory.weights_on is not None
-            asked = written and not self._in_ticks and not mapped
+            asked = written and not self._in_ticks and not mapped and not own.pipeline.mix.differs
         if not asked:
             return own
         if self._in_ticks:

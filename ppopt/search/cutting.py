@@ -28,6 +28,7 @@ from ppopt.pipeline.cutting import work_of_layers
 from ppopt.pipeline.layers import STEP
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.boxes import Boxes
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
@@ -89,6 +90,7 @@ class PartitionChoice:
         self._clock = Clock(0)
         self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
+        self.boxes, self._spent = Boxes(self.over, self._at, self.settings, self._first_look), 0.0
 
     # --- the branch ---
 
@@ -221,6 +223,29 @@ class PartitionChoice:
         return Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
 
     def _next(self) -> None:
+        """Look at a cut, or into a box of cuts around the best one: half of the time each."""
+        if self.best is not None and not self.words and self.boxes.due(self._spent):
+            self._look_around(self.best.pipeline.counts)
+            return
+        before = self._clock.spent
+        self._next_cut()
+        self._spent += self._clock.spent - before
+
+    def _look_around(self, counts: Counts) -> None:
+        """Search for cut and order together."""
+        begun, name = time.monotonic(), self.boxes.name(counts)
+        with at("cuts and orders"):
+            looked = self.boxes.look(counts, min(self.value, self.enough), self._clock)
+        if looked.schedule is not None:
+            self._found(looked.schedule, ())
+        if looked.closed:
+            self.over.leave_out_box(looked.box)
+            for of_leaf, leaf in self.leaves.items():
+                leaf.settled = leaf.settled or looked.box.has(of_leaf)
+        self.steps.append(Taken(name, time.monotonic() - begun, str(looked)))
+        self._report()
+
+    def _next_cut(self) -> None:
         """Look at the cut with the least bound of those that are left, or longer at the unsettled leaf with the least bound."""
         opened = [leaf for leaf in self.leaves.values() if not leaf.settled]
         leaf = min(opened, key=lambda leaf: leaf.bound, default=None)

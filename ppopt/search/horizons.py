@@ -21,6 +21,7 @@ def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
     duration, stages = np.maximum(pipeline.ticks.duration, 0), pipeline.stages
     pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
     per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
+    per_microbatch += int((2 * pipeline.ticks.gather + pipeline.ticks.scatter).sum(axis=1).max())
     waits = 3 * stages * longest_lag(words)
     return pipeline.microbatches * (per_microbatch + waits) + int(pipeline.ticks.lead.max() + pipeline.ticks.tail.max())
 
@@ -48,7 +49,8 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     sending = int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
     gather = int(pipeline.ticks.lead.max())
     general = gather + devices * span + (devices - 1) * latency + sending
-    if not free or sending or gather or len(pipeline.routes) > 1 or pipeline.backward_routes:
+    one_way = len(pipeline.routes) == 1 and not pipeline.backward_routes
+    if not free or sending or gather or pipeline.ticks.pauses or not one_way:
         return general
     beside = beside_span(pipeline)
     general = general if beside is None else min(general, span + beside)
@@ -59,9 +61,7 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     most = pipeline.microbatches
     if amounts.limit is not None:
         room = [
-            int(amounts.limit[d] - amounts.static[d]) // int(amounts.activation[0, s])
-            for s, d in enumerate(route[:-1])
-            if amounts.activation[0, s]
+            int(amounts.room[d]) // int(amounts.activation[0, s]) for s, d in enumerate(route[:-1]) if amounts.activation[0, s]
         ]
         most = min(most, max(room, default=most)) if len(room) == len(route) - 1 else most
     hops: int = sum(int(pipeline.ticks.latency[a, b]) for a, b in pairwise(route))

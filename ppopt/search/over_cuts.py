@@ -8,17 +8,22 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.bounds.filling import fillings
 from ppopt.clock import Limits
+from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
 from ppopt.pipeline.cutting import StageLevels, first_times_of_layers, times_of_layers
 from ppopt.pipeline.parts import Table
 from ppopt.schedule import Objective
+
+if TYPE_CHECKING:
+    from ppopt.bounds.scheduled_cuts import Box, FoundCut
 
 Counts: TypeAlias = tuple[int, ...]
 MOST = 2
@@ -46,12 +51,12 @@ class OverCuts:
         numbers = [value for row in (*times, *first) for value in row] + fixed + again
         numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         self.per_unit = math.lcm(*(value.denominator for value in numbers))
-        self.model = CutModel(
-            self._by_kind(times),
-            pipeline.stages,
-            first=self._by_kind(first) if pipeline.runtime else None,
-            more={(Kind.I, stage): int(value * self.per_unit) for stage, value in enumerate(again)},
-        )
+        self._times = self._by_kind(times)
+        self._more: dict[str, Any] = {
+            "first": self._by_kind(first) if pipeline.runtime else None,
+            "more": {(Kind.I, stage): int(value * self.per_unit) for stage, value in enumerate(again)},
+        }
+        self.model = CutModel(self._times, pipeline.stages, **self._more)
         self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
@@ -62,6 +67,7 @@ class OverCuts:
         self._known: set[Certificate] = set()
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
+        self._some, self._amounts = some, self._whole_amounts()
         self._within_memory(some)
         self._with_levels()
         for certificate in self._plain(some):
@@ -96,19 +102,27 @@ class OverCuts:
             return list(plain_certificates(some))
         return work_certificates(some)
 
-    def _within_memory(self, some: Pipeline) -> None:
-        """Every device has room for its weights and the activations of one microbatch, and what that says of makespans."""
+    def _whole_amounts(self) -> tuple[list[int], list[int], list[int], list[int]] | None:
+        """Of each layer what it holds of a microbatch, what is left of that between ``I`` and ``W``, and its weights; and the
+        room of each device. ``None``: there is no limit, or there are several routes."""
         pipeline, layers, limit = self.pipeline, self.pipeline.layers, self.pipeline.memory.limit
         if limit is None or len(pipeline.routes) > 1:
-            return
+            return None
         assert layers is not None
-        held, kept, own = ([amount[g] for g in layers.group_of] for amount in least_amounts(layers, pipeline.recompute))
+        each = [[amount[g] for g in layers.group_of] for amount in least_amounts(layers, pipeline.recompute)]
         limits, static = (
             value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
         )
-        scale = math.lcm(*(value.denominator for value in (*held, *kept, *own, *limits, *static)))
-        ends = [self.model.ends([int(value * scale) for value in of]) for of in (held, kept, own)]
-        room = [int((most - always) * scale) for most, always in zip(limits, static, strict=True)]
+        scale = math.lcm(*(value.denominator for value in (*chain(*each), *limits, *static)))
+        held, kept, own = ([int(value * scale) for value in of] for of in each)
+        return held, kept, own, [int((most - always) * scale) for most, always in zip(limits, static, strict=True)]
+
+    def _within_memory(self, some: Pipeline) -> None:
+        """Every device has room for its weights and the activations of one microbatch, and what that says of makespans."""
+        if self._amounts is None:
+            return
+        *amounts, room = self._amounts
+        ends = [self.model.ends(of) for of in amounts]
         for filling in fillings(some):
             self.model.hold([(ends[0], filling.stages), (ends[2], filling.stages)], room[filling.device])
             if self.objective == "makespan":
@@ -158,6 +172,46 @@ class OverCuts:
         self._known.add(own)
         self.model.learn(own)
         return True
+
+    # --- with the order ---
+
+    @property
+    def joint(self) -> bool:
+        """Whether there is a model of cut and order together (:mod:`ppopt.bounds.scheduled_cuts`): for the makespan of pipelines
+        with one route in which it is not open what recomputes, nor said stage by stage."""
+        pipeline = self.pipeline
+        alike = self.objective == "makespan" and len(self._some.routes) == 1
+        return alike and isinstance(pipeline.recompute, str) and pipeline.recompute != CHOOSE
+
+    def with_order(self, limits: Limits, below: Fraction | float, box: Box) -> FoundCut:
+        """The best cut of a box and its order, below that much, as far as they are found."""
+        from ppopt.bounds.scheduled_cuts import Box, FoundCut, Held, ScheduledCuts
+
+        lower, upper = math.ceil(self.bound * self.per_unit), math.ceil(below * self.per_unit) - 1
+        if lower > upper:
+            return FoundCut(upper + 1, none=True, settled=True)
+        graph, scale = relaxed_graph(self._some, links=False), self.per_unit // self._some.ticks.per_unit
+        model = ScheduledCuts(
+            self._times,
+            self.pipeline.stages,
+            graph,
+            box,
+            scale=scale,
+            lower=lower,
+            upper=upper,
+            memory=None if self._amounts is None else Held(*self._amounts),
+            **self._more,
+        )
+        for certificate in self._known:
+            model.learn(certificate)
+        found = model.found(limits)
+        if box == Box.all_of(model.layers, self.pipeline.stages):
+            self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
+        return found
+
+    def leave_out_box(self, box: Box) -> None:
+        """Give none of these cuts again."""
+        self.model.leave_out_box(box.low, box.high)
 
     def leave_out(self, counts: Counts) -> None:
         """Do not give this cut again."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, memory_between, own_words, rules_of, select
+from ppopt.named.in_turn import out_of_turn
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import tuning
@@ -75,7 +76,9 @@ class Problem:
                 schedule = time_order(self.pipeline, schedule.order, words=self.words)
             except CyclicOrder:
                 return None
-        if not schedule.within_memory or (self.words and broken(schedule, self.words)):
+        if not schedule.within_memory or out_of_turn(self.pipeline, schedule.order):
+            return None
+        if self.words and broken(schedule, self.words):
             return None
         return schedule
 

@@ -10,8 +10,9 @@ from ppopt.constraints import Word
 from ppopt.named import Table
 from ppopt.named.model import Model
 from ppopt.pipeline import Pipeline
-from ppopt.schedule import Figures, Number, Objective, Schedule
+from ppopt.schedule import Number, Objective, Schedule
 from ppopt.search.step import Taken
+from ppopt.timing.figures import Figures
 
 if TYPE_CHECKING:
     from ppopt.periodic import PeriodicSchedule

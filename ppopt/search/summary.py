@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ppopt.layouts.runnable import NAMES
 from ppopt.named import Row
 from ppopt.named.row import figures
-from ppopt.pipeline import DataParallel, Level, Pipeline, in_words
+from ppopt.op import Kind, Pair
+from ppopt.pipeline import OPEN, DataParallel, Level, Pipeline, in_words
 from ppopt.pipeline.cutting import levels_of
 from ppopt.text import Table, figure, heading, new_table, number, percent, place, rendered, unit
 from ppopt.timing import exposed_traffic
@@ -63,7 +64,7 @@ def answer(result: Result) -> list[str]:
         proof = f" by {result.proved_by}" if result.proved_by else ""
         lines = [f"{found}; lower bound {bound}{proof}, gap {percent(gap)} ({seconds})"]
         lines += idle_gap_lines(result)
-    lines += figure_lines(schedule)
+    lines += [*figure_lines(schedule), *turn_lines(schedule)]
     return lines + cut_lines(pipeline) + best_cut_lines(result)
 
 
@@ -79,6 +80,24 @@ def figure_lines(schedule: Schedule) -> list[str]:
         lines.append(f"all-gather and reduce-scatter make the makespan {exposed}{unit_} longer")
     memory = f" {pipeline.units.memory}" if pipeline.units.memory else ""
     lines.append(f"peak memory {peak}{memory}")
+    return lines
+
+
+def turn_lines(schedule: Schedule) -> list[str]:
+    """In which order microbatches that differ enter the first stage, where that was open; of each way through the devices."""
+    pipeline = schedule.pipeline
+    if not pipeline.mix.differs or pipeline.mix.microbatch_order != OPEN:
+        return []
+    lines = []
+    for way in pipeline.ways:
+        entered = [
+            (int(start), op.microbatch)
+            for op, start in zip(schedule.order.ops(way[0]), schedule.start[way[0]].tolist(), strict=True)
+            for op in (op.forward if isinstance(op, Pair) else op,)
+            if op.kind == Kind.F and op.stage == 0 and pipeline.routes[pipeline.route_of_microbatch[op.microbatch]] == way
+        ]
+        shown = ", ".join(str(microbatch) for _, microbatch in sorted(entered, key=lambda each: each[0]))
+        lines.append(f"order of microbatches {shown}")
     return lines
 
 

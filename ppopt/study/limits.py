@@ -10,7 +10,7 @@ import numpy as np
 
 from ppopt.constraints import rules_of
 from ppopt.heuristics import Jobs, Stuck, run_jobs
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Pipeline, least_limits
 from ppopt.schedule import Schedule, halves
 from ppopt.timing.timed import time_order
 
@@ -34,14 +34,9 @@ def limited(pipeline: Pipeline, limits: tuple[Fraction, ...] | None) -> Pipeline
 def least_scale(pipeline: Pipeline, shares: Sequence[Fraction]) -> Fraction:
     """The smallest scale at which any schedule exists: one microbatch at a time, with all its activations."""
     amounts = pipeline.amounts
-    needs = []
+    needs, least = [], least_limits(pipeline)
     for device, share in enumerate(shares):
-        held = [
-            sum(int(amounts.activation[r, s]) for s in range(pipeline.stages) if route[s] == device)
-            for r, route in enumerate(pipeline.backward_routes or pipeline.routes)
-            if len(pipeline.microbatches_of[r])
-        ]
-        need = Fraction(max(held) + int(amounts.static[device]), amounts.per_unit)
+        need = Fraction(least[device], amounts.per_unit)
         if need and share:
             needs.append(need / share)
     return max(needs, default=Fraction(0))

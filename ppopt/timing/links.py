@@ -22,6 +22,7 @@ from ppopt.constraints import data_of, expand, operations, transfers_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands
+from ppopt.timing.turns import between_turns
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
@@ -144,6 +145,7 @@ class Network:
         self.node = node = position.copy()
         """By the number of each single operation its node, -1: it is not run."""
         node[numbers[self.computations :]] = np.arange(self.computations, len(numbers))
+        demands += between_turns(pipeline, order.rows)
         before, after, lag = map(np.concatenate, zip(expand(pipeline, data_of(pipeline)), demands, strict=True))
         before, after = node[before], node[after]
         run = (before >= 0) & (after >= 0)

@@ -42,6 +42,8 @@ def time_settings(pipeline: Pipeline, order: Order, duration: IntArray, lag: Int
     for name, given, expected in (("duration", duration, tables), ("lag", lag, pipeline.ticks.lag.shape)):
         if given.shape != (settings, *expected):
             raise ValueError(f"{name}: expected an array of the shape {(settings, *expected)}, got {given.shape}")
+    if pipeline.ticks.pauses:
+        raise ValueError("what is exchanged between the passes of a device (data_parallel.per_pass) is not timed at many costs")
     if pipeline.lines or order.paired:
         raise ValueError("only an order of single operations, where no transfer holds a link, is timed at many costs at once")
     numbers, offsets = _flat(pipeline, order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from ppopt.constraints import (
@@ -19,6 +20,7 @@ from ppopt.constraints import (
     Stream,
     Tail,
     Together,
+    Turns,
     Word,
     select,
 )
@@ -94,6 +96,8 @@ class _Reading:
             return self._one_of(word)
         if isinstance(word, Lead | Tail):
             return self._margin(word)
+        if isinstance(word, Turns):
+            return self._turns(word)
         raise TypeError(f"unknown word {word!r}")
 
     def stray_pairs(self, words: Sequence[Word]) -> Iterator[str]:
@@ -214,6 +218,16 @@ class _Reading:
                 begin, end = span
                 if (run.start - begin if isinstance(word, Lead) else end - run.end) < word.ticks:
                     yield f"{op}: {word}"
+
+    def _turns(self, word: Turns) -> Iterator[str]:
+        runs = [
+            (self.runs[op], op, turn) for turn in word.turns for f in turn.families for op in self.stream(f) if op in self.runs
+        ]
+        runs.sort(key=lambda run: run[0].place)
+        for (first, op, turn), (second, other, next_) in pairwise(runs):
+            pause = turn.after + next_.before
+            if turn != next_ and second.start < first.end + pause:
+                yield f"{word}: {other} starts at {second.start}, less than {pause} after the end of {op} at {first.end}"
 
     def _one_of(self, word: OneOf) -> Iterator[str]:
         columns = [[self.stream(stream) for stream in streams] for streams in word.alternatives]

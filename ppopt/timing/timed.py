@@ -20,6 +20,7 @@ from ppopt.schedule import Order, Schedule, durations, halves, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands, demands_of, settled, when
 from ppopt.timing.links import begun, first_come, in_turn
 from ppopt.timing.loops import FINE, NOT_RUN, enter, sweep
+from ppopt.timing.turns import between_turns
 
 
 class OrderError(ValueError):
@@ -64,6 +65,8 @@ def time_order(
         return time_order(pipeline, order, demands=demands + more) if more else schedule
     numbers, offsets = _flat(pipeline, order)
     check_time(sweep.seconds * len(numbers))
+    if not pipeline.lines:
+        demands += between_turns(pipeline, order.rows)
     if guess is not None and _are_earliest(pipeline, numbers, offsets, np.concatenate(guess), demands):
         return Schedule(pipeline, order, tuple(guess))
     times = swept(pipeline, numbers, offsets, demands)

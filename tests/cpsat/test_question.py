@@ -7,11 +7,12 @@ from ppopt import cpsat, ilp
 from ppopt.bounds.latest_starts import start_by
 from ppopt.checker import violations
 from ppopt.clock import Limits
-from ppopt.constraints import cuts_of, rules_of
+from ppopt.constraints import cuts_of, rules_of, weights_in_order
 from ppopt.cpsat.model import Model
-from ppopt.heuristics import list_schedule
+from ppopt.heuristics import each_baseline, list_schedule
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
+from ppopt.timing import broken
 from tests.support.asked import best, value
 from tests.support.strategies import pipelines
 
@@ -79,6 +80,22 @@ def test_a_hint_is_complete():
                 solver.parameters.fix_variables_to_their_hinted_value = True
                 assert solver.solve(model.model) == cp_model.OPTIMAL
                 assert solver.objective_value == schedule.objective(objective)
+
+
+def test_a_hint_takes_the_order_of_weight_gradients_that_the_cuts_ask_for():
+    """The schedule breaks the cut, and is found again at the same length."""
+    pipeline = Pipeline(2, 4, placement="loop", chunks=2, memory=Memory(limit=4))
+    cuts = weights_in_order(pipeline)
+    schedules = [schedule for _, schedule in each_baseline(pipeline) if broken(schedule, cuts)][:2]
+    assert schedules
+    for schedule in schedules:
+        words = (*rules_of(pipeline), *cuts_of(pipeline))
+        model = Model(pipeline, words, objective="makespan", horizon=99, lower=0, upper=99)
+        model.hint(schedule)
+        solver = cp_model.CpSolver()
+        solver.parameters.fix_variables_to_their_hinted_value = True
+        assert solver.solve(model.model) == cp_model.OPTIMAL
+        assert solver.objective_value == schedule.makespan
 
 
 def test_as_many_threads_as_workers_and_one_in_deterministic_mode():

@@ -10,7 +10,7 @@ from ppopt.pictures.links import names_of
 from ppopt.pictures.page.payload import Columns
 from ppopt.pictures.palette import CARRIED, IDLE, KINDS, LIMIT, MARGIN, MEANING, SENDS, hexadecimal, shades
 from ppopt.pictures.shown import Shown
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, way_of_microbatch
 from ppopt.schedule import Schedule, levels_over_time
 from ppopt.text import number
 from ppopt.timing import Waited
@@ -63,7 +63,7 @@ def facts_of(each: Shown, columns: Columns, doubles: bool) -> Tree:
         "end": max(span[1] for span in spans),
         "bound": _bound(each),
         "device_of": pipeline.device_of.tolist(),
-        "route_of": list(pipeline.route_of_microbatch) if len(pipeline.routes) > 1 else None,
+        "route_of": list(way_of_microbatch(pipeline)) if len(pipeline.ways) > 1 else None,
         "rank": rank.tolist(),
         "shades": [[hexadecimal(colour) for colour in shades(kind, count)] for kind in Kind],
         "latency": _latency(pipeline),
@@ -119,18 +119,19 @@ def _latency(pipeline: Pipeline) -> Tree:
 
 
 def _memory(schedule: Schedule) -> Tree:
-    """What F and I claim when they start, and what B, I and W give back when they end, ``[route][stage]``; what is always there,
+    """What operations claim when they start and give back when they end, by kind and ``[route][stage]``; what is always there,
     the limit and the peak of each device."""
     pipeline, amounts = schedule.pipeline, schedule.pipeline.amounts
-    rebuilt = amounts.rebuilt
+    working = amounts.working[pipeline.device_of]
+    claims = {"F": amounts.activation, "B": working, "I": amounts.rebuilt + working, "W": working}
     return {
         "per": amounts.per_unit,
         "unit": pipeline.units.memory,
-        "claims": {"F": amounts.activation.tolist(), "I": rebuilt.tolist()},
+        "claims": {kind: amount.tolist() for kind, amount in claims.items()},
         "releases": {
-            "B": amounts.activation.tolist(),
-            "I": (amounts.activation - amounts.kept).tolist(),
-            "W": amounts.retained.tolist(),
+            "B": (amounts.activation + working).tolist(),
+            "I": (amounts.activation - amounts.kept + working).tolist(),
+            "W": (amounts.retained + working).tolist(),
         },
         "static": amounts.static.tolist(),
         "limit": None if amounts.limit is None else amounts.limit.tolist(),

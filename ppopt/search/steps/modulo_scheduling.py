@@ -36,8 +36,12 @@ class ModuloScheduling(Step):
         """Where nothing tells the microbatches apart."""
         if run.problem.pipeline.backward_routes:
             return SCATTERED
+        if run.problem.pipeline.ticks.pauses:
+            return "it knows nothing of what is exchanged between passes"
         if run.problem.span:
             return "periodic schedules are sought for the makespan alone"
+        if len(run.problem.pipeline.routes) > len(run.problem.pipeline.ways):
+            return "microbatches differ"
         return "what binds may tell microbatches apart" if run.problem.words else None
 
     def run(self, run: Run, seconds: float, *, example: Schedule | None = None, **options: Any) -> str:

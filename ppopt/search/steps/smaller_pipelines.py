@@ -30,8 +30,10 @@ class FewMicrobatches(Step):
     kind = Kind.IMPROVE
 
     def applies(self, run: Run) -> str | None:
-        """Where a kernel can be repeated."""
-        return SCATTERED if run.problem.pipeline.backward_routes else None
+        """Where modulo scheduling does: where a kernel can be repeated."""
+        if run.problem.pipeline.backward_routes:
+            return SCATTERED
+        return "it knows nothing of what is exchanged between passes" if run.problem.pipeline.ticks.pauses else None
 
     def run(self, run: Run, seconds: float, **options: Any) -> None:
         """A third of the time for the list schedules, the rest for modulo scheduling."""

@@ -1,0 +1,287 @@
+"""Cut and order in one model: is there a schedule of at most that makespan on any cut within a box of cuts?
+
+The rules are those of the relaxed graph (:mod:`ppopt.constraints.graphs`), which every schedule keeps whichever way it runs its
+backwards, with durations and amounts that are sums over the layers between two ends. So what the model refutes is refuted for
+every cut of the box. What it finds is a cut and an order, which still have to be timed by the rules themselves.
+
+*Memory.* What a device holds grows only when a forward starts. Of each stage ``n * a`` is held then: ``n`` microbatches, which
+are counted by literals that one operation is before another, and the amount ``a`` of a cut. The product is said by
+``load >= k * a`` wherever ``n >= k``. It is exact once both are settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from ppopt.bounds.certificates import Part
+from ppopt.bounds.cuts import CutModel, End
+from ppopt.clock import Limits
+from ppopt.constraints import FamilyGraph
+from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, Answer, Known, race
+from ppopt.cpsat.posting import machine
+from ppopt.op import Kind, Op
+from ppopt.pipeline import IntArray
+
+Term: TypeAlias = cp_model.LinearExpr | int
+NEVER = 2**40
+"""A shift that no microbatch reaches."""
+
+
+class Box(NamedTuple):
+    """Cuts by where their stages end: stage ``s`` behind ``low[s]`` to ``high[s]`` layers, for all stages but the last."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    @classmethod
+    def all_of(cls, layers: int, stages: int) -> Box:
+        """Every cut."""
+        return cls(tuple(range(1, stages)), tuple(range(layers - stages + 1, layers)))
+
+    @classmethod
+    def around(cls, counts: Sequence[int], reach: int) -> Box:
+        """Cuts none of whose ends is more than ``reach`` layers from that of a cut."""
+        stages, layers = len(counts), sum(counts)
+        ends = list(accumulate(counts))[:-1]
+        low = tuple(max(s + 1, end - reach) for s, end in enumerate(ends))
+        return cls(low, tuple(min(layers - stages + s + 1, end + reach) for s, end in enumerate(ends)))
+
+    def has(self, counts: Sequence[int]) -> bool:
+        """Whether a cut is in it."""
+        return all(a <= end <= b for a, end, b in zip(self.low, accumulate(counts), self.high, strict=False))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the layers hold, in whole amounts: of a microbatch from its forward on, of that until ``W``, and always; and the room
+    of each device."""
+
+    held: Sequence[int]
+    kept: Sequence[int]
+    own: Sequence[int]
+    room: Sequence[int]
+
+
+@dataclass(frozen=True)
+class FoundCut:
+    """No cut of the box has a makespan below ``bound`` ticks; of what was found the cut and the order of each device.
+
+    ``none``: there is nothing in the box. ``settled``: the search would not say more.
+    """
+
+    bound: int
+    none: bool = False
+    settled: bool = False
+    counts: tuple[int, ...] | None = None
+    rows: tuple[tuple[Op, ...], ...] = ()
+
+
+class ScheduledCuts(CutModel):
+    """Every cut of a box, and every schedule on it whose makespan is in ``lower..upper`` ticks.
+
+    ``graph``: the relaxed graph of the placement, of a pipeline with one route; of its durations and memory nothing is used, and
+    its lags are multiplied by ``scale``. Other arguments as for :class:`~ppopt.bounds.cuts.CutModel`.
+    """
+
+    def __init__(
+        self,
+        times: Mapping[Kind, Sequence[int]],
+        stages: int,
+        graph: FamilyGraph,
+        box: Box,
+        *,
+        scale: int,
+        lower: int,
+        upper: int,
+        memory: Held | None = None,
+        first: Mapping[Kind, Sequence[int]] | None = None,
+        more: Mapping[Part, End | int] | None = None,
+    ) -> None:
+        super().__init__(times, stages, first=first, more=more)
+        self.graph, self.box, self.lower, self.upper = graph, box, lower, upper
+        self._limit(self.bound, lower, upper)
+        layers = self.layers
+        self._places = list(zip((0, *box.low, layers), (0, *box.high, layers), strict=True))
+        for row, low, high in zip(self.below, box.low, box.high, strict=True):
+            for layer, literal in enumerate(row):
+                if layer < low or layer >= high:
+                    self.model.add(literal == (layer < low))
+        tables = {kind: (times[kind], (first or times)[kind]) for kind in times}
+        self.start: list[list[cp_model.IntVar]] = []
+        self.end: list[list[cp_model.LinearExpr]] = []
+        self._intervals: list[list[cp_model.IntervalVar]] = []
+        for family, count in zip(graph.families, graph.count, strict=True):
+            kind = Kind.I if family.kind == Kind.B else Kind(family.kind)
+            self._family(family.stage, kind, tables[kind][family.stage == 0], count)
+        self._follow(scale)
+        for _, families in graph.machines:
+            machine(self.model, [interval for o in families for interval in self._intervals[o]])
+        self._befores: dict[tuple[int, int, int, int], cp_model.IntVar] = {}
+        if memory is not None:
+            self._shift = self._shifts()
+            for device, (_, families) in enumerate(graph.machines[: graph.devices]):
+                self._hold(memory, families, memory.room[device])
+
+    @staticmethod
+    def _limit(variable: cp_model.IntVar, low: int, high: int) -> None:
+        domain = variable.proto.domain
+        domain[0], domain[1] = low, high
+
+    # --- operations ---
+
+    def _amount(self, of: Sequence[int], stage: int, expression: End | int) -> tuple[Term, int, int]:
+        """What a stage has of something, with the least and the most of it in the box; a number where these are the same."""
+        sums = [0, *accumulate(of)]
+        (low, high), (least, most) = self._places[stage], self._places[stage + 1]
+        fewest = min(sums[max(least, a + 1)] - sums[a] for a in range(low, min(high, most - 1) + 1))
+        highest = sums[most] - sums[low]
+        if fewest == highest:
+            return fewest, fewest, fewest
+        value = self.model.new_int_var(fewest, highest, "")
+        self.model.add(value == expression)
+        return value, fewest, highest
+
+    def _family(self, stage: int, kind: Kind, of: Sequence[int], count: int) -> None:
+        """The operations of a family, one after the other."""
+        ends = (self.before if stage else self.first)[kind]
+        duration, least, _ = self._amount(of, stage, ends[stage + 1] - ends[stage])
+        more = self.more.get((kind, stage), 0)
+        starts, until, intervals = [], list[cp_model.LinearExpr](), []
+        for _m in range(count):
+            start = self.model.new_int_var(0, max(0, self.upper - least), "")
+            if isinstance(duration, int) and isinstance(more, int):
+                end: cp_model.LinearExpr = start + (duration + more)
+                intervals.append(self.model.new_fixed_size_interval_var(start, duration + more, ""))
+            else:
+                end = self.model.new_int_var(0, self.upper, "")
+                size = duration
+                if not (isinstance(more, int) and more == 0):
+                    size = self.model.new_int_var(0, self.upper, "")
+                    self.model.add(size == duration + more)
+                self.model.add(end == start + size)
+                intervals.append(self.model.new_interval_var(start, size, end, ""))
+            if until:
+                self.model.add(start >= until[-1])
+            starts.append(start)
+            until.append(end)
+        if until:
+            self.model.add(until[-1] <= self.bound)
+        self.start.append(starts)
+        self.end.append(until)
+        self._intervals.append(intervals)
+
+    def _follow(self, scale: int) -> None:
+        """What waits for what."""
+        for before, after, shift, lag in self.graph.precedences:
+            for end, start in zip(self.end[before], self.start[after][shift:], strict=False):
+                self.model.add(start >= end + lag * scale)
+
+    # --- memory ---
+
+    def _shifts(self) -> IntArray:
+        """``[a, b]``: operation ``j`` of family ``a`` is before operation ``j + shift`` of ``b``; :data:`NEVER`: unknown."""
+        number = len(self.graph.families)
+        least = np.full((number, number), NEVER, dtype=np.int64)
+        np.fill_diagonal(least, 1)
+        for before, after, shift, _ in self.graph.precedences:
+            least[before, after] = min(least[before, after], shift)
+        for via in range(number):
+            np.minimum(least, least[:, via, None] + least[None, via, :], out=least)
+        return least
+
+    def _hold(self, memory: Held, families: Sequence[int], room: int) -> None:
+        """Whenever a forward of a device starts, what the device holds then has room."""
+        of = {(self.graph.families[o].stage, self.graph.families[o].kind): o for o in families}
+        stages = sorted({stage for stage, _ in of})
+        early = [held - kept for held, kept in zip(memory.held, memory.kept, strict=True)]
+        own: list[Term] = []
+        parts: list[tuple[int, int, Term, int, int]] = []
+        """Of each part of what a stage holds the families that take it and give it back, and the amount."""
+        for stage in stages:
+            taken = of[stage, Kind.F]
+            gradient = of.get((stage, Kind.I), of.get((stage, Kind.B)))
+            assert gradient is not None
+            last = of.get((stage, Kind.W), gradient)
+            for amounts, released in ((early, gradient), (memory.kept, last)) if last != gradient else ((memory.held, gradient),):
+                ends = self.ends(amounts)
+                amount = self._amount(amounts, stage, ends[stage + 1] - ends[stage])
+                if amount[2]:
+                    parts.append((taken, released, *amount))
+            ends = self.ends(memory.own)
+            own.append(self._amount(memory.own, stage, ends[stage + 1] - ends[stage])[0])
+        for claim in (of[stage, Kind.F] for stage in stages):
+            for j in range(self.graph.count[claim]):
+                loads = [self._load(claim, j, *part) for part in parts]
+                self.model.add(cp_model.LinearExpr.sum([*loads, *own]) <= room)
+
+    def _load(self, claim: int, j: int, taken: int, released: int, amount: Term, least: int, most: int) -> Term:
+        """What a stage holds when operation ``j`` of ``claim`` has started."""
+        surely, perhaps = self._when(taken, claim, j)
+        gone, going = self._when(released, claim, j)
+        low, high = surely - gone - len(going), surely - gone + len(perhaps)
+        number = cp_model.LinearExpr.sum([*perhaps, *(~literal for literal in going)]) + low
+        if isinstance(amount, int):
+            return number * amount
+        load = self.model.new_int_var(0, most * max(high, 0), "")
+        if low > 0:
+            self.model.add(load >= low * amount)
+        for k in range(max(low, 0) + 1, high + 1):
+            reached = self.model.new_bool_var("")
+            self.model.add(number <= k - 1).only_enforce_if(~reached)
+            self.model.add(load >= k * amount).only_enforce_if(reached)
+        return load
+
+    def _when(self, family: int, claim: int, j: int) -> tuple[int, list[cp_model.IntVar]]:
+        """How many operations of a family surely come before operation ``j`` of ``claim``, or are it, and literals that those do
+        that may."""
+        if family == claim:
+            return j + 1, []
+        count = self.graph.count[family]
+        first = min(max(j - int(self._shift[family, claim]) + 1, 0), count)
+        last = max(first, min(j + int(self._shift[claim, family]), count))
+        return first, [self._before(family, i, claim, j) for i in range(first, last)]
+
+    def _before(self, family: int, i: int, claim: int, j: int) -> cp_model.IntVar:
+        """That one operation of a device ends before another one starts; else it starts after that has ended."""
+        turned = self._befores.get((claim, j, family, i))
+        if turned is not None:
+            return ~turned  # type: ignore[return-value]
+        key = (family, i, claim, j)
+        if key not in self._befores:
+            literal = self._befores[key] = self.model.new_bool_var("")
+            self.model.add(self.start[claim][j] >= self.end[family][i]).only_enforce_if(literal)
+            self.model.add(self.start[family][i] >= self.end[claim][j]).only_enforce_if(~literal)
+        return self._befores[key]
+
+    # --- the answer ---
+
+    def found(self, limits: Limits) -> FoundCut:
+        """The best schedule on any cut of the box, as far as the limits let it be found.
+
+        Raises:
+            KeyboardInterrupt: a signal came before the search.
+        """
+        answer = race(self.model, limits, (DECIDING, DECIDING_PRESOLVED))
+        if answer.known is Known.NONE:
+            return FoundCut(self.upper + 1, none=True, settled=True)
+        bound = max(self.lower, answer.bound)
+        if not answer.found:
+            return FoundCut(bound)
+        ends = [0, *(sum(map(answer.boolean_value, row)) for row in self.below), self.layers]
+        counts = tuple(b - a for a, b in pairwise(ends))
+        rows = [sorted(self._timed(families, answer)) for _, families in self.graph.machines[: self.graph.devices]]
+        found = tuple(tuple(op for *_, op in row) for row in rows)
+        return FoundCut(bound, settled=answer.known is Known.BEST, counts=counts, rows=found)
+
+    def _timed(self, families: Sequence[int], answer: Answer) -> Iterator[tuple[int, int, int, int, Op]]:
+        """The operations of a device with start, end and place; of those that take no time the earlier ones of the data first."""
+        for o in families:
+            family = self.graph.families[o]
+            for m, (start, end) in enumerate(zip(self.start[o], self.end[o], strict=True)):
+                yield answer.value(start), answer.value(end), m, o, Op(family.stage, Kind(family.kind), m)

@@ -1,0 +1,142 @@
+"""Named schedules of microbatches that differ: the order that they have for alike ones, whichever microbatch comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ppopt.constraints import (
+    Capacity,
+    Dealt,
+    Exclusive,
+    Family,
+    Lead,
+    Listed,
+    OneOf,
+    Pairable,
+    Precede,
+    Stream,
+    Tail,
+    Together,
+    Word,
+    instances,
+    microbatch_turns,
+    operations,
+)
+from ppopt.op import Op
+from ppopt.pipeline import IntArray, Pipeline, halves, way_of_microbatch
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import time_order
+
+OUT_OF_TURN = (
+    'its microbatches run in another order than is given; microbatch_order = "choose" leaves that open, '
+    "and the pieces of a sequence run from its begin on, backwards from its end"
+)
+
+
+def in_turn(pipeline: Pipeline, order: Order, turns: Sequence[int] = ()) -> Schedule:
+    """An order of alike microbatches with those of ``pipeline`` in their places, timed.
+
+    ``turns``: the microbatches in the order in which they take the places 0, 1, …; on each way by themselves. Empty: their own.
+
+    Raises:
+        CyclicOrder: it cannot end.
+    """
+    many = pipeline.microbatches
+    place = np.arange(many)
+    if turns:
+        ways = np.array(way_of_microbatch(pipeline))
+        sorted_ = np.array(turns)
+        for way in set(ways.tolist()):
+            place[ways == way] = sorted_[ways[sorted_] == way]
+    index = order.index
+
+    def moved(numbers: IntArray) -> IntArray:
+        family, microbatch = np.divmod(numbers, many)
+        return family * many + place[microbatch]
+
+    rows = []
+    for row in order.rows:
+        first, second = halves(index, row)
+        single = moved(first)
+        paired = second >= 0
+        if paired.any():
+            pairs = [index.pair(int(a), int(b)) for a, b in zip(single[paired], moved(second[paired]), strict=True)]
+            single[paired] = pairs
+        rows.append(single)
+    return time_order(pipeline, Order(index, tuple(rows)))
+
+
+def out_of_turn(pipeline: Pipeline, order: Order) -> bool:
+    """Whether microbatches run in another order than the one that is given, or pieces of a sequence in another than theirs."""
+    words = microbatch_turns(pipeline)
+    if not words:
+        return False
+    place = np.full(pipeline.index.size, -1, dtype=np.int64)
+    for row in order.rows:
+        for half in halves(pipeline.index, row):
+            place[half[half >= 0]] = np.flatnonzero(half >= 0)
+    for word in words:  # each is about one device
+        before, after = (place[numbers] for numbers in instances(pipeline, word))
+        if ((before >= 0) & (after >= 0) & (before >= after)).any():
+            return True
+    return False
+
+
+def retold(pipeline: Pipeline, plain: Pipeline, words: Iterable[Word]) -> Iterator[Word]:
+    """Words of ``plain``, whose microbatches are alike, for ``pipeline``, where they differ: the k-th microbatch is the k-th.
+
+    Raises:
+        TypeError: a word that is not known here.
+    """
+    ways = list(plain.routes)
+    on_way = [[r for r, devices in enumerate(pipeline.routes) if devices == way] for way in ways]
+
+    def told(stream: Stream) -> Stream:
+        if isinstance(stream, Family | Dealt):
+            op = plain.index.op
+            return Listed(tuple(each for n in operations(plain, stream).tolist() if isinstance(each := op(n), Op)))
+        return stream
+
+    def each(stream: Stream) -> list[Stream]:
+        if isinstance(stream, Family):
+            return [replace(stream, route=route) for route in on_way[stream.route]]
+        return [told(stream)]
+
+    for word in words:
+        if isinstance(word, Precede):
+            yield replace(word, before=told(word.before), after=told(word.after))
+        elif isinstance(word, Together):
+            yield replace(word, first=told(word.first), second=told(word.second))
+        elif isinstance(word, OneOf):
+            for alternatives in zip(*(zip(*map(each, streams), strict=True) for streams in word.alternatives), strict=True):
+                yield OneOf(tuple(alternatives))
+        elif isinstance(word, Exclusive):
+            yield Exclusive(tuple(one for stream in word.streams for one in each(stream)))
+        elif isinstance(word, Pairable):
+            sides = (
+                [one for f in side for one in each(f) if isinstance(one, Family)] for side in (word.forwards, word.backwards)
+            )
+            forwards, backwards = map(tuple, sides)
+            yield replace(word, forwards=forwards, backwards=backwards)
+        elif isinstance(word, Capacity):
+            yield replace(
+                word,
+                holds=tuple(
+                    replace(
+                        hold,
+                        claim=replace(hold.claim, route=route),
+                        release=tuple(replace(family, route=route) for family in hold.release),
+                    )
+                    for hold in word.holds
+                    for route in on_way[hold.claim.route]
+                ),
+            )
+        elif isinstance(word, Lead | Tail):
+            for family in each(word.family):
+                assert isinstance(family, Family)
+                yield replace(word, family=family)
+        else:
+            raise TypeError(f"unknown word {word!r}")

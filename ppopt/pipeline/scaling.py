@@ -1,0 +1,172 @@
+"""What microbatches that differ take and hold, route by route (:mod:`ppopt.pipeline.mix`), as exact tables ``[route][stage]``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ppopt.op import Kind
+from ppopt.pipeline.mix import Mix, Scale
+from ppopt.pipeline.parts import DURATIONS, QUADRATIC, PipelineError, Value, plain
+from ppopt.pipeline.rewriting import per_stage
+from ppopt.pipeline.runtimes import TORCH
+from ppopt.pipeline.tables import Rows, by_stage, durations
+
+if TYPE_CHECKING:
+    from ppopt.pipeline.model import Pipeline
+
+
+def scales_of(pipeline: Pipeline) -> list[tuple[Scale, ...]]:
+    """``[route][stage]``: what the microbatches of a route take beside one of the costs."""
+    alike = (Scale(),) * pipeline.stages
+    found = [alike] * len(pipeline.routes)
+    for m, route in enumerate(pipeline.route_of_microbatch):
+        if found[route] is alike:
+            found[route] = pipeline.mix.scales(m, pipeline.stages)
+    return found
+
+
+def scaled_durations(pipeline: Pipeline, kinds: Sequence[Rows]) -> list[Rows]:
+    """``[kind][route][stage]``: durations of the microbatches of each route, from those in the costs."""
+    if not pipeline.mix.differs:
+        return list(kinds)
+    scales = scales_of(pipeline)
+    squares = _quadratic(pipeline)
+    return [
+        [
+            [None if x is None else (x - y) * by.linear + y * by.square for x, y, by in zip(*rows, strict=True)]
+            for rows in zip(whole, part, scales, strict=True)
+        ]
+        for whole, part in zip(kinds, squares, strict=True)
+    ]
+
+
+def scaled_amounts(pipeline: Pipeline, table: list[list[Fraction]]) -> list[list[Fraction]]:
+    """``[route][stage]``: what is held of a microbatch of each route, from what the memory says."""
+    if not pipeline.mix.differs:
+        return table
+    return [[x * by.held for x, by in zip(*rows, strict=True)] for rows in zip(table, scales_of(pipeline), strict=True)]
+
+
+def scaled_transfers(pipeline: Pipeline, sending: list[list[list[Fraction]]]) -> list[list[list[Fraction]]]:
+    """``[route][send][stage]``: how long transfers hold their links, from what the links say.
+
+    What passes between a stage and the next one is as large as what the former holds, in both directions.
+    """
+    if not pipeline.mix.differs:
+        return sending
+    found = []
+    for (result, gradient), scales in zip(sending, scales_of(pipeline), strict=True):
+        held = [by.held for by in scales]
+        before = [Fraction(1), *held[:-1]]
+        found.append([[x * y for x, y in zip(result, held, strict=True)], [x * y for x, y in zip(gradient, before, strict=True)]])
+    return found
+
+
+def longest_transfer(pipeline: Pipeline) -> Fraction:
+    """The largest factor by which a transfer holds its link longer than the links say."""
+    if not pipeline.mix.differs:
+        return Fraction(1)
+    return max(by.held for scales in scales_of(pipeline) for by in scales)
+
+
+def _quadratic(pipeline: Pipeline) -> list[list[list[Fraction]]]:
+    """``[kind][route][stage]``: the parts of the durations that grow with the squares of lengths; W has none.
+
+    PyTorch runs nothing in I of the first stage, and the whole backward in its W.
+    """
+
+    def part(name: str) -> list[list[Fraction]]:
+        return [[x or Fraction(0) for x in row] for row in durations(pipeline, f"{name}_quadratic")]
+
+    none = [[Fraction(0)] * pipeline.stages for _ in pipeline.routes]
+    forward, input_, weight = part("forward"), part("backward_input"), none
+    full = input_ if pipeline.costs.backward is None or pipeline.costs.backward_quadratic is None else part("backward")
+    if pipeline.costs.backward_input is None and pipeline.costs.backward_quadratic is not None:
+        input_ = none
+    if pipeline.runtime == TORCH and pipeline.costs.split:
+        weight = [[first[0], *row[1:]] for first, row in zip(full, weight, strict=True)]
+        input_ = [[Fraction(0), *row[1:]] for row in input_]
+    by_kind = {Kind.F: forward, Kind.B: full, Kind.I: input_, Kind.W: weight}
+    return [by_kind[kind] for kind in Kind]
+
+
+def check_quadratic(pipeline: Pipeline) -> None:
+    """Raise where a part that grows with the square of a length is more than the whole, or there is no whole.
+
+    Raises:
+        PipelineError: it is.
+    """
+    for name in QUADRATIC:
+        given = getattr(pipeline.costs, name)
+        whole = getattr(pipeline.costs, name.removesuffix("_quadratic"))
+        if given is None:
+            continue
+        if whole is None and name == "backward_quadratic":
+            raise PipelineError(f"costs.{name}", "is a part of costs.backward, which is not given")
+        if whole is None:
+            raise PipelineError(f"costs.{name}", f"is a part of costs.{name.removesuffix('_quadratic')}, which is not given")
+        back = name.startswith(("backward", "recompute"))
+        for rows in zip(by_stage(pipeline, given, back), by_stage(pipeline, whole, back), strict=True):
+            for stage, (part, all_) in enumerate(zip(*rows, strict=True)):
+                if part is not None and all_ is not None and part > all_:
+                    problem = f"expected at most the whole duration, of stage {stage} {plain(all_)}, got {plain(part)}"
+                    raise PipelineError(f"costs.{name}", problem)
+
+
+def alike(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with as many microbatches that are alike: each takes and holds what they take and hold on average."""
+    mix = pipeline.mix
+    if not mix.differs:
+        return pipeline if not mix else pipeline.changed(mix=Mix(), route_of_microbatch=pipeline.route_of_microbatch)
+    flat = pipeline.flat()
+    if mix.by_stage:
+        flat = per_stage(flat)
+    many = pipeline.microbatches
+    each = [mix.scales(m, pipeline.stages) for m in range(many)]
+    mean = [Scale(*(sum(parts, Fraction(0)) / many for parts in zip(*of, strict=True))) for of in zip(*each, strict=True)]
+
+    def scaled(value: Value | None, by: Callable[[Scale], Fraction]) -> Value | None:
+        if value is None or not mix.by_stage:
+            factor = by(mean[0])
+            return tuple(x * factor for x in value) if isinstance(value, tuple) else value if value is None else value * factor
+        assert isinstance(value, tuple)
+        return tuple(x * by(of) for x, of in zip(value, mean, strict=True))
+
+    costs: dict[str, Any] = {}
+    for name in DURATIONS:
+        value = getattr(flat.costs, name)
+        part = getattr(flat.costs, f"{name}_quadratic", None)
+        if name in QUADRATIC:
+            costs[name] = None
+        elif value is not None:
+            linear = scaled(value, lambda of: of.linear)
+            more = scaled(part, lambda of: of.square - of.linear)
+            costs[name] = linear if more is None else _sum(linear, more)
+    names = ("activation", "retained", "recompute_saved")
+    memory: dict[str, Any] = {name: scaled(getattr(flat.memory, name), lambda of: of.held) for name in names}
+    transfer = sum((of.held for of in mean), Fraction(0)) / len(mean)
+    occupancy = flat.links.occupancy
+    if isinstance(occupancy, tuple):
+        occupancy = tuple(tuple(x * transfer for x in row) for row in occupancy)
+    else:
+        occupancy *= transfer
+    return flat.changed(
+        costs=dataclasses.replace(flat.costs, **costs),
+        memory=dataclasses.replace(flat.memory, **memory, limit=None),
+        links=dataclasses.replace(flat.links, occupancy=occupancy),
+        mix=Mix(),
+        route_of_microbatch=flat.route_of_microbatch,
+    )
+
+
+def _sum(one: Value | None, other: Value) -> Value | None:
+    if one is None:
+        return other
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        length = len(one) if isinstance(one, tuple) else len(other)  # type: ignore[arg-type]
+        rows = [value if isinstance(value, tuple) else (value,) * length for value in (one, other)]
+        return tuple(x + y for x, y in zip(*rows, strict=True))
+    return one + other

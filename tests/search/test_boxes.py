@@ -1,0 +1,127 @@
+"""Cut and order together: what a box of cuts has at best, as by solving each of its cuts."""
+
+import dataclasses
+from fractions import Fraction
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from ppopt.bounds.scheduled_cuts import Box
+from ppopt.clock import Clock, Limits
+from ppopt.pipeline import Layers, Memory, Pipeline, PipelineError
+from ppopt.search import Settings, solve
+from ppopt.search.boxes import Boxes
+from ppopt.search.closed import solve_closed
+from ppopt.search.cutting import PartitionChoice
+from ppopt.search.over_cuts import Counts, OverCuts
+from tests.support.every_cut import cuts, layered
+from tests.support.tiers import drawn
+
+SETTINGS = Settings(seconds=60, workers=1)
+GPT = Layers(
+    [
+        {"name": "embedding", "forward": 5, "backward": 9, "activation": 2, "weights": 3},
+        {"name": "decoder", "count": 14, "forward": 10, "backward": 21, "activation": 3, "weights": 2},
+        {"name": "head", "forward": 17, "backward": 35, "activation": 2, "weights": 4},
+    ]
+)
+TIGHT = Pipeline(3, 4, "wave", 2, layers=GPT, memory=Memory(limit=48))
+
+
+def best_in(pipeline: Pipeline, box: Box) -> tuple[Fraction, Counts] | None:
+    """The best of all cuts of a box, each solved to its optimum; ``None``: no schedule fits."""
+    values = []
+    for counts in cuts(pipeline):
+        if not box.has(counts):
+            continue
+        try:
+            result = solve_closed(pipeline.changed(partition=counts), "makespan", SETTINGS)
+        except PipelineError:
+            continue
+        assert result.reason in ("optimal", "infeasible")
+        if result.ticks.value is not None:
+            values.append((Fraction(result.ticks.value, result.ticks.per_unit), counts))
+    return min(values, default=None)
+
+
+def boxes_of(pipeline: Pipeline, over: OverCuts) -> Boxes:
+    def at(counts: Counts) -> Pipeline | None:
+        try:
+            return pipeline.changed(partition=counts)
+        except PipelineError:
+            return None
+
+    return Boxes(over, at, SETTINGS, 60.0)
+
+
+@drawn(10, 200, layered(6, 20), st.data())
+def test_a_box_is_as_good_as_the_best_of_its_cuts(pipeline: Pipeline, data: st.DataObject) -> None:
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    assume(over.joint and pipeline.stages > 1)
+    every = list(cuts(pipeline))
+    box = Box.around(data.draw(st.sampled_from(every)), data.draw(st.integers(0, 6)))
+    best = best_in(pipeline, box)
+    found = over.with_order(Limits.of(60, workers=1), 10_000, box)
+    assert found.settled
+    assert pipeline.layers is not None
+    if best is None:
+        return
+    assert Fraction(found.bound, over.per_unit) <= best[0]
+    rebuilt = any(layer.retained is not None or layer.recompute for layer in pipeline.layers.groups)
+    if pipeline.layers.without_step() is pipeline.layers and not rebuilt:  # the rules of the model are all that there are
+        assert found.counts is not None
+        assert box.has(found.counts)
+        assert Fraction(found.bound, over.per_unit) == best[0]
+
+
+@drawn(8, 100, layered(6, 20))
+def test_what_is_closed_has_nothing_better(pipeline: Pipeline) -> None:
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    assume(over.joint and pipeline.stages > 1)
+    first = next(cuts(pipeline))
+    boxes = boxes_of(pipeline, over)
+    looked = boxes.look(first, 10_000, Clock(60))
+    best = best_in(pipeline, looked.box)
+    if looked.schedule is not None:
+        assert looked.schedule.within_memory
+        assert best is not None
+        value = Fraction(looked.schedule.makespan, looked.schedule.pipeline.ticks.per_unit)
+        assert value >= best[0]
+        assert value == best[0] or not looked.closed
+    elif looked.closed:
+        assert best is None
+    else:
+        assert not boxes.useful  # what seemed to be there broke a rule that the model does not know
+
+
+def test_boxes_grow_to_all_cuts_and_settle_the_search() -> None:
+    """A search that does nothing but look into boxes ends with the optimum."""
+    expected = solve(TIGHT, seconds=60, workers=1)
+    assert expected.reason == "optimal"
+
+    class Eager(PartitionChoice):
+        def _next_cut(self) -> None:
+            self._spent = 1e9
+
+    choice = Eager(TIGHT, "makespan", SETTINGS)
+    result = choice.go_on(Clock(60), float("inf"), None)
+    assert (result.reason, result.value) == ("optimal", expected.value)
+    names = [step.name for step in result.steps if step.name.startswith("cuts and orders")]
+    assert len(names) > 1
+    assert not any("within 1 of" in name for name in names[1:])
+
+
+def test_a_box_without_room_is_closed() -> None:
+    narrow = dataclasses.replace(TIGHT.memory, limit=13)
+    pipeline = TIGHT.changed(memory=narrow)
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    looked = boxes_of(pipeline, over).look((11, 1, 1, 1, 1, 1), 10_000, Clock(60))
+    assert looked.closed
+    assert looked.schedule is None
+
+
+def test_it_says_for_what_it_has_no_model() -> None:
+    assert OverCuts(TIGHT, "makespan", Fraction(0)).joint
+    assert not OverCuts(TIGHT, "span", Fraction(0)).joint
+    bidirectional = Pipeline(2, 4, "bidirectional", layers=GPT)
+    assert not OverCuts(bidirectional, "makespan", Fraction(0)).joint
