@@ -12,7 +12,7 @@ from ppopt.named import Restriction, compare, find
 from ppopt.named.registry import each as each_definition
 from ppopt.named.registry import shows_maps
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline, PipelineError
 from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import Schedule
 from ppopt.search import solve
@@ -280,3 +280,36 @@ def test_kinds_need_weights_but_for_the_weight_gradient() -> None:
     assert longer[:, Kind.W].max() == 0
     for kind in (Kind.F, Kind.B, Kind.I):
         assert longer[:, kind].tolist() == [[0, 5], [5, 0]]
+
+
+def test_microbatches_that_differ_have_maps_of_routes_alone() -> None:
+    """Of data parallelism each device runs its own microbatches one by one, however long they are."""
+    pipeline = Pipeline(2, 4, costs=COSTS, mix=Mix([1, 2, 3, 4]))
+    schedule = find("ddp").schedule(pipeline)
+    assert violations(schedule.pipeline, schedule) == []
+    works = sorted(6 * sum(pipeline.mix.microbatch_costs[m] for m in own) for own in ((0, 2), (1, 3)))
+    assert (sorted(schedule.work), schedule.makespan) == (works, works[-1])
+    assert solve(schedule.pipeline, seconds=10, workers=1).ticks.value == works[-1]
+    for name, key in (("fsdp", "memory.weights_on"), ("cuckoo", "pipeline.backward_routes")):
+        with pytest.raises(
+            Restriction, match=f"{name}: pipeline.microbatch_costs: what microbatches that differ take with {key}"
+        ):
+            find(name).place(Pipeline(2, 8, costs=COSTS, mix=Mix([1, 2] * 4)))
+
+
+@pytest.mark.parametrize("kept", ["operation", "step"])
+def test_weights_elsewhere_and_a_working_set(kept: str) -> None:
+    """As everywhere, what a backward takes while it runs is as good as a lower limit."""
+
+    def of(**memory: Any) -> Pipeline:
+        given = Memory(weights=1, weights_on=[[1, 0]], weights_kept=kept, **memory)  # type: ignore[arg-type]
+        return Pipeline(2, 4, routes=[[0, 1]], costs=COSTS, links=Links(weights=0.5), memory=given)
+
+    lower, beside = of(limit=3), of(limit=4, working=1)
+    answers = [solve(pipeline, seconds=20, workers=1) for pipeline in (lower, beside)]
+    assert answers[0].value == answers[1].value
+    assert answers[0].value > solve(of(limit=4), seconds=20, workers=1).value
+    schedule = answers[1].schedule
+    assert schedule is not None
+    assert violations(beside, schedule) == []
+    assert max(schedule.peak_memory) == beside.amounts.per_unit * 4

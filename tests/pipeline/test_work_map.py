@@ -7,7 +7,7 @@ import pytest
 from ppopt.files import Model, model_dict, model_of, read_model
 from ppopt.files.torch_export import for_torch
 from ppopt.named import find
-from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Mix, Pipeline, PipelineError
 from ppopt.pipeline.runtimes import NotForTorch
 from ppopt.search import solve
 from ppopt.timing import time_order
@@ -15,6 +15,7 @@ from tests.support.command import read, refused
 from tests.support.places import MODELS
 
 TWO = {"routes": [[0, 1]], "backward_routes": [[1, 0]]}
+OTHERS = Memory(weights_on=[[1, 0]])
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,25 @@ TWO = {"routes": [[0, 1]], "backward_routes": [[1, 0]]}
         ({**TWO, "runtime": "torch"}, r"pipeline.backward_routes: PyTorch runs a stage's backward where its forward was"),
         ({**TWO, "costs": Costs(overlap=1), "links": Links(weights=1)}, r"costs.overlap: .* weights that are fetched"),
         ({**TWO, "recompute": "choose", "costs": Costs(recompute=1)}, r"backward_routes: .* pipeline.recompute is left open"),
+        (
+            {**TWO, "data_parallel": DataParallel(per_pass=True)},
+            r"data_parallel.per_pass: .*backward_routes; expected false, got true",
+        ),
+        ({**TWO, "memory": Memory(working=[0, 0.5])}, r"memory.working: .*expected 0 beside .*backward_routes, got \[0, 0.5\]"),
+        (
+            {**TWO, "mix": Mix([1, 2, 1, 1])},
+            r"pipeline.microbatch_costs: .* with pipeline.backward_routes is not known; .* got both",
+        ),
+        ({**TWO, "mix": Mix(pieces=2)}, r"pipeline.pieces: .* with pipeline.backward_routes is not known"),
+        (
+            {"memory": OTHERS, "mix": Mix(lengths=[1, 2, 1, 1], length=1)},
+            r"pipeline.lengths: .* with memory.weights_on is not known",
+        ),
+        (
+            {"memory": OTHERS, "mix": Mix(microbatch_activations=[1, 2, 1, 1])},
+            r"pipeline.microbatch_activations: .* memory.weights_on",
+        ),
+        ({"memory": OTHERS, "data_parallel": DataParallel(1, per_pass=True)}, r"data_parallel.per_pass: .* memory.weights_on"),
         ({**TWO, "memory": Memory(retained=2, limit=9)}, r"memory.retained: more is retained than held"),
         ({**TWO, "memory": Memory(limit=(0.5, 9))}, r"memory.limit\[0\]: device 0 needs at least 1"),
         ({"placement": "any", "backward_routes": [[1, 0]]}, r"pipeline.backward_routes: belongs to one placement"),
