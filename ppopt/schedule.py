@@ -10,11 +10,11 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.op import Op, OpIndex, Pair, Send, parse
+from ppopt.op import Kind, Op, OpIndex, Pair, Send, parse
 from ppopt.pipeline import IntArray, Pipeline, microseconds
 from ppopt.pipeline import halves as halves
-from ppopt.pipeline.changes import memory_changes as memory_changes
-from ppopt.pipeline.changes import most_on_host
+from ppopt.pipeline.holding import held_over_time, most_on_host, peak_of
+from ppopt.pipeline.holding import memory_changes as memory_changes
 from ppopt.pipeline.rewriting import working_once
 
 Objective: TypeAlias = Literal["makespan", "span"]
@@ -94,7 +94,9 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
 def devices_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """The device of each of these operations; of a transfer the one that it is from."""
     family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
-    device: IntArray = pipeline.device_of[pipeline.route_by_microbatch[microbatch], family % pipeline.stages]
+    kind, stage = np.divmod(family, pipeline.stages)
+    kind = np.where(kind < len(Kind), kind, np.where(kind == Send.SEND_B, int(Kind.B), int(Kind.F)))
+    device: IntArray = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], kind, stage]
     return device
 
 
@@ -106,12 +108,14 @@ def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
 
 
 def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArray:
-    """What of a table ``[route, stage]`` each of these operations has; a pair the larger of its halves', transfers nothing."""
+    """What of a table ``[route, kind, stage]`` each of these operations has; a pair the larger of its halves', transfers
+    nothing."""
     index, route = pipeline.index, pipeline.route_by_microbatch
     result = np.zeros(len(numbers), dtype=np.int64)
     for half in halves(index, numbers) if table.any() else ():
         family, microbatch = np.divmod(half, index.microbatches)
-        own = table[route[microbatch], family % index.stages]
+        known = np.where(half < index.computations, family, 0)
+        own = table.reshape(len(table), -1)[route[microbatch], known]
         result = np.where((half >= 0) & (half < index.computations), np.maximum(result, own), result)
     return result
 
@@ -288,12 +292,18 @@ class Schedule:
     def peak_memory(self) -> tuple[int, ...]:
         """Per device, the most that it holds, static memory included (integer amounts of ``pipeline.amounts``).
 
-        Without copies to the host it depends on the order alone: an activation is claimed when its ``F`` starts (and what ``I``
-        rebuilds when that does), and what an operation gives back is free for the next operation of the device.
+        An activation is claimed when its ``F`` starts (and what ``I`` rebuilds when that does), and what an operation gives back
+        is free for the next operation of the device: so it depends on the order alone. But where activations are copied to the
+        host, or backwards run elsewhere than their forwards, it depends on the times.
         """
         if any(map(len, self.copies.rows)):
             return peaks_with_copies(self)
         static = self.pipeline.amounts.static
+        if self.pipeline.backward_routes:
+            return tuple(
+                peak_of(changes) + int(static[device])
+                for device, changes in enumerate(held_over_time(self.pipeline, self.order.rows, self.start, self.end))
+            )
         peaks = []
         for device, row in enumerate(self.order.rows):
             claimed, released = memory_changes(self.pipeline, row)
@@ -322,6 +332,12 @@ def memory_levels(schedule: Schedule, device: int) -> tuple[IntArray, IntArray]:
     Of one time, what is given back comes first; of operations that take no time, all that they take counts as held.
     """
     pipeline = schedule.pipeline
+    if pipeline.backward_routes:
+        elsewhere = np.array(
+            sorted(held_over_time(pipeline, schedule.order.rows, schedule.start, schedule.end)[device]), dtype=np.int64
+        )
+        times, amounts = elsewhere.reshape(-1, 2).T
+        return times, np.cumsum(amounts) + pipeline.amounts.static[device]
     claimed, released = memory_changes(pipeline, schedule.order.rows[device])
     changes = [(schedule.start[device], claimed), (schedule.end[device], -released)]
     for row, start in zip(*schedule.copies, strict=True):

@@ -144,7 +144,7 @@ def _room(pipeline: Pipeline) -> dict[int, Room]:
         most = max(int(gradient[at] + rest[at]) for at in backs)
         overlaps = [int(pipeline.ticks.overlap[at]) for at in rows]
         saving = max(int(forward[at]) + most - overlap for at, overlap in zip(rows, overlaps, strict=True))
-        found[pipeline.routes[rows[0][0]][rows[0][1]]] = Room(min(overlaps), saving, min(overlaps) - most)
+        found[int(pipeline.device_of[rows[0]])] = Room(min(overlaps), saving, min(overlaps) - most)
     return found
 
 

@@ -53,7 +53,7 @@ def longest_path(schedule: Schedule) -> Certificate:
             if end[source[0]][source[1]] + lag == began:
                 constant, (d, k) = constant + lag, source
                 continue
-        assert began == ticks.lead[0, op.stage], f"nothing says why {op} starts at {began}"
+        assert began == ticks.lead[0, op.kind, op.stage], f"nothing says why {op} starts at {began}"
         return Certificate((Way(),), Way.of(times, constant + began), (Way(),))
 
 

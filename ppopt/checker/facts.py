@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from ppopt.checker.copied import away_of, copy_times
 from ppopt.checker.factors import Factors, factors, someone
 from ppopt.checker.layers import by_stage
+from ppopt.checker.places import before_step, fetch_times, held_weights, places
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline, PipelineError, Table, Value
 
@@ -51,9 +52,9 @@ class Facts(NamedTuple):
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
     gather: list[list[int]]
-    """``[route][stage]``: what its device has gathered when the stage's first operation may start."""
+    """``[route][kind * stages + stage]``: what its device has gathered and fetched when the stage's first operation may start."""
     scatter: list[list[int]]
-    """``[route][stage]``: what its device still has to scatter when the stage's last operation has ended."""
+    """``[route][kind * stages + stage]``: what its device still has to scatter when the stage's last operation has ended."""
     traffic: bool
     """Whether some device gathers or scatters."""
     copy_out: list[list[int]]
@@ -66,6 +67,10 @@ class Facts(NamedTuple):
     """``[route][stage]``: what of an activation is on the host between the copies."""
     host: int | None
     """What the host holds at most; ``None``: unlimited."""
+    place: list[list[int]]
+    """``[route][kind * stages + stage]``: the device."""
+    over: list[list[int]]
+    """``[route][stage]``: how long what a forward leaves behind travels to the device that runs the backward."""
     per_pass: bool
     """Whether it does so for every pass; then ``gather`` and ``scatter`` are those of the stage alone."""
     scattered: list[list[int]]
@@ -87,7 +92,8 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     amounts["away"] = [away_of(pipeline, r, row) for r, row in enumerate(amounts["activation"])]
     times |= copy_times(pipeline, amounts["away"])
     memory, devices = pipeline.memory, range(pipeline.devices)
-    static: Row = [_entry(memory.static, d) * _copies(pipeline, d) for d in devices]
+    weights = held_weights(pipeline)
+    static: Row = [_entry(memory.static, d) * _copies(pipeline, d) + weights[d] for d in devices]
     limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
     working: Row = [_entry(memory.working or Fraction(0), d) for d in devices]
     finest = _denominator(x for table in times.values() for row in table for x in row)
@@ -106,19 +112,24 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         host=None if host is None else int(host * per_amount),
         per_pass=pipeline.data_parallel.per_pass,
         traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
+        place=[places(pipeline, route) for route in range(len(pipeline.routes))],
     )
 
 
 def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     """The times of :class:`Facts` by their names, in the user's unit; ``again``: the stages that recompute."""
     routes, latency, occupancy = pipeline.routes, pipeline.links.latency, pipeline.links.occupancy
-    traffic = pipeline.data_parallel
+    traffic, backs = pipeline.data_parallel, pipeline.backward_routes or routes
+    fetched, optimizer = before_step(pipeline), pipeline.costs.optimizer or Fraction(0)
+    gather, scatter = ([_traffic(pipeline, route, of) for route in routes] for of in (traffic.all_gather, traffic.reduce_scatter))
+    on = [places(pipeline, route) for route in range(len(routes))]
     each = _factors(pipeline)
     return {
-        "duration": [_durations(pipeline, route, again, of) for route, of in zip(routes, each, strict=True)],
+        "duration": [_durations(pipeline, route, again, of) for route, of in enumerate(each)],
         "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
+        "over": [[_between(latency, a, b) for a, b in zip(*both, strict=True)] for both in zip(routes, backs, strict=True)],
         "up": [[_between(latency, a, b) for a, b in pairwise(route)] for route in routes],
-        "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in routes],
+        "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in backs],
         "up_held": [
             [_between(occupancy, a, b) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
             for route, by in zip(routes, each, strict=True)
@@ -127,9 +138,11 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
             [_between(occupancy, b, a) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
             for route, by in zip(routes, each, strict=True)
         ],
-        "gather": [_traffic(pipeline, route, traffic.all_gather) for route in routes],
-        "scatter": [_after(pipeline, route) for route in routes],
-        "scattered": [_traffic(pipeline, route, traffic.reduce_scatter) for route in routes],
+        "gather": [[t + fetched[d] for t, d in zip(row * 4, of, strict=True)] for row, of in zip(gather, on, strict=True)],
+        "scatter": [
+            [t + _entry(optimizer, d) for t, d in zip(row * 4, of, strict=True)] for row, of in zip(scatter, on, strict=True)
+        ],
+        "scattered": [*scatter],
     }
 
 
@@ -143,12 +156,19 @@ def _factors(pipeline: Pipeline) -> list[list[Factors]]:
     return found
 
 
-def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int], each: list[Factors]) -> Row:
-    """``[kind * stages + stage]``, in the user's unit."""
-    costs = pipeline.costs
+def _durations(pipeline: Pipeline, number: int, again: Collection[int], each: list[Factors]) -> Row:
+    """``[kind * stages + stage]`` of a route, in the user's unit, with what is fetched for an operation."""
+    costs, route = pipeline.costs, pipeline.routes[number]
+    back = pipeline.backward_routes[number] if pipeline.backward_routes else route
     forward, full, input_, weight, extra = (
-        _by_stage(pipeline, route, value)
-        for value in (costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.recompute)
+        _by_stage(pipeline, route, value, on)
+        for value, on in (
+            (costs.forward, route),
+            (costs.backward, back),
+            (costs.backward_input, back),
+            (costs.backward_weight, back),
+            (costs.recompute, back),
+        )
     )
     if costs.backward is None:
         full = [x + y for x, y in zip(input_, weight, strict=True)]
@@ -161,7 +181,8 @@ def _durations(pipeline: Pipeline, route: tuple[int, ...], again: Collection[int
     if pipeline.runtime == "torch" and input_:  # the input of the model needs no gradient: W is the whole backward there
         input_[0], weight[0] = Fraction(0), full[0]
     absent = [None] * pipeline.stages
-    return [x for row in (forward, full, input_, weight) for x in (row or absent)]
+    row = [x for row in (forward, full, input_, weight) for x in (row or absent)]
+    return [None if x is None else x + wait for x, wait in zip(row, fetch_times(pipeline, number), strict=True)]
 
 
 def _differ(
@@ -220,23 +241,26 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
     total = 0
     for route, microbatches in taken.items():
         rows = [facts.duration[route][kind * stages : (kind + 1) * stages] for kind in Kind]
-        hops = (facts.up, facts.down, facts.up_held, facts.down_held)
+        hops = (facts.up, facts.down, facts.up_held, facts.down_held, facts.over)
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)
         total += microbatches * sum(max(x, 0) for of in (facts.copy_out, facts.copy_in, facts.margin) for x in of[route])
-        total += microbatches * (2 * sum(facts.gather[route]) + sum(facts.scattered[route])) * facts.per_pass
+        total += microbatches * (2 * sum(facts.gather[route][:stages]) + sum(facts.scattered[route])) * facts.per_pass
     total += sum(max(map(max, rows)) for rows in (facts.gather, facts.scatter))
     return total
 
 
-def _by_stage(pipeline: Pipeline, route: tuple[int, ...], value: Value | None) -> list[Fraction]:
-    """What each stage of a route has of a value; nothing where there is none."""
+def _by_stage(
+    pipeline: Pipeline, route: tuple[int, ...], value: Value | None, on: tuple[int, ...] | None = None
+) -> list[Fraction]:
+    """What each stage of a route has of a value; nothing where there is none. ``on``: the devices whose value counts, by default
+    those of the route."""
     if value is None:
         return []
     if pipeline.costs.per == "stage":
         return [_entry(value, stage) for stage in range(len(route))]
     chunks = Counter(route)
-    return [_entry(value, device) / chunks[device] for device in route]
+    return [_entry(value, other) / chunks[device] for device, other in zip(route, on or route, strict=True)]
 
 
 def _recomputing(pipeline: Pipeline) -> Collection[int]:
@@ -264,7 +288,8 @@ def _copies(pipeline: Pipeline, device: int) -> Fraction:
     A share is what it holds for one route; a stage that two routes have on the same device is held once.
     """
     stages = [{s for s, d in enumerate(route) if d == device} for route in pipeline.routes]
-    return Fraction(len(set.union(*stages)), max(len(held) for held in stages))
+    most = max(len(held) for held in stages)
+    return Fraction(len(set.union(*stages)), most) if most else Fraction(1)  # it may run backwards alone
 
 
 def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[Fraction]:
@@ -283,13 +308,6 @@ def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[F
         else:
             result.append(_entry(value, device) * len(counted) / len(stages))
     return result
-
-
-def _after(pipeline: Pipeline, route: tuple[int, ...]) -> list[Fraction]:
-    """What a stage's device does behind the stage's computations: its reduce-scatter, then the optimizer step."""
-    optimizer = pipeline.costs.optimizer or Fraction(0)
-    scatter = _traffic(pipeline, route, pipeline.data_parallel.reduce_scatter)
-    return [time + _entry(optimizer, device) for time, device in zip(scatter, route, strict=True)]
 
 
 def _denominator(values: Iterable[Fraction | None]) -> int:

@@ -77,18 +77,6 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         stages.append(_Stage())
         for (group, _), level in zip(own, _levels(pipeline, stage, [g for g, _ in own]), strict=True):
             stages[-1].add(pipeline.layers.groups[group], level, any(trained[:group]))
-    split = pipeline.layers.groups[0].backward_input is not None
-    costs = Costs(
-        per="stage",
-        forward=[stage.forward for stage in stages],
-        backward=[stage.full for stage in stages],
-        backward_input=[stage.input for stage in stages] if split else None,
-        backward_weight=[stage.weight for stage in stages] if split else None,
-        optimizer=_optimizer(pipeline, stages),
-        forward_quadratic=[stage.squares[0] for stage in stages],
-        backward_input_quadratic=[stage.squares[1] for stage in stages] if split else None,
-        backward_quadratic=[stage.squares[2] for stage in stages],
-    )
     memory = replace(
         pipeline.memory,
         activation=tuple(stage.activation for stage in stages),
@@ -102,12 +90,16 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         gather, scatter = ([getattr(stage, name) for stage in stages] for name in ("gather", "scatter"))
         exchanged = DataParallel(gather, scatter, exchanged.overlap, per="stage")
     plain = pipeline.flat().changed(
-        costs=costs,
+        costs=_costs(pipeline, stages, split=pipeline.layers.groups[0].backward_input is not None),
         memory=memory,
         data_parallel=exchanged,
         recompute="none",
         route_of_microbatch=pipeline.route_of_microbatch,
     )
+    if pipeline.backward_routes or pipeline.memory.weights_on is not None:  # then weights are said stage by stage
+        weights = tuple(stage.weights for stage in stages)
+        memory = replace(plain.memory, static=pipeline.memory.static, weights=weights, limit=pipeline.memory.limit)
+        return plain.changed(memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
     static = []
     for device in range(pipeline.devices):
         held = [{s for s, d in enumerate(route) if d == device} for route in pipeline.routes]
@@ -118,6 +110,20 @@ def by_stage(pipeline: Pipeline) -> Pipeline:
         static.append(beside + sum((stages[s].weights for s in every), ZERO) / copies)
     memory = replace(plain.memory, static=tuple(static), limit=pipeline.memory.limit)
     return plain.changed(memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
+
+
+def _costs(pipeline: Pipeline, stages: list[_Stage], *, split: bool) -> Costs:
+    return Costs(
+        per="stage",
+        forward=[stage.forward for stage in stages],
+        backward=[stage.full for stage in stages],
+        backward_input=[stage.input for stage in stages] if split else None,
+        backward_weight=[stage.weight for stage in stages] if split else None,
+        optimizer=_optimizer(pipeline, stages),
+        forward_quadratic=[stage.squares[0] for stage in stages],
+        backward_input_quadratic=[stage.squares[1] for stage in stages] if split else None,
+        backward_quadratic=[stage.squares[2] for stage in stages],
+    )
 
 
 def _optimizer(pipeline: Pipeline, stages: list[_Stage]) -> Any:

@@ -8,8 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from ppopt.checker.facts import facts_of
+from ppopt.checker.layers import by_stage
 from ppopt.checker.memory import levels
-from ppopt.checker.records import Record, Run, apart, length_of, read_rows, read_schedule
+from ppopt.checker.places import weights_of
+from ppopt.checker.records import Entry, Record, Run, apart, length_of, read_rows, read_schedule
 from ppopt.checker.violation import Rule, Violation
 from ppopt.pipeline import Pipeline, plain
 from ppopt.schedule import Schedule
@@ -163,6 +165,7 @@ def _device_mismatches(run: Run, derived: Metrics, recorded: Any, slack: Fractio
     ends = [max((e.end for e in row), default=None) for row in rows]
     begins = [entry.start - run.traffic(run.facts.gather, entry) for row in rows for entry in row]
     begin = min(begins, default=0) * times
+    weights = list(weights_of(by_stage(run.pipeline), [_ran(run, row) for row in rows]))
     for device, given in enumerate(recorded):
         start, end = starts[device], ends[device]
         expected = {"work": derived.work[device], "peak_memory": derived.peak_memory[device]}
@@ -173,11 +176,21 @@ def _device_mismatches(run: Run, derived: Metrics, recorded: Any, slack: Fractio
         idle = derived.makespan - derived.work[device]
         for name in ("idle", "idle_by_phase"):
             expected[f"sum of {name}"] = idle
+        expected |= weights[device]._asdict()
         for name, right in expected.items():
             value = _recorded(given, name)
             kind = "makespan" if "idle" in name else name
             if value is not None and not _close(kind, value, right, 8 * slack):
                 yield _mismatch(device, f"metrics.devices[{device}]: {name}", value, right)
+
+
+def _ran(run: Run, row: Sequence[Entry]) -> list[tuple[int, int, int]]:
+    """Route, kind and stage of what a device has run."""
+    found = []
+    for key in (key for entry in row for key in entry.keys):
+        family, microbatch = divmod(key, run.pipeline.microbatches)
+        found.append((run.pipeline.route_of_microbatch[microbatch], *divmod(family, run.pipeline.stages)))
+    return found
 
 
 def _recorded(given: Mapping[str, Any], name: str) -> Any:

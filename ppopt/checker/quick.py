@@ -33,6 +33,8 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
         or any(0 in row for row in (*facts.duration, *facts.overlap))
     ):
         return False
+    if pipeline.backward_routes and facts.limit is not None:  # what a device holds then is not told by its own order
+        return False
     if order.index != pipeline.index or not len(order.rows) == len(schedule.start) == pipeline.devices:
         return False
     if [len(row) for row in order.rows] != [len(row) for row in schedule.start]:
@@ -40,13 +42,13 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     numbers, starts = np.concatenate(order.rows), np.concatenate(schedule.start)
     factor = facts.per_time // per_unit
     amounts = facts.activation, facts.retained, [facts.static], [facts.limit or []], [facts.working]
-    times = facts.duration, facts.overlap, facts.up, facts.down, facts.gather
+    times = facts.duration, facts.overlap, facts.up, facts.down, facts.over, facts.gather
     largest = max(1, *(abs(x) for table in (*times, *amounts) for row in table for x in row))
     most = max(int(starts.max(initial=0)) * factor, 1) + 4 * largest * (len(numbers) + 1)
     if most >= MOST or len(numbers) == 0 or int(starts.min()) < 0:
         return False
     rows = numbers, starts * factor, np.cumsum([0, *map(len, order.rows)])
-    place = _array([pipeline.route_of_microbatch]), _array(pipeline.routes)
+    place = _array([pipeline.route_of_microbatch]), _array(facts.place)
     waits = [
         (route, *(kind * pipeline.stages + stage for kind, stage in (edge.before, edge.after)), edge.lag)
         for route in range(len(pipeline.routes))
@@ -102,10 +104,10 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
     """Whether every operation runs once, on its device, one after the other, behind what it waits for, within the memory.
 
     ``sizes``: stages and microbatches. ``rows``: the numbers of all operations, their starts, and where each device begins.
-    ``place``: the route by microbatch, the device ``[route, stage]``. ``waits``: route, family before, family after, lag.
-    ``took``: the duration ``[route, kind, stage]``, of a pair and before the first operation ``[route, stage]``. ``memory``: what
-    is held until the backward and until W ``[route, stage]``, and always, the limit (none: empty), and while a backward runs, by
-    device.
+    ``place``: the route by microbatch, the device ``[route, kind, stage]``. ``waits``: route, family before, family after, lag.
+    ``took``: the duration ``[route, kind, stage]``, of a pair ``[route, stage]``, and before the first operation
+    ``[route, kind, stage]``. ``memory``: what is held until the backward and until W ``[route, stage]``, and always, the limit
+    (none: empty), and while a backward runs, by device.
     """
     stages, microbatches = sizes
     numbers, starts, offsets = rows
@@ -131,8 +133,9 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
             begun = starts[at]
             route = route_of[first % microbatches]
             stage = first // microbatches % stages
-            length = duration[route * 4 * stages + first // microbatches]
-            if begun < free or begun < gather[route * stages + stage] or home[route * stages + stage] != d or length < 0:
+            family = route * 4 * stages + first // microbatches
+            length = duration[family]
+            if begun < free or begun < gather[family] or home[family] != d or length < 0:
                 return False
             slot = route * stages + stage
             more, back = change(first // slots, activation[slot], retained[slot], working[d])
@@ -140,8 +143,9 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
             if second >= 0:
                 route = route_of[second % microbatches]
                 other = route * stages + second // microbatches % stages
-                longer = duration[route * 4 * stages + second // microbatches]
-                if longer < 0 or home[other] != d or begun < gather[other]:
+                family = route * 4 * stages + second // microbatches
+                longer = duration[family]
+                if longer < 0 or home[family] != d or begun < gather[family]:
                     return False
                 length = overlap[slot] if overlap[slot] >= 0 else length + longer
                 held += working[d]

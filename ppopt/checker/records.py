@@ -96,8 +96,13 @@ class Run:
         if not self.facts.traffic:
             return 0
         keys = (divmod(key, self.pipeline.microbatches) for key in entry.keys)
-        route_of, stages = self.pipeline.route_of_microbatch, self.pipeline.stages
-        return max((table[route_of[microbatch]][family % stages] for family, microbatch in keys), default=0)
+        route_of = self.pipeline.route_of_microbatch
+        return max((table[route_of[microbatch]][family] for family, microbatch in keys), default=0)
+
+    def home(self, key: int) -> int:
+        """The device that has to run an operation."""
+        family, microbatch = divmod(key, self.pipeline.microbatches)
+        return self.facts.place[self.pipeline.route_of_microbatch[microbatch]][family]
 
     def text(self, key: int) -> str:
         """An operation in PyTorch's notation."""

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from typing import TypeAlias
 
 from ppopt.checker.copies import copy_violations
-from ppopt.checker.memory import in_time, levels
+from ppopt.checker.memory import in_time, levels, room_elsewhere
 from ppopt.checker.microbatches import misplaced
 from ppopt.checker.passes import exchanges
 from ppopt.checker.quick import sound
@@ -72,7 +72,7 @@ def _violations(run: Run, earliest: bool) -> list[Violation]:
 def _tabulate(run: Run, found: list[Violation]) -> Ran:
     """Where and when every operation ran first; what ran again, or elsewhere, is ``found``."""
     pipeline = run.pipeline
-    microbatches, stages, route_of, routes = pipeline.microbatches, pipeline.stages, pipeline.route_of_microbatch, pipeline.routes
+    microbatches, stages = pipeline.microbatches, pipeline.stages
     size = 4 * stages * microbatches
     seen = bytearray(size)
     start: list[int | None] = [None] * size
@@ -81,8 +81,7 @@ def _tabulate(run: Run, found: list[Violation]) -> Ran:
     for device, entry, has_time in chain(timed, ((device, entry, False) for device, entry in run.untimed)):
         homes = []
         for key in entry.keys:
-            family, microbatch = divmod(key, microbatches)
-            home = routes[route_of[microbatch]][family % stages]
+            family, home = key // microbatches, run.home(key)
             homes.append(home)
             time = run.time(entry.start) if has_time and (seen[key] or home != device) else None
             if seen[key]:
@@ -93,8 +92,10 @@ def _tabulate(run: Run, found: list[Violation]) -> Ran:
                 start[key], end[key] = entry.start, entry.end
             seen[key] = 1
             if home != device:
+                back = "the backward of " if pipeline.backward_routes and family // stages != Kind.F else ""
                 message = (
-                    f"{run.text(key)} runs on device {device}; the route of its microbatch has stage {family % stages} on {home}"
+                    f"{run.text(key)} runs on device {device}; the route of its microbatch has {back}stage {family % stages} "
+                    f"on {home}"
                 )
                 found.append(Violation(Rule.DEVICE, device, run.text(key), time, message))
         if len(set(homes)) > 1:
@@ -112,7 +113,7 @@ def _completeness(run: Run, ran: Ran) -> Found:
         forward, full, input_, weight = (slot + kind * slots for kind in Kind)
         if seen[forward] and seen[full] != seen[input_] == seen[weight]:
             continue
-        device = pipeline.routes[pipeline.route_of_microbatch[slot % microbatches]][slot // microbatches]
+        device = run.home(forward if not seen[forward] else full)
         f, b, i, w = (run.text(key) for key in (forward, full, input_, weight))
         if not seen[forward]:
             yield Violation(Rule.MISSING, device, f, None, f"{f} is never run; it belongs on device {device}")
@@ -140,9 +141,7 @@ def _data(run: Run, ran: Ran) -> Found:
         start, end = start_of[after], end_of[before]
         if start is None or end is None or start + tolerance >= end + lag:
             continue
-        microbatch = after % run.pipeline.microbatches
-        stage = after // run.pipeline.microbatches % run.pipeline.stages
-        device = run.pipeline.routes[run.pipeline.route_of_microbatch[microbatch]][stage]
+        device = run.home(after)
         op, needed, at = run.text(after), run.text(before), run.time(start)
         if start + tolerance < end:
             message = f"{op} starts at {at} on device {device}, but needs {needed}, which ends at {run.time(end)}"
@@ -267,6 +266,8 @@ def _late(run: Run, ran: Ran) -> Found:
         ready[after] = max(ready[after], arrival)
     stops = stopped(run)
     yield from late_transfers(run, ran)
+    if room_elsewhere(run):
+        return
     for device, row in enumerate(run.rows):
         for before_, after_, lag, _ in exchanges(run, device):
             for key in after_.keys:

@@ -33,7 +33,7 @@ def edges(run: Run, route: int) -> Iterator[Edge]:
     stages = run.pipeline.stages
     for stage in range(stages):
         for backward in (Kind.B, Kind.I):
-            yield Edge((Kind.F, stage), (backward, stage), 0)
+            yield Edge((Kind.F, stage), (backward, stage), run.facts.over[route][stage])
         yield Edge((Kind.I, stage), (Kind.W, stage), 0)
     for stage in range(stages - 1):
         up, down = run.facts.up_held[route][stage], run.facts.down_held[route][stage]

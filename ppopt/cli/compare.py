@@ -15,13 +15,15 @@ from ppopt.named import compare as compare_named
 @click.option(
     "--with", "files", multiple=True, metavar="FILE", help="Show this order too: a CSV in PyTorch's notation, or a result (JSON)."
 )
+@click.option("--maps", is_flag=True, help="Also maps of work and weights: ddp, fsdp, looped-pp, fslpp, cuckoo.")
 @columns_option
 @json_option
-def compare(given: Given, files: tuple[str, ...], columns: tuple[str, ...] | None, as_json: bool) -> None:
+def compare(given: Given, files: tuple[str, ...], maps: bool, columns: tuple[str, ...] | None, as_json: bool) -> None:
     """All named schedules on this hardware, timed and checked side by side; no solver runs.
 
     Each schedule has its own placement on the same devices and the same costs per device, orders in a FILE too. Those that do
-    not apply are listed with the reason.
+    not apply are listed with the reason. Schedules that are maps of work and weights to devices are shown with --maps, or where
+    the model says something of weights (memory.weights, memory.weights_on, links.weights).
 
     \b
     Examples:
@@ -35,7 +37,7 @@ def compare(given: Given, files: tuple[str, ...], columns: tuple[str, ...] | Non
         raise click.UsageError("standard input can be read once only")
     model = given.read()
     with_files = [row_in(file, model.pipeline) for file in files]
-    table = compare_named(model, given.chunks, own=with_files)
+    table = compare_named(model, given.chunks, own=with_files, maps=maps)
     if as_json:
         click.echo(json_text(document(model, named=table)), nl=False)
         return

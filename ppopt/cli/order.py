@@ -34,7 +34,11 @@ def order(schedule: str, given: Given, params: dict[str, Any], as_json: bool) ->
     if as_json:
         click.echo(json_text(document(model, schedule=timed)), nl=False)
         return
-    if len(timed.pipeline.ways) > 1:
+    if timed.pipeline.backward_routes:
+        click.echo("Note: backwards run on other devices than their forwards; PyTorch has no such placement.", err=True)
+    elif len(timed.pipeline.ways) > 2:
+        click.echo(f"Note: this order has {len(timed.pipeline.ways)} routes; PyTorch has no such placement.", err=True)
+    elif len(timed.pipeline.ways) > 1:
         click.echo("Note: this order has two routes (two copies of the weights); PyTorch has no such placement.", err=True)
     for line in lines_of(timed.order.ops(device) for device in range(timed.pipeline.devices)):
         click.echo(line, nl=False)

@@ -103,6 +103,7 @@ def report(shown: Shown) -> str:
     """What is printed for people."""
     from ppopt.cli.render import PICTURE, TALL, picture, width
     from ppopt.cli.render import shown as table_text
+    from ppopt.named.registry import shows_maps
     from ppopt.text import heading, wrapped
 
     schedule = shown.schedule
@@ -111,8 +112,9 @@ def report(shown: Shown) -> str:
     parts = ["\n".join(wrapped(line, width()) for line in lines)]
     if schedule.pipeline.devices <= TALL:
         parts.append(picture(schedule)[0])
-    parts += [table_text(table) for table in tables(schedule)]
-    parts[-1 - bool(schedule.pipeline.lines)] += "\n" + wrapped(LEGEND, width() or PICTURE)
+    maps = shows_maps(schedule.pipeline, () if shown.model.schedule is None else (shown.model.schedule,))
+    parts += [table_text(table) for table in tables(schedule, maps)]
+    parts[-1 - maps - bool(schedule.pipeline.lines)] += "\n" + wrapped(LEGEND, width() or PICTURE)
     return "\n\n".join(parts)
 
 
@@ -141,8 +143,8 @@ def _figures(shown: Shown) -> list[str]:
     return lines
 
 
-def tables(schedule: Schedule) -> list[Table]:
-    """The devices, their idle time by cause, and the links."""
+def tables(schedule: Schedule, maps: bool = False) -> list[Table]:
+    """The devices, their idle time by cause, and the links; ``maps``: and what they do with weights."""
     from ppopt.text import figure, new_table, percent, unit
     from ppopt.timing import devices_of, links_of
 
@@ -161,12 +163,27 @@ def tables(schedule: Schedule) -> list[Table]:
         devices.add_row(str(device), share, *(figure(time(n)) for n in numbers), str(use.sent), str(use.received), peak)
         idle.add_row(str(device), figure(time(span - use.work)), *(figure(time(n)) for n in use.idle.values()))
     idle.add_row("all", *(figure(time(n)) for n in _sums(used, span)))
-    found = [devices, idle]
+    found = [devices, idle, *([weights_table(schedule)] if maps else [])]
     links = new_table("Links that transfers hold", ["link"], ["transfers", unit("busy", pipeline.units.time), "busy share"])
     for link in links_of(schedule):
         pairs = ", ".join(f"{a} to {b}" for a, b in link.pairs)
         links.add_row(pairs, str(link.transfers), figure(time(link.busy)), percent(link.busy / span) if span else "")
     return [*found, links] if links.rows else found
+
+
+def weights_table(schedule: Schedule) -> Table:
+    """What each device keeps of weights, fetches, sends and holds."""
+    from ppopt.pipeline import plain
+    from ppopt.text import figure, new_table, unit
+    from ppopt.timing.weights import device_figures
+
+    units = schedule.pipeline.units
+    heads = ["stages stored", unit("weights stored", units.memory), "weight fetches", unit("weights fetched", units.memory)]
+    heads += [unit("fetch time", units.time), "activations sent", "peak activations"]
+    table = new_table("Weights and activations", ["device"], heads, ranks={"weights stored": 2, "weights fetched": 2})
+    for device, of in enumerate(device_figures(schedule)):
+        table.add_row(str(device), *(figure(plain(value)) for value in of[:7]))
+    return table
 
 
 def _in(label: str) -> str:

@@ -22,7 +22,7 @@ from ppopt.constraints.cuts import (
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
-from ppopt.constraints.own import own_words, spread
+from ppopt.constraints.own import device_of_family, own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import (
     Hop,
@@ -30,6 +30,7 @@ from ppopt.constraints.rules import (
     data_of,
     links_of,
     margins_of,
+    memory_between,
     memory_of,
     rules_of,
     transfers_of,
@@ -99,6 +100,7 @@ __all__ = [
     "copies_of",
     "cuts_of",
     "data_of",
+    "device_of_family",
     "equal_weights",
     "expand",
     "free_choices",
@@ -110,6 +112,7 @@ __all__ = [
     "margins",
     "margins_of",
     "may_copy",
+    "memory_between",
     "memory_of",
     "microbatch_turns",
     "operations",

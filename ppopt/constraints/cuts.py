@@ -141,13 +141,16 @@ def weights_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     """Weight gradients of stages of equal cost on a device run in the order of their input gradients, as far as that is known.
 
     Valid with :func:`in_order` and where nothing binds beside the rules (:mod:`~ppopt.constraints.weight_order` has the proof).
-    Every backward has to be split: what memory implies then holds for every microbatch. Of the rules the proof knows data,
+    Every backward has to be split: what memory implies then holds for every microbatch. Each runs where its forward did: else the
+    rules do not say all that a device holds. Of the rules the proof knows data,
     machines, memory, and what precedes and follows a device's operations; with others, such as pauses between the passes of a
     device, which tell its stages apart, nothing is cut.
     """
     rules = rules_of(pipeline)
-    if not pipeline.costs.split or not all(
-        isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules
+    if (
+        not pipeline.costs.split
+        or pipeline.backward_routes
+        or not all(isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules)
     ):
         return ()
     graph = graph_of(pipeline)

@@ -121,6 +121,12 @@ class FamilyGraph:
         return len({family.route for family in self.families})
 
     @property
+    def scattered(self) -> bool:
+        """Whether some stage has its operations on several devices."""
+        owners = {f: owner for f, owner in zip(self.families, self.owner, strict=True) if isinstance(f.kind, Kind)}
+        return len({(f.route, f.stage, owner) for f, owner in owners.items()}) > len({(f.route, f.stage) for f in owners})
+
+    @property
     def several_stages(self) -> bool:
         """Whether some device holds several stages."""
         forwards = set(self.of_kind(Kind.F))

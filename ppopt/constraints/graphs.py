@@ -206,7 +206,8 @@ class _Compiled:
             self.links.append(Machine(link, families))
         else:
             device = next(f for f in word.streams if isinstance(f, Family) and not sends(f))
-            name = f"device {self.pipeline.routes[device.route][device.stage]} with {link}"
+            place = self.pipeline.device_by_kind[device.route, device.kind, device.stage]
+            name = f"device {place} with {link}"
             self.stopping.append(Machine(name, families))
 
     def graph(self) -> FamilyGraph:

@@ -84,10 +84,20 @@ def spread(pipeline: Pipeline, word: Word) -> bool:
             if isinstance(family, Family) and family.kind in HOPS:
                 continue
             if isinstance(family, Family):
-                devices.add(pipeline.routes[family.route][family.stage])
+                devices.add(device_of_family(pipeline, family))
             else:
-                devices |= {pipeline.routes[pipeline.route_of_microbatch[op.microbatch]][op.stage] for op in _singles(family)}
+                devices |= {_device(pipeline, op) for op in _singles(family)}
     return len(devices) > 1
+
+
+def device_of_family(pipeline: Pipeline, family: Family) -> int:
+    """The device that runs a family of computations, or whose activations are copied."""
+    kind = family.kind if isinstance(family.kind, Kind) else Kind.F
+    return int(pipeline.device_by_kind[family.route, kind, family.stage])
+
+
+def _device(pipeline: Pipeline, op: Op) -> int:
+    return int(pipeline.device_by_kind[pipeline.route_of_microbatch[op.microbatch], op.kind, op.stage])
 
 
 def _choices(pipeline: Pipeline, words: Sequence[Word]) -> tuple[Word, ...]:
@@ -157,7 +167,7 @@ def _check_pairs(pipeline: Pipeline, words: Sequence[Word]) -> None:
             assert isinstance(backward, Op)
             if (forward.kind, backward.kind) != (Kind.F, Kind.B):
                 raise ValueError(f"{word}: a pair is a forward and a full backward, in this order; got {forward} and {backward}")
-            devices = [pipeline.routes[pipeline.route_of_microbatch[op.microbatch]][op.stage] for op in (forward, backward)]
+            devices = [_device(pipeline, op) for op in (forward, backward)]
             if devices[0] != devices[1]:
                 raise ValueError(f"{word}: {forward} is on device {devices[0]} and {backward} on device {devices[1]}")
             if number in seen or other in seen:

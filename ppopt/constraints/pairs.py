@@ -50,9 +50,9 @@ def _families(pipeline: Pipeline, device: int, kind: Kind) -> tuple[Family, ...]
     """Those of a device that are run by some microbatch."""
     return tuple(
         Family(stage, kind, route)
-        for route, devices in enumerate(pipeline.routes)
+        for route, devices in enumerate(pipeline.device_by_kind[:, kind])
         if len(pipeline.microbatches_of[route])
-        for stage in np.flatnonzero(np.asarray(devices) == device).tolist()
+        for stage in np.flatnonzero(devices == device).tolist()
     )
 
 

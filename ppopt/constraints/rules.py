@@ -82,9 +82,10 @@ class Hop(NamedTuple):
 
 def _hops(pipeline: Pipeline, route: int) -> Iterator[tuple[Hop, Hop]]:
     """For each two neighbouring stages the hops of the result and of the gradient, from the first stage on."""
-    devices, ticks = pipeline.routes[route], pipeline.ticks
+    devices, ticks = pipeline.device_by_kind[route], pipeline.ticks
     kinds = backward_kinds(pipeline)
-    for stage, (a, b) in enumerate(pairwise(devices)):
+    back = devices[Kind.B].tolist()
+    for stage, (a, b) in enumerate(pairwise(devices[Kind.F].tolist())):
         makers, takers = (tuple(Family(s, kind, route) for kind in kinds) for s in (stage + 1, stage))
         yield (
             Hop(
@@ -99,9 +100,9 @@ def _hops(pipeline: Pipeline, route: int) -> Iterator[tuple[Hop, Hop]]:
                 makers,
                 Family(stage + 1, Send.SEND_B, route),
                 takers,
-                (b, a),
+                (back[stage + 1], back[stage]),
                 int(ticks.sending[route, 1, stage + 1]),
-                int(ticks.latency[b, a]),
+                int(ticks.latency[back[stage + 1], back[stage]]),
             ),
         )
 
@@ -156,9 +157,11 @@ def _data_of_route(pipeline: Pipeline, route: int, links: bool) -> list[Word]:
         rules.append(OneOf(tuple(alternatives)))
         if stage:
             rules += hops[stage - 1][0].words(links)
-        if stage == pipeline.stages - 1:
-            rules += [Precede(forward, Family(stage, kind, route)) for kind in kinds]
-        else:
+        on, back = (int(pipeline.device_by_kind[route, kind, stage]) for kind in (Kind.F, Kind.B))
+        if stage == pipeline.stages - 1 or on != back:  # what the forward leaves behind is sent there; else it follows
+            lag = int(pipeline.ticks.latency[on, back])
+            rules += [Precede(forward, Family(stage, kind, route), lag=lag) for kind in kinds]
+        if stage < pipeline.stages - 1:
             rules += hops[stage][1].words(links)
     return rules
 
@@ -166,9 +169,10 @@ def _data_of_route(pipeline: Pipeline, route: int, links: bool) -> list[Word]:
 def _streams_of_devices(pipeline: Pipeline) -> list[tuple[Stream, ...]]:
     kinds = tuple(Kind) if pipeline.costs.split else (Kind.F, Kind.B)
     streams: list[list[Stream]] = [[] for _ in range(pipeline.devices)]
-    for route, devices in enumerate(pipeline.routes):
-        for stage, device in enumerate(devices):
-            streams[device] += [Family(stage, kind, route) for kind in kinds]
+    for route, devices in enumerate(pipeline.device_by_kind.tolist()):
+        for stage in range(pipeline.stages):
+            for kind in kinds:
+                streams[devices[kind][stage]].append(Family(stage, kind, route))
     return [tuple(of_device) for of_device in streams]
 
 
@@ -177,10 +181,11 @@ def margins_of(pipeline: Pipeline) -> tuple[Lead | Tail, ...]:
     ticks = pipeline.ticks
     kinds = tuple(Kind) if pipeline.costs.split else (Kind.F, Kind.B)
     return tuple(
-        word(Family(stage, kind, route), int(table[route, stage]))
+        word(Family(stage, kind, route), int(table[route, kind, stage]))
         for word, table in ((Lead, ticks.lead), (Tail, ticks.tail))
-        for route, stage in np.argwhere(table > 0).tolist()
+        for route, stage in np.argwhere((table > 0).any(axis=1)).tolist()
         for kind in kinds
+        if table[route, kind, stage]
     )
 
 
@@ -214,20 +219,35 @@ def turns_of(pipeline: Pipeline) -> tuple[Turns, ...]:
 
 
 def memory_of(pipeline: Pipeline) -> tuple[Capacity, ...]:
-    """The memory limit of every device, nothing where there is no limit.
+    """The memory limit of every device; nothing where there is no limit.
 
     Static memory is taken off, and what every backward of the device takes while it runs (:attr:`~ppopt.pipeline.Amounts.room`).
+    Of stages whose backward runs elsewhere than the forward nothing is said; :func:`memory_between` does.
     """
+    return _capacities(pipeline, range(pipeline.devices), elsewhere=False)
+
+
+def memory_between(pipeline: Pipeline) -> tuple[Capacity, ...]:
+    """The memory limit of the devices that run the backward of some other device's forward, and hold what that leaves behind.
+
+    No order says when the one device's forward is too early for the other one's memory, so these bind as words of one's own do.
+    """
+    on, back = pipeline.device_by_kind[:, Kind.F], pipeline.device_by_kind[:, Kind.B]
+    return _capacities(pipeline, sorted(set(back[on != back].tolist())), elsewhere=True)
+
+
+def _capacities(pipeline: Pipeline, devices: Iterable[int], *, elsewhere: bool) -> tuple[Capacity, ...]:
     amounts = pipeline.amounts
     if amounts.limit is None:
         return ()
+    on, back = (pipeline.device_by_kind[:, kind].tolist() for kind in (Kind.F, Kind.B))
     capacities = []
-    for device in range(pipeline.devices):
+    for device in devices:
         holds: list[Hold] = []
         away = away_from(pipeline, device)
-        for route, devices in enumerate(pipeline.routes):
-            for stage, held_on in enumerate(devices):
-                if held_on == device:
+        for route, row in enumerate(back):
+            for stage, held_on in enumerate(row):
+                if held_on == device and (elsewhere or on[route][stage] == device):
                     holds += _holds_of(pipeline, route, stage)
         capacities.append(Capacity(tuple(holds), int(amounts.room[device]), away))
     return tuple(capacities)

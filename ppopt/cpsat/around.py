@@ -74,6 +74,8 @@ class Around:
             route = pipeline.route_of_microbatch[microbatch]
             whole, kept, more = (int(of[route, stage]) for of in tables)
             device, forward = pipeline.routes[route][stage], place[slot]
+            if device != pipeline.device_by_kind[route, Kind.B, stage]:
+                continue  # what binds says what is held there (:func:`~ppopt.constraints.memory_between`)
             if place[Kind.B * slots + slot] >= 0:
                 holds.append(Held(device, forward, place[Kind.B * slots + slot], whole))
             else:

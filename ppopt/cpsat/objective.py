@@ -12,7 +12,7 @@ from ppopt.constraints import Exclusive, spread
 from ppopt.cpsat.operations import Operations
 from ppopt.cpsat.posting import Literal, interval, machine
 from ppopt.pipeline import IntArray
-from ppopt.schedule import of_stages
+from ppopt.schedule import devices_of
 
 
 class Bounds(NamedTuple):
@@ -64,7 +64,7 @@ class Spans:
         """The begin and the end of the device with these operations."""
         ops, model = self.ops, self.model
         traffic = {op: ops.margins(op) for op in own.tolist()}
-        by = start_by[int(of_stages(ops.pipeline, own[:1], ops.pipeline.device_of)[0])] if start_by else None
+        by = start_by[int(devices_of(ops.pipeline, own[:1])[0])] if start_by else None
         first = model.new_int_var(0, ops.horizon if by is None else min(ops.horizon, by * ops.parts + ops.slack), "begin")
         longest = max((after for _, after in traffic.values()), default=0)
         last = model.new_int_var(0, ops.horizon + max(self.span, longest), "end")

@@ -19,6 +19,7 @@ from ppopt.named import Row, of_order
 from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, IntArray, Pipeline
+from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import NO_TRANSFERS, Order, Schedule, Transfers, halves
 from ppopt.timing import begun, in_turn, time_order
 from ppopt.timing.copies import reloaded_late, settled_memory
@@ -195,6 +196,14 @@ def _read(path: str, source: str) -> tuple[Callable[[], Model], Rows, ResultFile
     return lambda: Model(infer_pipeline(rows)), rows, None
 
 
+def _has_map(pipeline: Pipeline, own: Pipeline) -> bool:
+    """Whether a pipeline whose routes are written out runs everything where ``own`` does, however the routes are numbered."""
+    if pipeline.placement != "routes" or pipeline.stages != own.stages:
+        return False
+    here, there = (each.device_by_kind[each.route_by_microbatch] for each in (pipeline, own))
+    return bool((here == there).all())
+
+
 def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
     """``pipeline`` with the routes of ``own``.
 
@@ -205,11 +214,13 @@ def _placed_as(own: Pipeline, pipeline: Pipeline) -> Pipeline:
         theirs, ours = getattr(own, size), getattr(pipeline, size)
         if theirs != ours:
             raise ValueError(f"the order has {size} = {theirs}, the model {ours}")
-    if own.routes != pipeline.routes:
-        if own.placement in PLACEMENTS:
+    if own.places != pipeline.places and not _has_map(pipeline, own):
+        if own.backward_routes:
+            pipeline = mapped(pipeline, WorkMap(own.routes, own.route_of_microbatch, own.backward_routes))
+        elif own.placement in PLACEMENTS:
             pipeline = pipeline.placed(own.placement, own.chunks)
         else:
             pipeline = pipeline.rerouted(own.routes, own.route_of_microbatch)
-    if own.route_of_microbatch != pipeline.route_of_microbatch:
+    if own.places == pipeline.places and own.route_of_microbatch != pipeline.route_of_microbatch:
         pipeline = pipeline.changed(route_of_microbatch=own.route_of_microbatch)
     return pipeline

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, TypeAlias
 
-from ppopt.pipeline import DataParallel
+from ppopt.pipeline import DataParallel, plain
 from ppopt.schedule import Schedule
 from ppopt.timing import exposed_traffic
 from ppopt.timing.usage import devices_of, links_of
+from ppopt.timing.weights import device_figures
 
 Tree: TypeAlias = dict[str, Any]
 
@@ -32,9 +34,13 @@ def metrics_dict(schedule: Schedule) -> Tree:
     }
 
 
-def usage_dict(schedule: Schedule) -> Tree:
-    """``metrics.devices`` and, where transfers hold links, ``metrics.links``: where the time of each goes."""
+def usage_dict(schedule: Schedule, weights: bool = False) -> Tree:
+    """``metrics.devices`` and, where transfers hold links, ``metrics.links``: where the time of each goes.
+
+    ``weights``: with what each device does with weights and activations (:func:`weights_dicts`).
+    """
     pipeline = schedule.pipeline
+    more = weights_dicts(schedule) if weights else [{}] * pipeline.devices
     time, makespan = pipeline.time, schedule.makespan
     devices = [
         {
@@ -45,8 +51,9 @@ def usage_dict(schedule: Schedule) -> Tree:
             "sent": use.sent,
             "received": use.received,
             "peak_memory": pipeline.amount(peak),
+            **beside,
         }
-        for use, peak in zip(devices_of(schedule), schedule.peak_memory, strict=True)
+        for use, peak, beside in zip(devices_of(schedule), schedule.peak_memory, more, strict=True)
     ]
     links = [
         {
@@ -58,3 +65,11 @@ def usage_dict(schedule: Schedule) -> Tree:
         for use in links_of(schedule)
     ]
     return {"devices": devices, **({"links": links} if links else {})}
+
+
+def weights_dicts(schedule: Schedule) -> list[Tree]:
+    """Per device: stages and weights that it keeps, how often and how much it fetches, what it sends, its peak of activations."""
+    return [
+        {name: plain(value) if isinstance(value, Fraction) else value for name, value in figures._asdict().items()}
+        for figures in device_figures(schedule)
+    ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from ppopt.files.text import FileError
-from ppopt.op import Op, Pair
+from ppopt.op import Kind, Op, Pair
 from ppopt.pipeline import PLACEMENTS, Pipeline, PipelineError, routes_of
 
 Rows: TypeAlias = Sequence[Sequence[Op | Pair]]
@@ -18,7 +18,8 @@ def infer_pipeline(rows: Rows) -> Pipeline:
     stages and microbatches up to the largest that occurs, and the routes on which most microbatches run.
 
     One route is what most microbatches take; another one is believed in where it is the first one reversed, or where
-    at least two microbatches take it. A microbatch that takes none of them counts for the nearest.
+    at least two microbatches take it, or every microbatch stays on one device. A microbatch that takes none of them counts
+    for the nearest. Backwards on other devices than their forwards are believed in where at least two microbatches run each way.
 
     Raises:
         FileError: no pipeline of these sizes is supported.
@@ -33,12 +34,16 @@ def infer_pipeline(rows: Rows) -> Pipeline:
     visits: list[dict[int, int]] = [{} for _ in range(microbatches)]
     for device, op in sorted(singles, key=lambda item: item[1].kind):
         visits[op.microbatch].setdefault(op.stage, device)
+    apart = _with_backwards(singles, stages, microbatches)
+    if apart is not None:
+        return apart
     usual = [Counter(visit[s] for visit in visits if s in visit) for s in range(stages)]
     fallback = [count.most_common(1)[0][0] if count else 0 for count in usual]
     taken = [tuple(visit.get(s, fallback[s]) for s in range(stages)) for visit in visits]
     counted = Counter(taken).most_common()
     first = counted[0][0]
-    believed = [route for route, count in counted if route == first or route == first[::-1] or count > 1]
+    stays = all(len(set(route)) == 1 for route in taken)
+    believed = [route for route, count in counted if stays or route == first or route == first[::-1] or count > 1]
     routes = sorted(believed, key=lambda route: taken.index(route))
     nearest = {route: max(routes, key=lambda known: _agreement(known, route)) for route in set(taken)}
     route_of_microbatch = tuple(routes.index(nearest[route]) for route in taken)
@@ -50,6 +55,30 @@ def infer_pipeline(rows: Rows) -> Pipeline:
         )
     except PipelineError as error:
         raise FileError(f"{error.key}: {error.message}") from None
+
+
+def _with_backwards(singles: Sequence[tuple[int, Op]], stages: int, microbatches: int) -> Pipeline | None:
+    """The pipeline where some backwards run elsewhere than their forwards; ``None`` where it is not that, or is in doubt."""
+    places: dict[tuple[int, int, bool], set[int]] = {}
+    for device, op in singles:
+        places.setdefault((op.microbatch, op.stage, op.kind != Kind.F), set()).add(device)
+    if len(places) < 2 * stages * microbatches or any(len(devices) > 1 for devices in places.values()):
+        return None
+    ways = [tuple(tuple(min(places[m, s, back]) for s in range(stages)) for back in (False, True)) for m in range(microbatches)]
+    counted = Counter(ways)
+    if all(on == back for on, back in counted) or min(counted.values()) < 2:
+        return None
+    known = list(counted)
+    try:
+        return Pipeline(
+            max(device for device, _ in singles) + 1,
+            microbatches,
+            routes=[on for on, _ in known],
+            backward_routes=[back for _, back in known],
+            route_of_microbatch=[known.index(way) for way in ways],
+        )
+    except PipelineError:
+        return None
 
 
 def halves_of(row: Iterable[Op | Pair]) -> Iterator[Op]:

@@ -41,7 +41,7 @@ def layers_of(tree: Mapping[str, Any], tables: Mapping[str, Tree]) -> Layers | N
     """
     if "layers" not in tree:
         return None
-    for table, allowed in (("costs", ("optimizer",)), ("memory", ("static", "limit"))):
+    for table, allowed in (("costs", ("optimizer",)), ("memory", ("static", "limit", "weights_on", "weights_kept"))):
         for key in tables[table]:
             if (table, key) == ("memory", "working"):
                 problem = f"beside [[layers]] it belongs to memory.static: [memory] has {', '.join(allowed)}"

@@ -48,7 +48,8 @@ OPTIONAL = {"offload": Offload}
 _KEYS: dict[str, tuple[str, ...]] = {
     "": ("format", "name", "pipeline", "layers", *PARTS, *OPTIONAL, *ORIGIN),
     "pipeline": (
-        *("devices", "microbatches", "placement", "chunks", "routes", "route_of_microbatch", "partition", "recompute"),
+        *("devices", "microbatches", "placement", "chunks", "routes", "backward_routes", "route_of_microbatch"),
+        *("partition", "recompute"),
         *("runtime", "schedule", "schedule_params", "order", *MIX_KEYS),
     ),
     **{table: tuple(f.name for f in dataclasses.fields(part)) for table, part in (PARTS | OPTIONAL).items()},
@@ -219,6 +220,9 @@ def _set(tree: Tree, change: Change) -> None:
         table[last] = change.value
     if change.key == "pipeline.placement":  # two ways to say the same thing: the change wins
         table.pop("routes", None)
+        table.pop("backward_routes", None)
+        if isinstance(tree.get("memory"), dict):
+            tree["memory"].pop("weights_on", None)
     elif change.key == "pipeline.routes":
         table.pop("placement", None)
 
@@ -250,7 +254,7 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
         raise PipelineError("pipeline.routes", "give either routes or placement, not both")
     if fields.get("routes") == []:
         raise PipelineError("pipeline.routes", "expected at least one route")
-    for name in ("routes", "route_of_microbatch"):
+    for name in ("routes", "backward_routes", "route_of_microbatch"):
         if not isinstance(fields.get(name, []), list):
             raise PipelineError(f"pipeline.{name}", f"expected a list, got {fields[name]!r}")
     labels = {"name": tree.get("name", ""), **{f"units.{key}": tables["units"].get(key, "") for key in ("time", "memory")}}

@@ -29,6 +29,8 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
         table["routes"] = [list(route) for route in pipeline.ways]
     if pipeline.placement in (*PLACEMENTS, ANY) or len(pipeline.routes[0]) == pipeline.chunks * pipeline.devices:
         table["chunks"] = _plain(pipeline.chunks)
+    if pipeline.backward_routes:
+        table["backward_routes"] = [list(route) for route in pipeline.backward_routes]
     if len(pipeline.ways) > 1:
         table["route_of_microbatch"] = list(way_of_microbatch(pipeline))
     table |= as_table(pipeline.mix)
@@ -50,7 +52,7 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
     parts: Tree = {name: _part(part) for name, part in given.items()}
     if pipeline.layers is not None:
         parts["costs"] = _kept(parts["costs"], "optimizer")
-        parts["memory"] = _kept(parts["memory"], "static", "limit")
+        parts["memory"] = _kept(parts["memory"], "static", "limit", "weights_on", "weights_kept")
         parts["layers"] = as_tables(pipeline.layers)
     if given["data_parallel"] == DataParallel():
         del parts["data_parallel"]

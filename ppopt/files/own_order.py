@@ -81,5 +81,5 @@ def _problem(pipeline: Pipeline, op: Op, device: int) -> str | None:
         pipeline.index.number(op)
     except ValueError as error:
         return str(error)
-    own = pipeline.routes[pipeline.route_of_microbatch[op.microbatch]][op.stage]
+    own = int(pipeline.device_by_kind[pipeline.route_of_microbatch[op.microbatch], op.kind, op.stage])
     return None if own == device else f"{op} is on device {device}; its stage is on device {own}"

@@ -14,11 +14,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 import ppopt
 from ppopt.files.carried import carried, times
-from ppopt.files.figures import metrics_dict, usage_dict
+from ppopt.files.figures import metrics_dict, usage_dict, weights_dicts
 from ppopt.files.model import ModelError, model_of
 from ppopt.files.model_tree import model_dict, recompute_of
 from ppopt.files.text import FileError, read_text, source_of, write_text
 from ppopt.named.model import Model
+from ppopt.named.registry import shows_maps
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 
@@ -67,9 +68,14 @@ def document(model: Model, *, schedule: Schedule | None = None, named: Sequence[
         "model": model_dict(model, resolved=schedule is not None),
         "result": None,
         "schedule": None if schedule is None else schedule_dict(schedule),
-        "metrics": None if schedule is None else {**metrics_dict(schedule), **usage_dict(schedule)},
-        "named": [row_dict(row) for row in named],
+        "metrics": None if schedule is None else {**metrics_dict(schedule), **usage_dict(schedule, _maps(model))},
+        "named": [row_dict(row, shows_maps(model.pipeline) or shows_maps(model.pipeline, (row.name,))) for row in named],
     }
+
+
+def _maps(model: Model) -> bool:
+    """Whether what devices do with weights is of interest."""
+    return shows_maps(model.pipeline, () if model.schedule is None else (model.schedule,))
 
 
 def _outcome(result: Result) -> Tree:
@@ -177,8 +183,9 @@ def schedule_dict(schedule: Schedule) -> Tree:
     return tree
 
 
-def row_dict(row: Row) -> Tree:
-    """One named schedule; without a schedule ``excluded`` says why, and the figures are null."""
+def row_dict(row: Row, weights: bool = False) -> Tree:
+    """One named schedule; without a schedule ``excluded`` says why, and the figures are null. ``weights``: with the ``devices``'
+    figures of weights and activations."""
     chosen = row.recompute
     counts = row.partition
     return {
@@ -193,6 +200,7 @@ def row_dict(row: Row) -> Tree:
         "efficiency": row.efficiency,
         "work": None if row.work is None else list(row.work),
         "peak_memory": None if row.peak_memory is None else list(row.peak_memory),
+        **({"devices": weights_dicts(row.schedule)} if weights and row.schedule is not None else {}),
         "within_memory": row.within_memory,
         "assumes_equal_work": row.assumes_equal_work,
         "excluded": row.excluded,

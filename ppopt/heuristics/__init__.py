@@ -6,6 +6,7 @@ None of this proves anything. List scheduling (:mod:`~ppopt.heuristics.list_sche
 """
 
 from ppopt.heuristics.baselines import baselines, each_baseline
+from ppopt.heuristics.frontier import FILLINGS, by_frontier, in_flight
 from ppopt.heuristics.jobs import Jobs
 from ppopt.heuristics.list_scheduling import filled, list_schedule, listable, run_jobs
 from ppopt.heuristics.pacing import each_paced
@@ -14,14 +15,17 @@ from ppopt.heuristics.priorities import PRIORITIES
 from ppopt.heuristics.simulation import Stuck
 
 __all__ = [
+    "FILLINGS",
     "PRIORITIES",
     "Jobs",
     "Stuck",
     "baselines",
+    "by_frontier",
     "covers",
     "each_baseline",
     "each_paced",
     "filled",
+    "in_flight",
     "list_schedule",
     "listable",
     "order_of",

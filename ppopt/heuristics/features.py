@@ -47,17 +47,19 @@ def _heads_and_tails(pipeline: Pipeline) -> tuple[IntArray, IntArray]:
     head, tail = np.zeros_like(duration), np.zeros_like(duration)
     split = pipeline.costs.split
     for r, devices in enumerate(pipeline.routes):
+        backs = pipeline.device_by_kind[r, Kind.B].tolist()
         forward = duration[r, Kind.F].tolist()
         gradient = duration[r, Kind.I if split else Kind.B].tolist()
         weight = duration[r, Kind.W].tolist() if split else [0] * len(devices)
         lag = pipeline.ticks.lag
         out = [int(lag[a, b]) for a, b in pairwise(devices)]  # from stage s to s + 1
-        back = [int(lag[b, a]) for a, b in pairwise(devices)]  # from stage s + 1 to s
+        back = [int(lag[b, a]) for a, b in pairwise(backs)]  # from stage s + 1 to s
         last = len(devices) - 1
+        turn = int(lag[devices[last], backs[last]])  # from the last forward to its backward
         time = 0
         for s in range(last + 1):
             head[r, Kind.F, s] = time
-            time += forward[s] + (out[s] if s < last else 0)
+            time += forward[s] + (out[s] if s < last else turn)
         for s in reversed(range(last + 1)):
             head[r, [Kind.B, Kind.I], s] = time
             head[r, Kind.W, s] = time + gradient[s]
@@ -68,6 +70,6 @@ def _heads_and_tails(pipeline: Pipeline) -> tuple[IntArray, IntArray]:
             tail[r, [Kind.B, Kind.I], s] = time
             tail[r, Kind.W, s] = weight[s]
         for s in reversed(range(last + 1)):
-            time += forward[s] + (out[s] if s < last else 0)
+            time += forward[s] + (out[s] if s < last else turn)
             tail[r, Kind.F, s] = time
     return head, tail

@@ -103,7 +103,7 @@ def listable(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Word, ...]:
         if isinstance(word, Capacity) and word.holds:
             claim = word.holds[0].claim
             _, held = holding(word)
-            if spread(pipeline, word) or held_on.setdefault(pipeline.routes[claim.route][claim.stage], held) != held:
+            if spread(pipeline, word) or held_on.setdefault(int(pipeline.device_of[claim.route, claim.stage]), held) != held:
                 continue
         if not isinstance(word, Exclusive) or word in rules:
             kept.append(word)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
 
@@ -17,7 +18,7 @@ def activations_of_one(pipeline: Pipeline) -> list[int]:
     """
     most = np.maximum(pipeline.amounts.activation, pipeline.amounts.retained)
     return [
-        max(int(most[r, np.asarray(route) == d].sum()) for r, route in enumerate(pipeline.routes))
+        max(int(most[r, route[Kind.B] == d].sum()) for r, route in enumerate(pipeline.device_by_kind))
         for d in range(pipeline.devices)
     ]
 

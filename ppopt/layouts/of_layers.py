@@ -164,6 +164,8 @@ def layout_of(pipeline: Pipeline, runtime: str) -> Layout:
     layers = pipeline.layers
     if layers is None:
         raise NotExpressible(runtime, "a layout says where layers are, and this model has none ([[layers]])")
+    if pipeline.backward_routes or pipeline.memory.weights_on is not None:
+        raise NotExpressible(runtime, "a stage runs and keeps its weights on one device there; here that is elsewhere for some")
     placement = next(
         (each for each in (LOOP, WAVE) if pipeline.routes == routes_of(each, pipeline.devices, pipeline.chunks)),
         None,

@@ -87,6 +87,8 @@ def places_of(pipeline: Pipeline, runtime: str) -> tuple[Pipeline, ...]:
 
 
 def _takes(pipeline: Pipeline, runtime: str) -> bool:
+    if pipeline.backward_routes or pipeline.memory.weights_on is not None:
+        return False
     places = [("linear", 1), ("wave", 2), *([("loop", pipeline.chunks)] if pipeline.chunks > 1 else [])]
     return any(
         has_place(runtime, *place) and pipeline.routes == routes_of(place[0], pipeline.devices, place[1]) for place in places

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from ppopt.named.registry import shows_maps
 from ppopt.named.row import Row
 from ppopt.pipeline import Units
 from ppopt.schedule import Objective, Schedule
 from ppopt.text import figure, percent, unit
+from ppopt.timing.weights import device_figures
 
 OBJECTIVES = {"makespan": "makespan", "span": "device span"}
 """Objective -> its column."""
@@ -109,6 +111,22 @@ def _repeats(rows: Sequence[Row]) -> bool:
     return any(row.schedule is not None and row.schedule.repeated > 0 for row in rows)
 
 
+def _maps(rows: Sequence[Row]) -> bool:
+    """Whether what devices do with weights is of interest: where weights or backwards are said to be elsewhere, or are."""
+    return any(row.schedule is not None and shows_maps(row.schedule.pipeline, (row.name,)) for row in rows)
+
+
+def _each_device(field: str) -> Callable[[Schedule, Best], str]:
+    """A figure of every device: from the least to the largest."""
+
+    def cell(schedule: Schedule, best: Best) -> str:
+        values = [getattr(figures, field) for figures in device_figures(schedule)]
+        shown = [f"{100 * value:.0f}" if isinstance(value, float) else str(value) for value in (min(values), max(values))]
+        return "-".join(dict.fromkeys(shown)) + (" %" if isinstance(values[0], float) else "")
+
+    return cell
+
+
 def _asked(rows: Sequence[Row]) -> bool:
     return False
 
@@ -131,5 +149,15 @@ COLUMNS = (
         there=_has_rates,
     ),
     Column("peak memory", 0, _peak, lambda units, rows: units.memory),
+    *(
+        Column(name, 4, _each_device(field), wanted=_maps, there=_maps)
+        for name, field in (
+            ("stages stored", "stages_stored"),
+            ("weight fetches", "weight_fetches"),
+            ("activations sent", "activations_sent"),
+            ("peak activations", "peak_activations"),
+            ("utilisation", "utilisation"),
+        )
+    ),
 )
 """All columns, from left to right."""

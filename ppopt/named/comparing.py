@@ -11,7 +11,7 @@ from ppopt.clock import OutOfTime
 from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
-from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks
+from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks, shows_maps
 from ppopt.named.row import NO_TIME, Row, figures
 from ppopt.named.table import Table
 from ppopt.named.turned import turned_rows
@@ -27,14 +27,16 @@ def compare(
     params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     own: Sequence[Row] = (),
     only: Collection[str] = (),
+    maps: bool = False,
 ) -> Table:
     """All named schedules on the same devices and the same costs per device, each on its own placement; timed and checked.
 
     ``asked`` is a pipeline, or what a model file says: then its own order is shown too, and its schedule has the parameters that
     it gives. Where it is left open which stages recompute, each schedule is shown without recomputing and with it everywhere.
     Those that need chunks are shown for each number in ``chunks``; without, for the pipeline's own numbers above 1, else for
-    their smallest. ``params`` gives parameters by the name of a schedule; the
-    others have none. ``own`` are rows of your own, shown first. ``only``: the names of those that are wanted; empty: all.
+    their smallest. ``params`` gives parameters by the name of a schedule; the others have none. ``own`` are rows of your own,
+    shown first. ``only``: the names of those that are wanted; empty: all. ``maps``: also schedules that are maps of work and
+    weights; else only where the model says something of weights, or stands for one.
 
     Raises:
         Restriction: a parameter is unknown or out of range.
@@ -45,7 +47,7 @@ def compare(
     pipeline = model.pipeline
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()
-    found = [*own, *model.own_rows, *rows_of(pipeline, chunks, {**model.named_params, **params}, only)]
+    found = [*own, *model.own_rows, *rows_of(pipeline, chunks, {**model.named_params, **params}, only, maps)]
     verified_rows(found)
     return Table(found, pipeline, model.stands_for)
 
@@ -55,6 +57,7 @@ def rows_of(
     chunks: Sequence[int] = (),
     params: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     only: Collection[str] = (),
+    maps: bool = False,
 ) -> list[Row]:
     """The rows of the named schedules as :func:`compare` has them.
 
@@ -74,10 +77,10 @@ def rows_of(
         return [
             dataclasses.replace(row, recompute=choice)
             for choice in ("none", "all")
-            for row in _resolved(pipeline, choice, chunks, params, only)
+            for row in _resolved(pipeline, choice, chunks, params, only, maps)
         ]
     rows = []
-    for definition, v in each(chunks):
+    for definition, v in each(chunks, maps or shows_maps(pipeline, (*params, *only))):
         if only and definition.name not in only:
             continue
         try:
@@ -97,10 +100,11 @@ def _resolved(
     chunks: Sequence[int],
     params: Mapping[str, Mapping[str, Any]],
     only: Collection[str],
+    maps: bool,
 ) -> list[Row]:
     """The rows where no stage or every stage recomputes."""
     try:
-        return rows_of(pipeline.resolved(choice), chunks, params, only)
+        return rows_of(pipeline.resolved(choice), chunks, params, only, maps)
     except PipelineError as error:
         return none_applies(f"recompute = {choice}: {error}")
 
@@ -138,5 +142,5 @@ def adapted(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
                 schedule = definition.schedule(pipeline, **params)
             except Restriction:
                 continue
-            if schedule.pipeline.routes == pipeline.routes:
+            if schedule.pipeline.places == pipeline.places:
                 yield f"{definition.name}, limit {limit}", time_order(pipeline, schedule.order)

@@ -17,6 +17,7 @@ from ppopt.named.in_turn import OUT_OF_TURN, in_turn, out_of_turn, retold
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, alike, routes_of
 from ppopt.pipeline.rewriting import kept_here
+from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, time_order
 
@@ -81,6 +82,9 @@ class Definition:
     """Whether it is defined for other numbers of chunks too."""
     routes: Callable[[int], Routes] | None = None
     """The routes on a number of devices, where ``placement`` does not give them."""
+    work_map: Callable[[Pipeline, Parameters], WorkMap] | None = None
+    """Which device runs what and keeps which weights, of a pipeline with the same stages, where neither of the two above says it.
+    Such a schedule is shown beside others only where the model says something of weights, or is asked for it."""
     parameters: tuple[Parameter, ...] = ()
     needs: str = "-"
     advice: Callable[[Pipeline, Parameters], str] | None = None
@@ -120,6 +124,8 @@ class Definition:
             Restriction: this number of chunks, or this placement on these devices, is not possible, or what the devices would
                 do there is not known.
         """
+        if self.work_map is not None:
+            return self._mapped(pipeline, self.work_map, params)
         fixed = self.chunks(self.read(params)) if self.chunks else None
         if chunks is None:
             own = pipeline.chunks if self.any_chunks and self._placed_here(pipeline) else 0
@@ -131,12 +137,22 @@ class Definition:
         try:
             if self.routes is not None:
                 routes = self.routes(pipeline.devices)
-                return pipeline if routes == pipeline.ways else pipeline.rerouted(routes)
-            if pipeline.stages == pipeline.devices * chunks and pipeline.ways == routes_of(
-                self.placement, pipeline.devices, chunks
+                here = routes == pipeline.ways and not pipeline.backward_routes
+                return pipeline if here else pipeline.rerouted(routes)
+            if (
+                not pipeline.backward_routes
+                and pipeline.stages == pipeline.devices * chunks
+                and pipeline.ways == routes_of(self.placement, pipeline.devices, chunks)
             ):
                 return pipeline
             return pipeline.placed(self.placement, chunks)
+        except PipelineError as error:
+            raise Restriction(f"{self.name}: {error}") from error
+
+    def _mapped(self, pipeline: Pipeline, work_map: Callable[[Pipeline, Parameters], WorkMap], params: Parameters) -> Pipeline:
+        try:
+            pipeline = pipeline if pipeline.routes else pipeline.placements()[0]
+            return mapped(pipeline, work_map(pipeline, self.read(params)))
         except PipelineError as error:
             raise Restriction(f"{self.name}: {error}") from error
 
@@ -151,7 +167,8 @@ class Definition:
         Raises:
             Restriction: the definition does not allow these sizes, costs or parameters.
         """
-        if pipeline.ways != self.place(pipeline, pipeline.chunks).ways:
+        own = self.place(pipeline, pipeline.chunks, **(params if self.work_map is not None else {}))
+        if (pipeline.ways, pipeline.backward_routes) != (own.ways, own.backward_routes):
             raise Restriction(f"{self.name}: the placement must be {self.placement}, got {pipeline.placement}")
         if pipeline.recompute == CHOOSE:
             problem = 'pipeline.recompute = "choose" leaves open which stages recompute; expected "none", "all" or a list'
@@ -303,7 +320,7 @@ def limited(pipeline: Pipeline, activations: Fraction) -> Pipeline:
     """The same pipeline with room for this number of activations of a microbatch (over all its stages there) on every device."""
     limits = tuple(one * activations / pipeline.amounts.per_unit for one in activations_of_one(pipeline))
     flat = pipeline.flat()
-    return flat.changed(memory=replace(flat.memory, static=Fraction(0), working=None, limit=limits))
+    return flat.changed(memory=replace(flat.memory, static=Fraction(0), weights=None, working=None, limit=limits))
 
 
 def fused(stages: Iterable[int], route: int = 0) -> tuple[OneOf, ...]:

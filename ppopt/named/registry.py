@@ -13,12 +13,23 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
-from ppopt.named import automatic, bidirectional, blocks, dualpipe, flush, hanayo, interleaved, zero_bubble, zero_bubble_v
+from ppopt.named import (
+    automatic,
+    bidirectional,
+    blocks,
+    dualpipe,
+    flush,
+    hanayo,
+    interleaved,
+    work_maps,
+    zero_bubble,
+    zero_bubble_v,
+)
 from ppopt.named.definition import Definition, UnknownSchedule
 from ppopt.named.row import Row
 from ppopt.pipeline import PLACEMENTS, Pipeline
@@ -29,7 +40,18 @@ GROUP = "ppopt.schedules"
 BUILT_IN: Mapping[str, Definition] = MappingProxyType(
     {
         definition.name: replace(definition, built_in=True)
-        for family in (flush, interleaved, hanayo, zero_bubble, automatic, zero_bubble_v, blocks, bidirectional, dualpipe)
+        for family in (
+            flush,
+            interleaved,
+            hanayo,
+            zero_bubble,
+            automatic,
+            zero_bubble_v,
+            blocks,
+            bidirectional,
+            dualpipe,
+            work_maps,
+        )
         for definition in family.DEFINITIONS
     }
 )
@@ -141,7 +163,7 @@ class Registry(Mapping[str, Definition]):
             raise ValueError(f"a schedule cannot have the name {name!r}; {problem}")
         if not isinstance(aliases, tuple) or not all(isinstance(alias, str) and alias.strip() for alias in aliases):
             raise ValueError(f"{name}: expected a tuple of names as aliases, got {aliases!r}")
-        if definition.routes is None and definition.placement not in PLACEMENTS:
+        if definition.routes is None and definition.work_map is None and definition.placement not in PLACEMENTS:
             expected = f"expected one of {', '.join(PLACEMENTS)}, or routes"
             raise ValueError(f"{name}: there is no placement {definition.placement!r}; {expected}")
         taken = {key_of(other): d.name for part in self._parts() for d in part.values() for other in (d.name, *d.aliases)}
@@ -219,13 +241,26 @@ def shown_chunks(pipeline: Pipeline) -> tuple[int, ...]:
     return tuple(count for count in (own if isinstance(own, tuple) else (own,)) if count > 1)
 
 
-def each(chunks: Sequence[int]) -> Iterator[tuple[Definition, int | None]]:
-    """Every named schedule, those that take several numbers of chunks with each of ``chunks``; ``None``: its own number."""
+def each(chunks: Sequence[int], maps: bool = False) -> Iterator[tuple[Definition, int | None]]:
+    """Every named schedule, those that take several numbers of chunks with each of ``chunks``; ``None``: its own number.
+
+    ``maps``: also those that are maps of work and weights (:attr:`~ppopt.named.Definition.work_map`).
+    """
     for definition in NAMED.values():
+        if definition.work_map is not None and not maps:
+            continue
         for v in (chunks or (None,)) if definition.any_chunks else (None,):
             yield definition, v
 
 
+def shows_maps(pipeline: Pipeline, names: Collection[str] = ()) -> bool:
+    """Whether maps of work and weights are shown beside a pipeline: it says something of weights, or of where backwards run; or
+    one of them is among ``names``."""
+    memory = pipeline.memory
+    said = (memory.weights, memory.weights_on, memory.weights_kept, pipeline.links.weights, pipeline.backward_routes or None)
+    return any(x is not None for x in said) or any(NAMED[name].work_map is not None for name in names if name in NAMED)
+
+
 def none_applies(reason: str) -> list[Row]:
     """The rows where all named schedules are excluded for the same reason."""
-    return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d in NAMED.values()]
+    return [Row(d.name, d.placement, d.least_chunks, None, f"{d.name}: {reason}") for d, _ in each(())]

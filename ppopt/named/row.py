@@ -44,7 +44,7 @@ class Row(Figures):
 
     def seen_from(self, places: Sequence[Pipeline]) -> Row:
         """The same row beside those of a model that has, or leaves open, these placements: what it assumes depends on them."""
-        elsewhere = self.schedule is not None and self.schedule.pipeline.routes not in {place.routes for place in places}
+        elsewhere = self.schedule is not None and self.schedule.pipeline.places not in {place.places for place in places}
         return replace(self, assumes_equal_work=elsewhere and places[0].uneven)
 
     @property

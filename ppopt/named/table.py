@@ -37,7 +37,7 @@ class Table(Sequence[Row]):
         self.rows = tuple(row.seen_from(places) for row in rows)
         self.pipeline = pipeline
         self.stands_for = stands_for
-        self._marked = {place.routes for place in (places if moved is None else (*places, moved))}
+        self._marked = {place.places for place in (places if moved is None else (*places, moved))}
 
     @overload
     def __getitem__(self, key: int | str) -> Row: ...
@@ -84,7 +84,7 @@ class Table(Sequence[Row]):
             row.name == self.stands_for
             and not row.turns
             and row.schedule is not None
-            and row.schedule.pipeline.routes in self._marked
+            and row.schedule.pipeline.places in self._marked
         )
 
     def __str__(self) -> str:
@@ -131,10 +131,10 @@ class Table(Sequence[Row]):
     def best_elsewhere(self, objective: Objective = "makespan", value: float | None = None) -> str:
         """The fastest row that fits, in a line, where it is on a placement that the model neither has nor leaves open, and faster
         than ``value``; else empty."""
-        places = {place.routes for place in self.pipeline.placements()}
+        places = {place.places for place in self.pipeline.placements()}
         fitting = [row for row in self.rows if row.schedule is not None and row.within_memory]
         best = min(fitting, key=partial(_rank, objective=objective), default=None)
-        if best is None or best.schedule is None or best.schedule.pipeline.routes in places:
+        if best is None or best.schedule is None or best.schedule.pipeline.places in places:
             return ""
         time = best.objective(objective)
         if value is not None and time >= value:

@@ -51,7 +51,7 @@ def memory(schedule: Schedule, ax: Axes, axis: TimeAxis | None = None) -> Axes:
 
 def held_over_time(schedule: Schedule, device: int) -> tuple[Floats, Floats]:
     """Times in the user's unit, ascending, and the integer amount held from each one on, static memory included."""
-    if any(map(len, schedule.copies.rows)):
+    if any(map(len, schedule.copies.rows)) or schedule.pipeline.backward_routes:  # its own row does not say it
         ticks, levels = memory_levels(schedule, device)
         return ticks / schedule.pipeline.ticks.per_unit, levels.astype(np.float64)
     claimed, released = memory_changes(schedule.pipeline, schedule.order.rows[device])

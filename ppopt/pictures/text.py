@@ -69,7 +69,8 @@ def _cells(schedule: Schedule, unit: int) -> list[list[tuple[int, int, str]]]:
 
 
 def _one_stage_each(pipeline: Pipeline) -> bool:
-    return len(pipeline.ways) == 1 and len(set(pipeline.routes[0])) == pipeline.stages
+    alone = len(pipeline.ways) == 1 and len(set(pipeline.routes[0])) == pipeline.stages
+    return alone and not pipeline.backward_routes
 
 
 def _label(op: Op | Pair, short: bool) -> str:

@@ -13,7 +13,6 @@ from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import (
     ChunksMisplaced,
     Costs,
-    DataParallel,
     Links,
     Memory,
     Number,
@@ -29,6 +28,7 @@ from ppopt.pipeline.recompute import CHOOSE, Recompute, in_words
 from ppopt.pipeline.routes import MAX_STAGES, PLACEMENTS, Routes, routes_of
 from ppopt.pipeline.scaling import alike
 from ppopt.pipeline.ticks import Ticks
+from ppopt.pipeline.traffic import DataParallel
 from ppopt.pipeline.units import Units, microseconds
 
 __all__ = [

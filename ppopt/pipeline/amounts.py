@@ -97,9 +97,11 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
 
 
 def copies(pipeline: Pipeline, device: int) -> Fraction:
-    """The number of copies of its weights on a device: its stages over all routes / most of its stages on one route."""
+    """The number of copies of its weights on a device: its stages over all routes / most of its stages on one route; one where it
+    runs backwards alone."""
     stages = [{s for s in range(pipeline.stages) if route[s] == device} for route in pipeline.routes]
-    return Fraction(len(set().union(*stages)), max(map(len, stages)))
+    most = max(map(len, stages))
+    return Fraction(len(set().union(*stages)), most) if most else Fraction(1)
 
 
 def splitting_takes_memory(pipeline: Pipeline) -> bool:
@@ -118,7 +120,7 @@ def room_to_split(pipeline: Pipeline) -> BoolArray:
     if not splitting_takes_memory(pipeline) or amounts.limit is None:
         return room
     free = amounts.room
-    for route, devices in enumerate(pipeline.routes):
+    for route, devices in enumerate(pipeline.backward_routes or pipeline.routes):
         held = [0] * pipeline.devices
         for stage, device in enumerate(devices):
             held[device] += int(amounts.activation[route, stage])
@@ -142,10 +144,14 @@ def check_limit(pipeline: Pipeline) -> None:
 
     Raises:
         TooLittleMemory: a device cannot; the message names it and what it needs.
+        PipelineError: backwards run elsewhere than their forwards, and an input gradient takes more than those have left behind.
     """
     amounts = pipeline.amounts
     if amounts.limit is None:
         return
+    if pipeline.backward_routes and amounts.rebuilt.any():
+        problem = "more is retained than held, which a limit of memory cannot take where backwards run elsewhere than forwards"
+        raise PipelineError("memory.retained", f"{problem}; expected at most the activation")
     needed = least_limits(pipeline)
     for device, limit in enumerate(amounts.limit.tolist()):
         if needed[device] > limit:

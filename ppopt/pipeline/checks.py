@@ -36,6 +36,11 @@ def check_open_placement(pipeline: Pipeline) -> None:
     if len(placements_of(pipeline.placement, pipeline.chunks)) == 1 and pipeline.placement != ANY:
         return
     problem = "belongs to one placement and number of chunks, and these are left open; "
+    for key, value in (("pipeline.backward_routes", pipeline.backward_routes), ("memory.weights_on", pipeline.memory.weights_on)):
+        if value:
+            raise PipelineError(key, f"{problem}expected nothing")
+    if isinstance(pipeline.memory.weights, tuple):
+        raise PipelineError("memory.weights", f"a list {problem}expected one number")
     for table, per in (("costs", pipeline.costs.per), ("data_parallel", pipeline.data_parallel.per)):
         if per == "stage":
             raise PipelineError(f"{table}.per", f'"stage" {problem}expected "device"')
@@ -51,6 +56,7 @@ def check_lengths(pipeline: Pipeline) -> None:
         ("costs", pipeline.costs, "device", ("optimizer",)),
         ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
         ("memory", pipeline.memory, "device", ("static", "limit", "working")),
+        ("memory", pipeline.memory, "stage", ("weights",)),
         ("data_parallel", pipeline.data_parallel, pipeline.data_parallel.per, ("all_gather", "reduce_scatter")),
     ]
     for table, part, per, names in lists:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ppopt.pipeline.layers import Layers, Level
 from ppopt.pipeline.partitions import BEST, Counts, balanced, even
-from ppopt.pipeline.parts import Costs, DataParallel, Memory, PipelineError, Value
+from ppopt.pipeline.parts import Costs, Memory, PipelineError, Value
 from ppopt.pipeline.recompute import CHOOSE
+from ppopt.pipeline.traffic import DataParallel
+from ppopt.pipeline.work_map import room_for_weights
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -111,6 +113,25 @@ def summed(table: Sequence[Sequence[int]], each: Sequence[Fraction | None]) -> t
 
 
 # --- recomputing ---
+
+
+def recomputing_of(pipeline: Pipeline) -> frozenset[int]:
+    """The stages that recompute.
+
+    Raises:
+        PipelineError: that is left open.
+    """
+    if pipeline.recompute == CHOOSE:
+        raise PipelineError(
+            "pipeline.recompute",
+            '"choose" leaves open which stages recompute; only solve decides it, and compare shows none and all; '
+            'expected "none", "all" or a list of stages here',
+        )
+    if pipeline.recompute == "none":
+        return frozenset()
+    if pipeline.layers is not None:
+        return frozenset(stage for stage, chosen in enumerate(levels_of(pipeline)) if chosen)
+    return frozenset(range(pipeline.stages) if pipeline.recompute == "all" else pipeline.recompute)
 
 
 def read_levels(value: Any, layers: Layers, counts: Counts | None, stages: int) -> Any:
@@ -299,11 +320,13 @@ def given_parts(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def check_step(pipeline: Pipeline, layers: Layers) -> None:
-    """Raise where layers and devices both say what is done once per step.
+    """Raise where layers and the rest both say what weights take, or what is done once per step.
 
     Raises:
         PipelineError: they do.
     """
+    if pipeline.memory.weights is not None:
+        raise PipelineError("memory.weights", "follows from the layers, which have weights")
     if layers.has("optimizer") and pipeline.costs.optimizer is not None:
         raise PipelineError("costs.optimizer", "follows from the layers, which give optimizer too")
     if layers.has("all_gather", "reduce_scatter"):
@@ -316,14 +339,15 @@ def check_step(pipeline: Pipeline, layers: Layers) -> None:
 
 
 def weights_of(pipeline: Pipeline) -> list[Fraction]:
-    """Per device, the weights of the layers that it holds, for whatever route."""
-    found = [Fraction(0)] * pipeline.devices
+    """Per device, the weights that it holds, for whatever route, and room for those that it fetches."""
+    return room_for_weights(pipeline, weights_of_stages(pipeline))
+
+
+def weights_of_stages(pipeline: Pipeline) -> Value | None:
+    """The weights of each stage: those of its layers, or ``memory.weights``."""
     if pipeline.layers is None:
-        return found
-    each = summed(groups_of(pipeline.layers, pipeline.counts), pipeline.layers.each("weights"))
-    for device, stage in {(device, stage) for route in pipeline.routes for stage, device in enumerate(route)}:
-        found[device] += each[stage]
-    return found
+        return pipeline.memory.weights
+    return summed(groups_of(pipeline.layers, pipeline.counts), pipeline.layers.each("weights"))
 
 
 def flat(pipeline: Pipeline, memory: Memory | None) -> dict[str, Any]:
@@ -334,6 +358,8 @@ def flat(pipeline: Pipeline, memory: Memory | None) -> dict[str, Any]:
     weights = weights_of(pipeline)
     given = memory.static if isinstance(memory.static, tuple) else (memory.static,) * pipeline.devices
     static = tuple(value + own / copies(pipeline, d) for d, (value, own) in enumerate(zip(given, weights, strict=True)))
+    if pipeline.backward_routes or memory.weights_on:  # then they are said stage by stage
+        memory, static = dataclasses.replace(memory, weights=weights_of_stages(pipeline)), given
     recomputing = pipeline.recompute if pipeline.recompute in ("none", CHOOSE) else tuple(sorted(pipeline.recomputing))
     return {
         "layers": None,

@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from ppopt.pipeline.model import Pipeline
-from ppopt.pipeline.parts import DURATIONS, DataParallel, PipelineError, Value
+from ppopt.pipeline.parts import DURATIONS, PipelineError, Value
+from ppopt.pipeline.traffic import DataParallel
 
 _Entry = TypeVar("_Entry")
 
@@ -20,6 +21,8 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
     devices is a part of theirs. What stages recompute is part of the costs, and links are there for latencies alone. Nothing is
     exchanged with other pipelines, and there is no optimizer step.
 
+    Of what is fetched nothing is said there: weights live where they are used.
+
     Raises:
         PipelineError: the routes are written out, or so little memory does not hold a microbatch.
     """
@@ -28,7 +31,8 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
     pipeline = pipeline.written_out()
     stages = pipeline.stages * devices // pipeline.devices
     length = stages if pipeline.costs.per == "stage" else devices
-    links, memory, share = pipeline.links.uncontended(), pipeline.memory, Fraction(devices, pipeline.devices)
+    links, memory = dataclasses.replace(pipeline.links.uncontended(), weights=None), pipeline.memory
+    share = Fraction(devices, pipeline.devices)
     if isinstance(links.latency, tuple):
         links = dataclasses.replace(links, latency=_some([_some(row, devices) for row in links.latency], devices))
     limit = None
@@ -47,6 +51,7 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
             memory,
             limit=limit,
             static=_like(memory.static, devices),
+            weights=None if memory.weights is None else _like(memory.weights, stages),
             activation=_like(memory.activation, length),
             retained=None if memory.retained is None else _like(memory.retained, length),
             working=None if memory.working is None else _like(memory.working, devices),

@@ -17,19 +17,21 @@ from ppopt.pipeline.amounts import Amounts, amounts_of, check_limit
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_passes, check_recompute
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
-from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, levels_of, parts_of, read_levels
+from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, parts_of, read_levels, recomputing_of
 from ppopt.pipeline.layers import Layers
 from ppopt.pipeline.mix import Mix, apart, check_mix, own_split
 from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.offload import Engine, Offload, check_settled, engines_of
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
-from ppopt.pipeline.parts import Costs, DataParallel, Links, Memory, PipelineError, plain, whole
+from ppopt.pipeline.parts import Costs, Links, Memory, PipelineError, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
-from ppopt.pipeline.routes import MAX_STAGES, Routes, explicit_routes, read_split, routes_of
+from ppopt.pipeline.routes import MAX_STAGES, Routes, read_split
 from ppopt.pipeline.runtimes import check_routes, read_runtime
 from ppopt.pipeline.scaling import check_quadratic
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
+from ppopt.pipeline.traffic import DataParallel
 from ppopt.pipeline.units import Units
+from ppopt.pipeline.work_map import PLACED, check_map, devices_by_kind, read_places, without_map
 
 MAX_DEVICES = 1024
 MAX_MICROBATCHES = 2**18
@@ -39,25 +41,24 @@ MAX_MICROBATCHES = 2**18
 class Pipeline:
     """D devices, M microbatches, the routes that these take, and what everything costs.
 
-    ``routes`` are the devices of the stages, route by route; left empty they follow from ``placement`` and ``chunks``
-    (given, ``placement`` is ``"routes"``). ``route_of_microbatch`` is by default the first half on route 0, the second on
-    route 1. ``recompute`` says which stages recompute their activations: ``"none"``, ``"all"`` or a list of stages; durations and
-    amounts are those of this choice.
+    ``routes`` are the devices of the stages, route by route; left empty they follow from ``placement`` and ``chunks`` (given,
+    ``placement`` is ``"routes"``). ``backward_routes``: of backwards that run elsewhere (:mod:`ppopt.pipeline.work_map`).
+    ``route_of_microbatch`` is by default the first half on route 0, the second on route 1. ``recompute`` says which stages
+    recompute their activations: ``"none"``, ``"all"`` or a list of stages; durations and amounts are those of this choice.
 
     With ``layers``, costs and activations are those of the stages into which ``partition`` cuts them: ``"even"`` (the largest
     group of layers dealt equally), ``"balanced"`` (the least largest work of a device), ``"best"`` (left open, the default), or
     the number of layers of each stage. ``costs`` then has the optimizer alone, ``memory`` the limit and what is held beside the
     weights of the layers; ``recompute`` is a word, the name of a level, or one table per stage: ``{"decoder": {"full": 3}}``.
 
-    A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``partition="best"``,
-    ``recompute="choose"``; and it may ask for several ``microbatches``. :attr:`open` names them. A solver settles them; until
-    then there are no stages and no times (:meth:`placements`, :meth:`cut`, :meth:`resolved` and :meth:`changed` give pipelines
-    that have them). ``any`` is linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for
-    loop, wave and any, else 1. ``name`` and ``units`` are labels and take no part in comparisons; nor does ``origin``, the
-    tables of a model file from which the layers were estimated (:mod:`ppopt.transformer`).
-    ``runtime="torch"``: operations take and hold what PyTorch makes of these costs (:mod:`ppopt.pipeline.runtimes`).
-    ``mix``: how microbatches differ. Then ``routes`` has more routes than there are :attr:`ways` through the devices.
-    ``offload``: activations may be on the host between forward and backward.
+    A pipeline may leave choices *open*: ``placement="any"``, a list of ``chunks``, ``partition="best"``, ``recompute="choose"``;
+    and it may ask for several ``microbatches``. :attr:`open` names them. A solver settles them; until then there are no stages
+    and no times (:meth:`placements`, :meth:`cut`, :meth:`resolved` and :meth:`changed` give pipelines that have them). ``any``
+    is linear once, loop and wave for each number of chunks above 1. ``chunks`` is by default 2 for loop, wave and any, else 1.
+    ``name`` and ``units`` are labels and take no part in comparisons; nor does ``origin``, the tables of a model file from which
+    the layers were estimated (:mod:`ppopt.transformer`). ``runtime="torch"``: operations take and hold what PyTorch makes of
+    these costs (:mod:`ppopt.pipeline.runtimes`). ``mix``: how microbatches differ; then there are more ``routes`` than
+    :attr:`ways` through the devices. ``offload``: what of the activations may be on the host between forward and backward.
 
     Raises:
         PipelineError: something is missing, out of range, of the wrong length, or cannot be satisfied by any schedule.
@@ -82,6 +83,7 @@ class Pipeline:
     partition: str | Counts = ""
     origin: Mapping[str, Any] = field(default_factory=dict, compare=False)
     runtime: str = ""
+    backward_routes: Routes = ()
     mix: Mix = field(default_factory=Mix)
     offload: Offload | None = None
 
@@ -106,6 +108,7 @@ class Pipeline:
             partition: str | Sequence[int] = "",
             origin: Mapping[str, Any] = ...,
             runtime: str = "",
+            backward_routes: Sequence[Sequence[int]] = (),
             mix: Mix = ...,
             offload: Offload | None = None,
         ) -> None: ...
@@ -141,18 +144,11 @@ class Pipeline:
             raise PipelineError("pipeline.route_of_microbatch", "belongs to one number of microbatches; several are asked for")
         for microbatches in self.microbatches[0], self.microbatches[-1]:  # type: ignore[index]
             one = self.changed(microbatches=microbatches)
-        self._set(**{name: getattr(one, name) for name in ("placement", "chunks", "routes", "recompute")})
+        self._set(**{name: getattr(one, name) for name in PLACED})
 
     def _read_routes(self) -> None:
-        if self.routes:
-            self._set(placement="routes", routes=explicit_routes(self.routes, self.devices))
-            stages = len(self.routes[0])
-            if self.chunks != 1 and self.chunks != stages // self.devices:
-                problem = f"the routes have {stages} stages on {self.devices} devices, got {self.chunks}"
-                raise PipelineError("pipeline.chunks", problem)
-            self._set(chunks=max(1, stages // self.devices))
-        else:
-            self._set(routes=routes_of(self.placement, self.devices, self.chunks))
+        self._set(**read_places(self))
+        check_map(self)
         self._set(route_of_microbatch=read_split(self.route_of_microbatch, self.microbatches, len(self.routes)))
         self._set(**apart(self))
         check_routes(self)
@@ -248,6 +244,7 @@ class Pipeline:
         changes = own_split(self, changes, derived)
         if changes.keys() & derived and "route_of_microbatch" not in changes:
             changes["route_of_microbatch"] = ()
+        changes = without_map(self, changes)
         if "routes" not in changes and (self.placement != "routes" or "placement" in changes):
             changes["routes"] = ()  # they follow from the placement, which keeps its name
         return dataclasses.replace(self, **changes)
@@ -280,7 +277,6 @@ class Pipeline:
 
     def rerouted(self, routes: Routes, route_of_microbatch: tuple[int, ...] = ()) -> Pipeline:
         """The same devices on routes that are written out, with the same work per device (:meth:`placed`).
-
         Where a route there visits only some of the devices, fewer microbatches visit each, and each of them costs more.
 
         Raises:
@@ -344,6 +340,16 @@ class Pipeline:
         """``[route, stage]`` -> device."""
         return np.asarray(self._with_routes().routes, dtype=np.int64)
 
+    @cached_property
+    def device_by_kind(self) -> IntArray:
+        """``[route, kind, stage]`` -> device."""
+        return np.asarray(devices_by_kind(self._with_routes()), dtype=np.int64)
+
+    @property
+    def places(self) -> tuple[Routes, Routes]:
+        """The devices of forwards and, where they are others, of backwards. The same orders fit two pipelines with the same."""
+        return self.routes, self.backward_routes
+
     @property
     def recomputing(self) -> frozenset[int]:
         """The stages that recompute.
@@ -351,17 +357,7 @@ class Pipeline:
         Raises:
             PipelineError: that is left open.
         """
-        if self.recompute == CHOOSE:
-            raise PipelineError(
-                "pipeline.recompute",
-                '"choose" leaves open which stages recompute; only solve decides it, and compare shows none and all; '
-                'expected "none", "all" or a list of stages here',
-            )
-        if self.recompute == "none":
-            return frozenset()
-        if self.layers is not None:
-            return frozenset(stage for stage, chosen in enumerate(levels_of(self)) if chosen)
-        return frozenset(range(self.stages) if self.recompute == "all" else self.recompute)
+        return recomputing_of(self)
 
     # --- times and amounts ---
 

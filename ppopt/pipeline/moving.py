@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ppopt.pipeline.choices import placements_of, read_chunks
 from ppopt.pipeline.offload import Offload, with_values
 from ppopt.pipeline.partitions import BEST
-from ppopt.pipeline.parts import DURATIONS, Costs, DataParallel, Memory, PipelineError, Value
+from ppopt.pipeline.parts import DURATIONS, Costs, Memory, PipelineError, Value
 from ppopt.pipeline.routes import Routes, explicit_routes, routes_of, split_evenly
 from ppopt.pipeline.tables import Rows, by_stage, durations, entry, held, largest, totals
-from ppopt.pipeline.traffic import both, exchanged
+from ppopt.pipeline.traffic import DataParallel, both, exchanged
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -43,7 +43,19 @@ def moved(pipeline: Pipeline, place: dict[str, Any]) -> Pipeline:
         raise PipelineError("pipeline.microbatch_costs", problem)
     move = _Move(pipeline, there)
     written = there.route_of_microbatch if "routes" in place else ()
-    return pipeline.changed(**{**place, "chunks": there.chunks, "route_of_microbatch": written, **move.changes()})
+    changes = move.changes()
+    if pipeline.memory.weights is not None:
+        memory = changes.get("memory", pipeline.memory)
+        changes["memory"] = dataclasses.replace(memory, weights=_weights(pipeline, len(there.routes[0])), weights_on=None)
+    return pipeline.changed(**{**place, "chunks": there.chunks, "route_of_microbatch": written, **changes})
+
+
+def _weights(pipeline: Pipeline, stages: int) -> Value | None:
+    """What the weights of a stage are where there are so many stages: as now, or an equal part of the whole."""
+    weights = pipeline.memory.weights
+    if weights is None or stages == pipeline.stages:
+        return weights
+    return (sum(weights, Fraction(0)) if isinstance(weights, tuple) else weights * pipeline.stages) / stages
 
 
 def is_uneven(pipeline: Pipeline) -> bool:

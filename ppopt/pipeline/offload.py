@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ppopt.op import COPIES, Send
-from ppopt.pipeline.parts import Given, Number, PipelineError, Value, _optional_values, check_length, exact, plain
+from ppopt.pipeline.parts import Given, Number, PipelineError, Value, check_length, exact, optional_values, plain
 from ppopt.pipeline.tables import Rows, by_stage, entry, held
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Offload:
 
     def __post_init__(self) -> None:
         for name in (*SPEEDS, "amount"):
-            object.__setattr__(self, name, _optional_values(f"offload.{name}", getattr(self, name)))
+            object.__setattr__(self, name, optional_values(f"offload.{name}", getattr(self, name)))
         object.__setattr__(self, "margin", exact("offload.margin", self.margin))
         if self.host_limit is not None:
             object.__setattr__(self, "host_limit", exact("offload.host_limit", self.host_limit))
@@ -144,7 +144,7 @@ def _which(value: Any) -> Which:
             words = ", ".join(f'"{word}"' for word in WORDS)
             raise PipelineError(key, f"expected {words}, a fraction or a list of fractions, got {value!r}")
         return value  # type: ignore[return-value]
-    fractions = _optional_values(key, value)
+    fractions = optional_values(key, value)
     if fractions is None:
         return "choose"
     for i, part in enumerate(fractions if isinstance(fractions, tuple) else (fractions,)):
@@ -288,7 +288,7 @@ def least_held(pipeline: Pipeline, route: int, device: int) -> int:
     """
     amounts = pipeline.amounts
     stays = most = 0
-    for stage, own in enumerate(pipeline.routes[route]):
+    for stage, own in enumerate((pipeline.backward_routes or pipeline.routes)[route]):
         if own == device:
             whole, away = int(amounts.activation[route, stage]), int(amounts.away[route, stage])
             most = max(most, stays + whole)

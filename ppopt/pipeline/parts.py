@@ -89,7 +89,12 @@ def _values(key: str, value: Any) -> Value:
     return exact(key, value)
 
 
-def _optional_values(key: str, value: Any) -> Value | None:
+def optional_values(key: str, value: Any) -> Value | None:
+    """One number or a list of them, exact; ``None``: nothing is given.
+
+    Raises:
+        PipelineError: a value is no number >= 0.
+    """
     return None if value is None else _values(key, value)
 
 
@@ -188,12 +193,12 @@ class Costs:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "optimizer", _optional_values("costs.optimizer", self.optimizer))
+        object.__setattr__(self, "optimizer", optional_values("costs.optimizer", self.optimizer))
         if self.per not in ("device", "stage"):
             raise PipelineError("costs.per", f'expected "device" or "stage", got {self.per!r}')
         fused_only = self.backward is not None and self.backward_input is None and self.backward_weight is None
         for name in DURATIONS:
-            value = _optional_values(f"costs.{name}", getattr(self, name))
+            value = optional_values(f"costs.{name}", getattr(self, name))
             if value is None and (name == "forward" or (name in ("backward_input", "backward_weight") and not fused_only)):
                 value = Fraction(1)
             object.__setattr__(self, name, value)
@@ -212,12 +217,16 @@ class Links:
     time, each direction by itself; all pairs ``(from, to)`` of a group in ``shared`` are one link. With ``blocking`` neither end
     computes anything while a transfer holds the link (it may be part of several transfers at once). A transfer without
     occupancy holds nothing and stops nobody: its data arrive ``latency`` after the producer's end.
+
+    ``weights`` is what a device waits for the weights of a stage that live on another one (:mod:`ppopt.pipeline.work_map`); they
+    hold no link.
     """
 
     latency: Table = Fraction(0)
     occupancy: Table = Fraction(0)
     blocking: bool = False
     shared: tuple[tuple[tuple[int, int], ...], ...] = ()
+    weights: Table | None = None
 
     if TYPE_CHECKING:
 
@@ -227,6 +236,7 @@ class Links:
             occupancy: GivenTable = 0,
             blocking: bool = False,
             shared: Sequence[Sequence[Sequence[int]]] = (),
+            weights: GivenTable | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -235,18 +245,21 @@ class Links:
         if not isinstance(self.blocking, bool):
             raise PipelineError("links.blocking", f"expected true or false, got {self.blocking!r}")
         object.__setattr__(self, "shared", _shared(self.shared))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _table("links.weights", self.weights))
 
     def uncontended(self) -> Links:
         """Links on which every transfer takes as long as on these, but none waits for another or stops anybody."""
         if isinstance(self.latency, Fraction) and isinstance(self.occupancy, Fraction):
-            return Links(self.latency + self.occupancy)
+            return Links(self.latency + self.occupancy, weights=self.weights)
         size = len(self.latency if isinstance(self.latency, tuple) else self.occupancy)  # type: ignore[arg-type]
 
         def at(table: Table, a: int, b: int) -> Fraction:
             return table[a][b] if isinstance(table, tuple) else table * (a != b)
 
         pairs = (self.latency, self.occupancy)
-        return Links(tuple(tuple(sum((at(t, a, b) for t in pairs), Fraction(0)) for b in range(size)) for a in range(size)))
+        both = tuple(tuple(sum((at(t, a, b) for t in pairs), Fraction(0)) for b in range(size)) for a in range(size))
+        return Links(both, weights=self.weights)
 
     def validate(self, devices: int) -> None:
         """Raise :class:`PipelineError` where these links do not fit ``devices`` or are not supported yet.
@@ -254,7 +267,8 @@ class Links:
         Raises:
             PipelineError: they do not; the message names the link.
         """
-        for key, table in (("links.latency", self.latency), ("links.occupancy", self.occupancy)):
+        for name in ("latency", "occupancy", "weights"):
+            key, table = f"links.{name}", getattr(self, name)
             if isinstance(table, tuple):
                 if len(table) != devices:
                     raise PipelineError(key, f"expected one number or {devices} rows (one per device), got {len(table)} rows")
@@ -305,6 +319,10 @@ class Memory:
     ``static`` (weights, optimizer state) is for one copy of the weights. ``limit``: ``None`` is unlimited. ``working`` is what
     a backward needs beside all that while it runs: each of ``B``, ``I`` and ``W`` takes it at its start and gives it back at its
     end, of whichever stage of the device it is; ``None`` is nothing.
+
+    ``weights`` are those of a stage, one number or one per stage, whatever ``costs.per`` says; they come on top of ``static``.
+    ``weights_on``: the devices that keep them, route by route and stage by stage; by default those that run the forwards.
+    ``weights_kept``: ``"operation"`` (the default) or ``"step"``, for how long a device keeps what it has fetched.
     """
 
     activation: Value = Fraction(1)
@@ -313,6 +331,9 @@ class Memory:
     limit: Value | None = None
     recompute_saved: Value | None = None
     working: Value | None = None
+    weights: Value | None = None
+    weights_on: tuple[tuple[int, ...], ...] | None = None
+    weights_kept: str | None = None
 
     if TYPE_CHECKING:
 
@@ -324,59 +345,18 @@ class Memory:
             limit: Given | None = None,
             recompute_saved: Given | None = None,
             working: Given | None = None,
+            weights: Given | None = None,
+            weights_on: Sequence[Sequence[int]] | None = None,
+            weights_kept: str | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("activation", "retained", "static", "limit", "recompute_saved", "working"):
-            value = _optional_values(f"memory.{name}", getattr(self, name))
+        if self.weights_kept not in (None, "operation", "step"):
+            raise PipelineError("memory.weights_kept", f'expected "operation" or "step", got {self.weights_kept!r}')
+        if isinstance(self.weights_on, list):  # what is in it is checked beside the routes
+            object.__setattr__(self, "weights_on", tuple(tuple(r) if isinstance(r, list) else r for r in self.weights_on))
+        for name in ("activation", "retained", "static", "limit", "recompute_saved", "working", "weights"):
+            value = optional_values(f"memory.{name}", getattr(self, name))
             if value is None and name in ("activation", "static"):
                 value = Fraction(int(name == "activation"))
             object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True)
-class DataParallel:
-    """What a device exchanges with its copies in other pipelines, once per step.
-
-    With ``per="device"`` a number is what a device exchanges for all its stages, of all routes (each has an equal part); with
-    ``per="stage"`` it is what it exchanges for one. ``all_gather`` is over before the device's first operation starts;
-    ``reduce_scatter`` begins when its last one has ended. With ``overlap`` both are made stage by stage, beside what the device
-    computes: it gathers its stages one after the other in ascending order, and a stage's operations wait for that stage only; it
-    scatters them one after the other in descending order, each once the stage's last operation has ended. Both are part of the
-    makespan and of the device's span. The network that they use is no link of the pipeline.
-
-    With ``per_pass`` a stage is exchanged once per pass, not once per step. A pass is what a device runs of one stage before it
-    turns to another one in the same direction: forwards; backwards (``B``, ``I``); gradients of weights (``B``, ``W``). Between
-    two passes of a direction the weights of the next one are gathered, or the gradients of the last one scattered, beside what
-    the device computes in the other directions.
-    """
-
-    all_gather: Value = Fraction(0)
-    reduce_scatter: Value = Fraction(0)
-    overlap: bool = False
-    per: Literal["device", "stage"] = "device"
-    per_pass: bool = False
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            all_gather: Given = 0,
-            reduce_scatter: Given = 0,
-            overlap: bool = False,
-            per: Literal["device", "stage"] = "device",
-            per_pass: bool = False,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        if self.per not in ("device", "stage"):
-            raise PipelineError("data_parallel.per", f'expected "device" or "stage", got {self.per!r}')
-        for name in ("overlap", "per_pass"):
-            if not isinstance(getattr(self, name), bool):
-                raise PipelineError(f"data_parallel.{name}", f"expected true or false, got {getattr(self, name)!r}")
-        if self.overlap and self.per_pass:
-            problem = "every pass is exchanged beside the other directions anyway, and none ahead; expected false, got true"
-            raise PipelineError("data_parallel.overlap", f"with per_pass {problem}")
-        for name in ("all_gather", "reduce_scatter"):
-            value = _optional_values(f"data_parallel.{name}", getattr(self, name))
-            object.__setattr__(self, name, Fraction(0) if value is None else value)

@@ -24,7 +24,7 @@ def per_stage(pipeline: Pipeline) -> Pipeline:
         return pipeline
 
     def listed(key: str, value: Value | None) -> tuple[Fraction | None, ...] | None:
-        rows = by_stage(pipeline, value)
+        rows = by_stage(pipeline, value, key.startswith("costs.backward") or key == "costs.recompute")
         if any(row != rows[0] for row in rows):
             problem = "the routes have different values for a stage; recompute of some stages needs equal ones"
             raise PipelineError(key, problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ppopt.pipeline.parts import ChunksMisplaced, PipelineError
@@ -58,8 +59,8 @@ def read_split(given: Any, microbatches: int, routes: int) -> tuple[int, ...]:
     return tuple(given)
 
 
-def explicit_routes(routes: Any, devices: int) -> Routes:
-    """Routes that are written out, validated: equally long, every device on one of them.
+def explicit_routes(routes: Any, devices: int, others: Sequence[Sequence[int]] = ()) -> Routes:
+    """Routes that are written out, validated: equally long, every device on one of them, or of ``others``.
 
     Raises:
         PipelineError: they are not; the message names the route.
@@ -77,7 +78,7 @@ def explicit_routes(routes: Any, devices: int) -> Routes:
         for s, device in enumerate(route):
             if isinstance(device, bool) or not isinstance(device, int) or not 0 <= device < devices:
                 raise PipelineError(f"{key}[{s}]", f"expected a device 0..{devices - 1}, got {device!r}")
-    unused = set(range(devices)).difference(*routes)
+    unused = set(range(devices)).difference(*routes, (d for row in others for d in row))
     if unused:
         raise PipelineError("pipeline.routes", f"device {min(unused)} holds no stage of any route")
     return tuple(tuple(route) for route in routes)

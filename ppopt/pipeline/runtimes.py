@@ -74,8 +74,18 @@ def one_route(pipeline: Pipeline) -> Pipeline:
     """The pipeline with the one route that its microbatches take.
 
     Raises:
-        NotForTorch: a stage lives on two ranks.
+        NotForTorch: a stage, its backward or its weights live on two ranks.
     """
+    for route, backs in zip(pipeline.routes, pipeline.backward_routes, strict=False):
+        for stage, (on, back) in enumerate(zip(route, backs, strict=True)):
+            if on != back:
+                problem = f"stage {stage} runs forward on rank {on} and backward on rank {back}"
+                raise NotForTorch(f"{problem}; PyTorch can express one rank for both only")
+    for route, kept in zip(pipeline.routes, pipeline.memory.weights_on or (), strict=False):
+        for stage, (on, home) in enumerate(zip(route, kept, strict=True)):
+            if on != home:
+                problem = f"stage {stage} runs on rank {on}, and its weights live on rank {home}"
+                raise NotForTorch(f"{problem}; a schedule of PyTorch has no fetches, and keeps weights where they are used")
     if pipeline.mix.differs:
         raise NotForTorch(f"microbatches differ, and {ONE_SHAPE}; pad them to one length")
     used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})

@@ -108,7 +108,8 @@ def check_quadratic(pipeline: Pipeline) -> None:
             raise PipelineError(f"costs.{name}", "is a part of costs.backward, which is not given")
         if whole is None:
             raise PipelineError(f"costs.{name}", f"is a part of costs.{name.removesuffix('_quadratic')}, which is not given")
-        for rows in zip(by_stage(pipeline, given), by_stage(pipeline, whole), strict=True):
+        back = name.startswith(("backward", "recompute"))
+        for rows in zip(by_stage(pipeline, given, back), by_stage(pipeline, whole, back), strict=True):
             for stage, (part, all_) in enumerate(zip(*rows, strict=True)):
                 if part is not None and all_ is not None and part > all_:
                     problem = f"expected at most the whole duration, of stage {stage} {plain(all_)}, got {plain(part)}"

@@ -34,24 +34,28 @@ def entry(value: Value, index: int) -> Fraction:
     return value[index] if isinstance(value, tuple) else value
 
 
-def by_stage(pipeline: Pipeline, value: Value | None) -> list[list[Fraction | None]]:
-    """``[route][stage]``: the stage's part of a value that is given per device or per stage (``costs.per``)."""
+def by_stage(pipeline: Pipeline, value: Value | None, backward: bool = False) -> list[list[Fraction | None]]:
+    """``[route][stage]``: the stage's part of a value that is given per device or per stage (``costs.per``).
+
+    The value is that of the device that runs the forward, or the ``backward``; the part is that of the forward's device.
+    """
     table: list[list[Fraction | None]] = []
-    for route in pipeline.routes:
+    runs = pipeline.backward_routes if backward and pipeline.backward_routes else pipeline.routes
+    for route, on in zip(pipeline.routes, runs, strict=True):
         if value is None:
             table.append([None] * pipeline.stages)
         elif pipeline.costs.per == "stage":
             table.append([entry(value, s) for s in range(pipeline.stages)])
         else:
             chunks = np.bincount(route, minlength=pipeline.devices)
-            table.append([entry(value, d) / int(chunks[d]) for d in route])
+            table.append([entry(value, other) / int(chunks[d]) for d, other in zip(route, on, strict=True)])
     return table
 
 
-def if_recomputing(pipeline: Pipeline, value: Value | None) -> list[list[Fraction]]:
+def if_recomputing(pipeline: Pipeline, value: Value | None, backward: bool = False) -> list[list[Fraction]]:
     """``[route][stage]``: the stage's part of a value where the stage recomputes, else 0."""
     chosen = pipeline.recomputing
-    table = by_stage(pipeline, value)
+    table = by_stage(pipeline, value, backward)
     return [[x if x is not None and s in chosen else Fraction(0) for s, x in enumerate(row)] for row in table]
 
 
@@ -61,8 +65,8 @@ def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
     more = None if again is None else getattr(pipeline.costs, again)
     if value is None and more is not None and name in QUADRATIC:
         value = Fraction(0)
-    table = by_stage(pipeline, value)
-    return table if again is None else added(table, if_recomputing(pipeline, more))
+    table = by_stage(pipeline, value, name.startswith("backward"))
+    return table if again is None else added(table, if_recomputing(pipeline, more, True))
 
 
 def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,11 +12,12 @@ import numpy as np
 from ppopt.op import Kind
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.offload import copy_times
-from ppopt.pipeline.parts import PipelineError
+from ppopt.pipeline.parts import PipelineError, Value
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
-from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, entry, largest, scaled
+from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, largest, scaled
 from ppopt.pipeline.traffic import both, from_stage_down, of_stages
+from ppopt.pipeline.work_map import before_the_step, devices_by_kind, waits_for_weights
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -41,9 +43,10 @@ class Ticks(NamedTuple):
     """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
     0: there is no transfer that holds a link."""
     lead: IntArray
-    """``[route, stage]``: how long before an operation of the stage its device begins at least, with an all-gather."""
+    """``[route, kind, stage]``: how long before an operation its device begins at least, with an all-gather, or with fetching
+    weights."""
     tail: IntArray
-    """``[route, stage]``: how long after an operation of the stage its device ends at least: reduce-scatter and optimizer."""
+    """``[route, kind, stage]``: how long after an operation its device ends at least: reduce-scatter and optimizer."""
     gather: IntArray
     """``[route, stage]``: how long the stage's weights are gathered before each of its passes; 0 where that is not done."""
     scatter: IntArray
@@ -78,20 +81,17 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     kinds = scaled_durations(pipeline, _by_kind(pipeline))
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
-    lead, scatter = (from_stage_down(pipeline, value) for value in both(pipeline))
-    optimizer = pipeline.costs.optimizer or Fraction(0)
-    tail = [
-        [time + entry(optimizer, device) for time, device in zip(row, route, strict=True)]
-        for row, route in zip(scatter, pipeline.routes, strict=True)
-    ]
+    before, behind = (from_stage_down(pipeline, value) for value in both(pipeline))
+    lead, tail = (_margins(pipeline, *of) for of in ((before, before_the_step(pipeline)), (behind, pipeline.costs.optimizer)))
     sending = scaled_transfers(pipeline, _sending(pipeline, occupancy))
     longest = longest_transfer(pipeline)
     occupancy = [[(time or Fraction(0)) * longest for time in row] for row in occupancy]
     copying = copy_times(pipeline)
     margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     every_pass = int(pipeline.data_parallel.per_pass)
-    gathered, scattered = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
-    tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *lead, *tail, *gathered, *scattered]
+    gather, scatter = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
+    margins = (*chain(*lead), *chain(*tail))
+    tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *margins, *gather, *scatter]
     tables = [*tables, *chain(*copying), *margin]
     per_unit = common_denominator(tables)
     if largest(tables) * per_unit >= MOST:
@@ -103,13 +103,22 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         latency=scaled(latency, per_unit),
         occupancy=scaled(occupancy, per_unit),
         sending=np.stack([scaled(of, per_unit) for of in sending]),
-        lead=scaled(lead, per_unit),
-        tail=scaled(tail, per_unit),
-        gather=scaled(gathered, per_unit),
-        scatter=scaled(scattered, per_unit),
+        lead=np.stack([scaled(rows, per_unit) for rows in lead]),
+        tail=np.stack([scaled(rows, per_unit) for rows in tail]),
+        gather=scaled(gather, per_unit),
+        scatter=scaled(scatter, per_unit),
         copying=np.stack([scaled(table, per_unit) for table in copying], axis=1),
         margin=scaled(margin, per_unit),
     )
+
+
+def _margins(pipeline: Pipeline, exchanged: Rows, own: Sequence[Fraction] | Value | None) -> list[Rows]:
+    """``[route][kind][stage]``: what is exchanged for the stage, and what is of the device alone, before or after operations."""
+    each = own if isinstance(own, Sequence) else [own or Fraction(0)] * pipeline.devices
+    return [
+        [[(time or Fraction(0)) + each[device] for time, device in zip(row, on, strict=True)] for on in by_kind]
+        for row, by_kind in zip(exchanged, devices_by_kind(pipeline), strict=True)
+    ]
 
 
 def _by_kind(pipeline: Pipeline) -> list[Rows]:
@@ -122,8 +131,11 @@ def _by_kind(pipeline: Pipeline) -> list[Rows]:
     if pipeline.runtime == TORCH and pipeline.costs.split:
         input_ = [[Fraction(0), *row[1:]] for row in input_]
         weight = [[first[0], *row[1:]] for first, row in zip(full, weight, strict=True)]
+    waits = waits_for_weights(pipeline)
     by_kind: dict[Kind, Rows] = {Kind.F: durations(pipeline, "forward"), Kind.B: full, Kind.I: input_, Kind.W: weight}
-    return [by_kind[kind] for kind in Kind]
+    if waits is None:
+        return [by_kind[kind] for kind in Kind]
+    return [added(by_kind[kind], [of_route[kind] for of_route in waits]) for kind in Kind]
 
 
 def _by_link(pipeline: Pipeline) -> tuple[Rows, Rows]:
@@ -167,7 +179,8 @@ def work_of(pipeline: Pipeline) -> IntArray:
     per_microbatch = duration[:, Kind.F] + np.minimum(duration[:, Kind.B], split)
     work = np.zeros(pipeline.devices, dtype=np.int64)
     for route, microbatches in enumerate(pipeline.microbatches_of):
-        np.add.at(work, pipeline.device_of[route], per_microbatch[route] * len(microbatches))
+        for kinds, times in ((Kind.F, duration[route, Kind.F]), (Kind.B, per_microbatch[route] - duration[route, Kind.F])):
+            np.add.at(work, pipeline.device_by_kind[route, kinds], times * len(microbatches))
     return work
 
 

@@ -1,15 +1,64 @@
-"""Data-parallel traffic of a pipeline: what each device exchanges for each of its stages."""
+"""Data-parallel traffic: what is given, and what each device exchanges for each of its stages."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from ppopt.pipeline.parts import Value
+from ppopt.pipeline.parts import Given, PipelineError, Value, optional_values
 from ppopt.pipeline.tables import entry
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
+
+
+@dataclass(frozen=True)
+class DataParallel:
+    """What a device exchanges with its copies in other pipelines, once per step.
+
+    With ``per="device"`` a number is what a device exchanges for all its stages, of all routes (each has an equal part); with
+    ``per="stage"`` it is what it exchanges for one. ``all_gather`` is over before the device's first operation starts;
+    ``reduce_scatter`` begins when its last one has ended. With ``overlap`` both are made stage by stage, beside what the device
+    computes: it gathers its stages one after the other in ascending order, and a stage's operations wait for that stage only; it
+    scatters them one after the other in descending order, each once the stage's last operation has ended. Both are part of the
+    makespan and of the device's span. The network that they use is no link of the pipeline.
+
+    With ``per_pass`` a stage is exchanged once per pass, not once per step. A pass is what a device runs of one stage before it
+    turns to another one in the same direction: forwards; backwards (``B``, ``I``); gradients of weights (``B``, ``W``). Between
+    two passes of a direction the weights of the next one are gathered, or the gradients of the last one scattered, beside what
+    the device computes in the other directions.
+    """
+
+    all_gather: Value = Fraction(0)
+    reduce_scatter: Value = Fraction(0)
+    overlap: bool = False
+    per: Literal["device", "stage"] = "device"
+    per_pass: bool = False
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            all_gather: Given = 0,
+            reduce_scatter: Given = 0,
+            overlap: bool = False,
+            per: Literal["device", "stage"] = "device",
+            per_pass: bool = False,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if self.per not in ("device", "stage"):
+            raise PipelineError("data_parallel.per", f'expected "device" or "stage", got {self.per!r}')
+        for name in ("overlap", "per_pass"):
+            if not isinstance(getattr(self, name), bool):
+                raise PipelineError(f"data_parallel.{name}", f"expected true or false, got {getattr(self, name)!r}")
+        if self.overlap and self.per_pass:
+            problem = "every pass is exchanged beside the other directions anyway, and none ahead; expected false, got true"
+            raise PipelineError("data_parallel.overlap", f"with per_pass {problem}")
+        for name in ("all_gather", "reduce_scatter"):
+            value = optional_values(f"data_parallel.{name}", getattr(self, name))
+            object.__setattr__(self, name, Fraction(0) if value is None else value)
 
 
 def both(pipeline: Pipeline) -> tuple[Value, Value]:

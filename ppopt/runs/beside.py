@@ -243,6 +243,8 @@ def _check_sizes(run: Run, plan: Schedule) -> None:
         raise ProfileError(f"the run has {ours}; the plan has {theirs}")
     if len(pipeline.ways) > 1:
         raise ProfileError("the plan has two routes (two copies of the weights); a run with one cannot be compared with it")
+    if pipeline.backward_routes:
+        raise ProfileError("the plan runs backwards on other devices than their forwards; a run cannot be compared with it")
     wrong = [stage for stage, device in enumerate(run.route) if pipeline.routes[0][stage] != device]
     if wrong:
         stage = wrong[0]

@@ -205,15 +205,15 @@ class _Question:
             return Model(pipeline, binding.schedule, binding.params)
         if asked.schedule is not None:
             own = find(asked.schedule).place(asked.pipeline.placements()[0], None, **asked.params)
-            if pipeline.routes not in (own.routes, asked.pipeline.routes):
+            if pipeline.places not in (own.places, asked.pipeline.places):
                 return Model(pipeline)
-        if asked.order is not None and (asked.placed or asked.pipeline).routes != pipeline.routes:
+        if asked.order is not None and (asked.placed or asked.pipeline).places != pipeline.places:
             return Model(pipeline, asked.schedule, asked.params, written=asked.written)
         return dataclasses.replace(asked, pipeline=pipeline, placed=None)
 
     def _moved(self, pipeline: Pipeline) -> bool:
         """Whether the answer is on a placement that the question neither has nor leaves open."""
-        return pipeline.routes not in [place.routes for place in self.model.pipeline.placements()]
+        return pipeline.places not in [place.places for place in self.model.pipeline.placements()]
 
     def _places(self) -> list[Pipeline]:
         pipeline = self.model.pipeline
@@ -257,7 +257,8 @@ class _Question:
         asked = self.best_cut
         if asked is None:
             written = layers is not None and isinstance(partition, tuple) and len(layers) >= own.pipeline.stages
-            asked = written and not self._in_ticks and not own.pipeline.mix.differs
+            mapped = bool(own.pipeline.backward_routes) or own.pipeline.memory.weights_on is not None
+            asked = written and not self._in_ticks and not mapped and not own.pipeline.mix.differs
         if not asked:
             return own
         if self._in_ticks:

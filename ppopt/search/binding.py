@@ -55,7 +55,7 @@ class Binding:
         """
         definition = self.definition
         settled = pipeline.placements()
-        here = [each for each in settled if definition.place(each, **self.params).routes == each.routes]
+        here = [each for each in settled if definition.place(each, **self.params).places == each.places]
         if here:
             return tuple(here)
         counts = pipeline.chunks if isinstance(pipeline.chunks, tuple) and definition.any_chunks else (None,)
@@ -68,7 +68,7 @@ class Binding:
             Restriction: as :meth:`places`.
         """
         first = self.places(pipeline)[0]
-        return None if first.routes in [each.routes for each in pipeline.placements()] else first
+        return None if first.places in [each.places for each in pipeline.placements()] else first
 
     def words(self, pipeline: Pipeline) -> tuple[Word, ...]:
         """The words that bind on a pipeline that has the schedule's placement.

@@ -52,7 +52,8 @@ def span_horizon(pipeline: Pipeline, span: int, *, free: bool, words: Iterable[W
     sending = copying + int(pipeline.ticks.sending.sum(axis=(1, 2)) @ np.array(counts))
     gather = int(pipeline.ticks.lead.max())
     general = gather + devices * span + (devices - 1) * latency + sending
-    if not free or pipeline.engines or sending or gather or pipeline.ticks.pauses or len(pipeline.routes) > 1:
+    one_way = len(pipeline.routes) == 1 and not pipeline.backward_routes
+    if not free or pipeline.engines or sending or gather or pipeline.ticks.pauses or not one_way:
         return general
     beside = beside_span(pipeline)
     general = general if beside is None else min(general, span + beside)

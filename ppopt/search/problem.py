@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, rules_of, select
+from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, memory_between, own_words, rules_of, select
 from ppopt.named.in_turn import out_of_turn
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
@@ -27,6 +27,11 @@ class Problem:
     words: tuple[Word, ...] = ()
     gap: float = 0.0
     enough: int | None = None
+
+    def __post_init__(self) -> None:
+        between = memory_between(self.pipeline) if self.pipeline.backward_routes else ()
+        if not set(between) <= set(self.words):  # no order implies these, so they bind like words of the user's own
+            object.__setattr__(self, "words", own_words(self.pipeline, between, self.words))
 
     @cached_property
     def all_words(self) -> tuple[Word, ...]:

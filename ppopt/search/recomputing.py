@@ -132,7 +132,7 @@ class RecomputeChoice:
         """Begin with the best named schedule of this placement, where nothing else binds."""
         for row in named if not self.words else ():
             schedule = row.schedule
-            if schedule is not None and schedule.pipeline.routes == self.pipeline.routes and not schedule.order.paired:
+            if schedule is not None and schedule.pipeline.places == self.pipeline.places and not schedule.order.paired:
                 self._found(schedule)
         if self.start is not None:
             root = self.nodes[0][-1]

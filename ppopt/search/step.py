@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from ppopt.search.run import Run
 
 
+SCATTERED = "backwards run on other devices than their forwards"
+"""Why a step does not apply that takes a stage's operations to be on one device."""
+
+
 class Kind(Enum):
     """What a step does for the answer."""
 

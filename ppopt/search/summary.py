@@ -221,10 +221,10 @@ def remarks(result: Result) -> list[str]:
             equal = "equals" if time == value else f"takes {percent(time / value - 1) if value else number(time)} more than"
             lines.append(f"{row.label} {equal} {best}.")
     solved = [placed.pipeline for placed in result.placements] or [result.pipeline]
-    routes, scope = {each.routes for each in solved}, _solved(result)
+    routes, scope = {each.places for each in solved}, _solved(result)
     for row in fitting:
         time = _objective(result, row)
-        if time < value and row.schedule is not None and row.schedule.pipeline.routes not in routes:
+        if time < value and row.schedule is not None and row.schedule.pipeline.places not in routes:
             lines.append(
                 f"{row.label} ({number(time)}) is faster, on another placement: {place(row)}; "
                 f"the answer and its bound are for {scope}."

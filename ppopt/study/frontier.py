@@ -163,7 +163,7 @@ class _Search:
         self._interrupted: Result | None = None
         """What Ctrl-C left of a search; the points after it get what is known already."""
         for row in self.named:
-            same = row.schedule is not None and row.schedule.pipeline.routes == self._free.routes
+            same = row.schedule is not None and row.schedule.pipeline.places == self._free.places
             if same:
                 self._learn(row.schedule)  # type: ignore[arg-type]
 
@@ -310,7 +310,7 @@ class _Search:
         amounts = self._sample.amounts
         steps = [
             Fraction(int(amounts.activation[r, s]), amounts.per_unit) / self.shares[device]
-            for r, route in enumerate(self._sample.routes)
+            for r, route in enumerate(self._sample.backward_routes or self._sample.routes)
             for s, device in enumerate(route)
             if self.shares[device] and amounts.activation[r, s]
         ]

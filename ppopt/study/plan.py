@@ -286,7 +286,7 @@ def _tasks(tree: Mapping[str, Any], source: str) -> tuple[list[Task], int]:
     _known(run, ("schedules",), source, "run.")
     named = run.get("schedules", [])
     if named == "all":
-        named = list(NAMED)
+        named = [name for name, definition in NAMED.items() if definition.work_map is None]
     if not isinstance(named, list):
         raise StudyError(f'{source}: run.schedules: expected a list of named schedules or "all", got {named!r}')
     tasks = [_named_task(entry, source, k) for k, entry in enumerate(named)]

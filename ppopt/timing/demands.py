@@ -17,6 +17,7 @@ from ppopt.constraints import (
     Precede,
     Stream,
     Word,
+    device_of_family,
     instances,
     operations,
     rules_of,
@@ -71,9 +72,9 @@ def _in_place(pipeline: Pipeline, *streams: Stream) -> bool:
     devices: set[int] = set()
     for stream in streams:
         if isinstance(stream, Family):
-            devices.add(pipeline.routes[stream.route][stream.stage])
+            devices.add(device_of_family(pipeline, stream))
         elif isinstance(stream, Dealt):
-            devices |= {pipeline.routes[family.route][family.stage] for family in stream.families}
+            devices |= {device_of_family(pipeline, family) for family in stream.families}
         else:
             devices.update(devices_of(pipeline, operations(pipeline, stream)).tolist())
     return len(devices) <= 1

@@ -2,7 +2,7 @@
 
 Operations go by their numbers (:class:`~ppopt.op.OpIndex`); tables ``[route, kind, stage]`` and ``[route, stage]`` are laid out
 in one row. An ``order`` is the numbers in the rows of all devices, where each row begins, the number of stages times that of
-microbatches, and that of microbatches. A ``place`` is the route, by microbatch, and the device, ``[route, stage]``.
+microbatches, and that of microbatches. A ``place`` is the route, by microbatch, and the device, ``[route, kind, stage]``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def enter(order: tuple[Any, Any, int, int], place: tuple[Any, Any], lasts: Any, 
                 family = number // microbatches
                 r = route[number % microbatches]
                 took = lasts[r * families + family]
-                if took < 0 or device[r * stages + family % stages] != d:
+                if took < 0 or device[r * families + family] != d:
                     return MALFORMED
                 time += took
                 number, second = second, -1
@@ -142,7 +142,7 @@ def sweep(order: Any, place: Any, duration: Any, needs: Any, demands: Any, start
         moved = now > at[d]
         at[d], free[d] = now, time
         if stuck >= 0:
-            maker = device[route[stuck % microbatches] * stages + stuck // microbatches % stages]
+            maker = device[route[stuck % microbatches] * (4 * stages) + stuck // microbatches]
             beside[d], waiting[maker] = waiting[maker], d
         if moved:
             other, waiting[d] = waiting[d], -1

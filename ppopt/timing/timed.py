@@ -140,13 +140,14 @@ def _positions(pipeline: Pipeline, numbers: IntArray, device: IntArray) -> IntAr
     if split.any() and not pipeline.costs.split:
         stage, microbatch = map(int, np.argwhere(split)[0])
         raise OrderError(f"{stage}I{microbatch}: the costs have a fused backward only (backward alone is given)")
-    expected = pipeline.device_of[pipeline.route_by_microbatch].T
+    expected = pipeline.device_by_kind[pipeline.route_by_microbatch].transpose(1, 2, 0)
     wrong = present & (device[table] != expected)
     if wrong.any():
         kind_, stage, microbatch = map(int, np.argwhere(wrong)[0])
         found = device[table[kind_, stage, microbatch]]
         op = f"{stage}{Kind(kind_).name}{microbatch}"
-        raise OrderError(f"{op} is on device {found}; its stage is on device {expected[stage, microbatch]}")
+        what = "its stage" if not pipeline.backward_routes or kind_ == Kind.F else "the backward of its stage"
+        raise OrderError(f"{op} is on device {found}; {what} is on device {expected[kind_, stage, microbatch]}")
     return position
 
 
@@ -192,7 +193,7 @@ def swept(
     """
     count, size, ticks = len(numbers), pipeline.index.size, pipeline.ticks
     order = numbers, offsets, pipeline.stages * pipeline.microbatches, pipeline.microbatches
-    place = pipeline.route_by_microbatch, pipeline.device_of.ravel()
+    place = pipeline.route_by_microbatch, pipeline.device_by_kind.ravel()
     duration, end = np.empty(count, np.int64), np.full(size, NOT_RUN, np.int64)
     lead = of_stages(pipeline, numbers, ticks.lead)
     needs, further = needs_of(pipeline), _further(size, demands)

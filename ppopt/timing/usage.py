@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
 from ppopt.op import Kind
 from ppopt.schedule import Schedule, durations, halves
 from ppopt.timing.waits import Cause, Waited
+from ppopt.timing.weights import transfers
 
 Phase: TypeAlias = Literal["warm-up", "steady", "cool-down"]
 """Of a device: until its first backward begins; from the end of its last forward on; and what is between."""
@@ -43,7 +42,7 @@ class LinkUse(NamedTuple):
 def devices_of(schedule: Schedule) -> tuple[DeviceUse, ...]:
     """What each device does with the makespan."""
     waited = Waited(schedule)
-    sent, received = _transfers(schedule)
+    sent, received = transfers(schedule)
     found = []
     for device, (work, idle) in enumerate(zip(schedule.work, waited.idle, strict=True)):
         by_cause, by_phase = dict.fromkeys(CAUSES, 0), dict.fromkeys(PHASES, 0)
@@ -79,16 +78,3 @@ def _phases(schedule: Schedule, device: int) -> tuple[int, int]:
     backward, forward = (kind != Kind.F) | (second >= 0), kind == Kind.F
     warm = int(schedule.start[device][backward].min(initial=end))  # a run that was cut off may have none
     return warm, max(warm, int(schedule.end[device][forward].max(initial=0)))
-
-
-def _transfers(schedule: Schedule) -> tuple[list[int], list[int]]:
-    """Per device how many results it sends to other devices, and how many it receives: each result and gradient is one."""
-    pipeline = schedule.pipeline
-    sent, received = ([0] * pipeline.devices for _ in range(2))
-    for route, microbatches in zip(pipeline.device_of, pipeline.microbatches_of, strict=True):
-        for a, b in np.stack((route[:-1], route[1:]), axis=1).tolist():
-            if a != b:  # the result one way, the gradient the other
-                for device in (a, b):
-                    sent[device] += len(microbatches)
-                    received[device] += len(microbatches)
-    return sent, received

@@ -137,7 +137,9 @@ def check_by_brute_force(seed: int, examples: int, ilp: bool) -> None:
             assert schedule.makespan >= ticks, name
         if ilp:
             words = (*rules_of(pipeline), *free_choices(pipeline), *cuts_of(pipeline))
-            outcome = by_ilp(pipeline, words, objective="makespan", lower=0, upper=ticks + 1, horizon=ticks + 1, limits=Limits.of(20))
+            outcome = by_ilp(
+                pipeline, words, objective="makespan", lower=0, upper=ticks + 1, horizon=ticks + 1, limits=Limits.of(20)
+            )
             assert outcome.schedule is None or outcome.schedule.makespan == ticks
 
 

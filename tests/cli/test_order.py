@@ -24,7 +24,10 @@ def test_an_order_is_csv_that_reads_back(name: str) -> None:
     expected = NAMED[name].schedule(Pipeline(4, 8))
     rows = rows_of_text(result.stdout, "stdout")
     assert Order.of(expected.pipeline, rows) == expected.order  # type: ignore[arg-type]
-    assert ("two routes" in result.stderr) == (len(expected.pipeline.routes) == 2)
+    routes, elsewhere = len(expected.pipeline.routes), bool(expected.pipeline.backward_routes)
+    assert ("two routes" in result.stderr) == (routes == 2 and not elsewhere)
+    assert ("backwards run on other devices" in result.stderr) == elsewhere
+    assert (f"{routes} routes;" in result.stderr) == (routes > 2)
 
 
 def test_order_as_json_has_the_times_and_no_result() -> None:

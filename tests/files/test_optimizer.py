@@ -15,7 +15,7 @@ def test_in_files_on_other_placements_and_in_pictures(tmp_path: Path) -> None:
     file.write_text("[pipeline]\ndevices = 2\nmicrobatches = 3\n[costs]\noptimizer = [1, 2.5]\n")
     pipeline = pp.read_model(str(file)).pipeline
     assert [float(step) for step in pipeline.costs.optimizer] == [1, 2.5]
-    assert pipeline.placed("loop", 2).ticks.tail.tolist() == [[2, 5, 2, 5]]
+    assert pipeline.placed("loop", 2).ticks.tail[:, 0].tolist() == [[2, 5, 2, 5]]
     result = pp.solve(pipeline, seconds=5)
     assert result.schedule is not None
     labels = legend_handles([result.schedule])[1]

@@ -16,6 +16,7 @@ from ppopt.files.carried import times
 from ppopt.files.result import result_of_text
 from ppopt.named import NAMED, compare
 from ppopt.pipeline import Costs, Memory, Pipeline
+from tests.support.shown import SHOWN
 
 
 @cache
@@ -86,7 +87,7 @@ def test_reading_gives_what_was_written() -> None:
     assert file.metrics is not None
     assert file.metrics.makespan == 27
     assert file.result is None
-    assert [row.schedule for row in file.named] == list(NAMED)
+    assert [row.schedule for row in file.named] == SHOWN
 
 
 def test_more_keys_than_ours_are_allowed() -> None:

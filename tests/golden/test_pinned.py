@@ -59,6 +59,9 @@ def test_every_pinned_schedule_is_among_them() -> None:
         ("chimera", 4, 4, {"merge": "greedy"}),
         ("chimera", 2, 6, {"merge": "greedy"}),
         ("bitpipe", 2, 4, {"merge": "greedy"}),
+        ("looped-pp", 2, 4, {}),
+        ("fslpp", 2, 4, {"group": 2, "filling": "oldest-stage"}),
+        ("cuckoo", 2, 6, {}),
     ],
 )
 def test_a_solver_fills_what_is_open_no_worse_than_the_rule(
@@ -76,12 +79,12 @@ def test_no_merge_that_keeps_each_directions_order_beats_chimeras_slots() -> Non
     assert find("chimera").schedule(pipeline).makespan == best(pipeline, "chimera", 40, merge="greedy") == 30
 
 
-@pytest.mark.parametrize("name", ["bitpipe", "pipedream", "seq1f1b"])
+@pytest.mark.parametrize("name", ["bitpipe", "pipedream", "seq1f1b", "ddp", "fsdp"])
 def test_schedules_without_a_golden_order_are_pinned_too(name: str) -> None:
     schedule = find(name).schedule(Pipeline(2, 4, costs=Costs(forward=2, backward_input=2, backward_weight=4), links=Links(1)))
     assert best(schedule.pipeline, name, 2 * schedule.makespan) == schedule.makespan
 
 
 def test_no_schedule_is_left_out() -> None:
-    tested = set(golden.FIRST_SIX) | set(PINNED) | {"bitpipe", "pipedream", "seq1f1b", "v-half", "v-min"}
-    assert set(NAMED) == tested | {"zb-1p", "zb-2p"}
+    tested = set(golden.FIRST_SIX) | set(PINNED) | {"bitpipe", "pipedream", "seq1f1b", "v-half", "v-min", "ddp", "fsdp"}
+    assert set(NAMED) == tested | {"zb-1p", "zb-2p", "looped-pp", "fslpp", "cuckoo"}

@@ -19,6 +19,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.pipeline.runtimes import as_torch_runs
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
+from tests.support.shown import SHOWN
 from tests.support.torch_files import BROKEN, random_rows
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
@@ -30,7 +31,7 @@ UNEVEN = {
 }
 TWO_COPIES = {"chimera", "bitpipe", "dualpipe"}
 """Named schedules with two copies of the weights, which PyTorch cannot place."""
-ONE_COPY = [name for name in NAMED if name not in TWO_COPIES]
+ONE_COPY = [name for name in SHOWN if name not in TWO_COPIES]
 
 
 # --- what is run -------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from ppopt.named import NAMED, compare, find, of_order
+from ppopt.named import compare, find, of_order
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
+from tests.support.shown import SHOWN
 
 
 def test_compare_on_four_devices() -> None:
@@ -23,7 +24,7 @@ def test_compare_on_four_devices() -> None:
         assert schedule is not None
         assert schedule.pipeline.time(schedule.makespan) == makespan
         assert schedule.pipeline.amount(max(schedule.peak_memory)) == peak
-    assert {name for name, _ in rows} == set(NAMED)
+    assert {name for name, _ in rows} == set(SHOWN)
 
 
 def test_compare_shows_each_number_of_chunks_and_excludes_with_the_reason() -> None:

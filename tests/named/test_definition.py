@@ -113,6 +113,9 @@ OPEN: set[tuple[str, str | None]] = {
     ("zb-v", "adapted"),
     ("chimera", "greedy"),
     ("bitpipe", "greedy"),
+    ("looped-pp", None),
+    ("fslpp", None),
+    ("cuckoo", None),
 }
 """Definitions that leave operations open, all of them or with a choice of a parameter."""
 

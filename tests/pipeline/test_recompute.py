@@ -5,13 +5,14 @@ from fractions import Fraction
 import pytest
 
 from ppopt.files import Model, model_dict, model_of
-from ppopt.named import NAMED, Restriction, compare, find
+from ppopt.named import Restriction, compare, find
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.search import solve
 from tests.support.command import refused
 from tests.support.places import MODELS
 from tests.support.recompute import COSTS, MEMORY
+from tests.support.shown import SHOWN
 
 MODEL = str(MODELS / "gpt-1.5b-recompute.toml")
 
@@ -27,7 +28,7 @@ def test_named_schedules_are_those_of_a_pipeline_with_the_costs_written_out(late
         links=Links(latency),
     )
     rows, others = compare(pipeline, (2, 4)), compare(by_hand, (2, 4))
-    assert {row.name for row in rows if row.schedule is not None} >= {*NAMED} - {"chimera", "interleaved-zb"}
+    assert {row.name for row in rows if row.schedule is not None} >= {*SHOWN} - {"chimera", "interleaved-zb"}
     for row, other in zip(rows, others, strict=True):
         assert (row.name, row.placement, row.chunks, row.excluded) == (other.name, other.placement, other.chunks, other.excluded)
         if row.schedule is not None and other.schedule is not None:

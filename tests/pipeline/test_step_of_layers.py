@@ -27,8 +27,8 @@ def test_they_add_up_over_the_layers_of_a_device() -> None:
     assert pipeline.costs.optimizer == (Fraction(1, 2), 3)
     assert pipeline.data_parallel == DataParallel((1, 6), (4, 3), per="stage")
     ticks = pipeline.ticks
-    assert (ticks.lead[0] / ticks.per_unit).tolist() == [1, 6]
-    assert (ticks.tail[0] / ticks.per_unit).tolist() == [4.5, 6]
+    assert (ticks.lead[0, 0] / ticks.per_unit).tolist() == [1, 6]
+    assert (ticks.tail[0, 0] / ticks.per_unit).tolist() == [4.5, 6]
 
 
 def test_the_makespan_of_1f1b_by_hand() -> None:

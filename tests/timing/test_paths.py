@@ -30,15 +30,15 @@ def least_span(schedule: Schedule) -> int:
         for after, lag in following:
             model.add(start[after] >= start[before] + (paths.duration[before] + lag))
     pipeline, ticks, op = schedule.pipeline, schedule.pipeline.ticks, schedule.order.index.op
-    before, after = ([[max(0, int(n)) for n in row] for row in table] for table in (ticks.lead, ticks.tail))
+    before, after = (np.maximum(table, 0).tolist() for table in (ticks.lead, ticks.tail))
     for row in filter(None, paths.devices):
         begin, end = model.new_int_var(0, most, ""), model.new_int_var(0, 2 * most, "")
         for node in row:
             halves = op(paths.network.number[node])
             for half in (halves,) if isinstance(halves, Op) else halves:
                 route = int(pipeline.route_by_microbatch[half.microbatch])
-                model.add(start[node] >= begin + before[route][half.stage])
-                model.add(end >= start[node] + paths.duration[node] + after[route][half.stage])
+                model.add(start[node] >= begin + before[route][half.kind][half.stage])
+                model.add(end >= start[node] + paths.duration[node] + after[route][half.kind][half.stage])
         model.add(span >= end - begin)
     model.minimize(span)
     solver = cp_model.CpSolver()

@@ -65,7 +65,7 @@ def placed_freely(pipeline: Pipeline, objective: Objective = "makespan") -> Iter
         if definition.placement == pipeline.placement and definition.routes is None:
             with suppress(Restriction):
                 schedule = best_of(definition, pipeline, v, {}, objective)
-                if schedule.pipeline.routes == pipeline.routes:
+                if schedule.pipeline.places == pipeline.places:
                     yield schedule
 
 

@@ -108,7 +108,7 @@ class Schedule {
     if (kind === 0 && stage > 0) add(this.find(0, stage - 1, m), this.find(4, stage - 1, m), latency.forward[route][stage]);
     if (kind === 1 || kind === 2) {
       if (stage + 1 < this.S) add(this.backward(stage + 1, m), this.find(5, stage + 1, m), latency.backward[route][stage]);
-      add(this.find(0, stage, m), -1, 0);
+      add(this.find(0, stage, m), -1, latency.over[route][stage]);
       add(this.find(7, stage, m), -1, 0);
     }
     if (kind === 6) add(this.find(0, stage, m), -1, 0);

@@ -105,16 +105,17 @@ def _bound(each: Shown) -> int | float | None:
 
 def _latency(pipeline: Pipeline) -> Tree:
     """``[route][stage]``: ticks from the end of the forward of the stage before, or of the backward of the stage after, or of
-    the transfer that carries its result, to when the stage has it."""
-    device, latency = pipeline.device_of, pipeline.ticks.latency
+    the transfer that carries its result, to when the stage has it; ``over``: from its own forward to its backward."""
+    latency = pipeline.ticks.latency
+    device, back = (pipeline.device_by_kind[:, kind] for kind in (Kind.F, Kind.B))
 
     def between(source: IntArray, target: IntArray) -> list[list[int]]:
         found: list[list[int]] = latency[source, target].tolist()
         return found
 
     forward = [[0, *row] for row in between(device[:, :-1], device[:, 1:])]
-    backward = [[*row, 0] for row in between(device[:, 1:], device[:, :-1])]
-    return {"forward": forward, "backward": backward}
+    backward = [[*row, 0] for row in between(back[:, 1:], back[:, :-1])]
+    return {"forward": forward, "backward": backward, "over": between(device, back)}
 
 
 def _memory(schedule: Schedule) -> Tree:

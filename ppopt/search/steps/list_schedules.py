@@ -9,7 +9,18 @@ from typing import Any
 
 from ppopt.clock import Clock
 from ppopt.constraints import rules_of
-from ppopt.heuristics import PRIORITIES, Jobs, Stuck, each_baseline, each_paced, list_scheduling, listable, run_jobs
+from ppopt.heuristics import (
+    PRIORITIES,
+    Jobs,
+    Stuck,
+    by_frontier,
+    each_baseline,
+    each_paced,
+    in_flight,
+    list_scheduling,
+    listable,
+    run_jobs,
+)
 from ppopt.named import adapted
 from ppopt.pipeline import Pipeline
 from ppopt.pipeline.rewriting import kept_here
@@ -67,6 +78,8 @@ class ListSchedules(Step):
         """
         pipeline, words = run.problem.pipeline, run.problem.words
         plain = kept_here(pipeline) if pipeline.engines else pipeline
+        if pipeline.backward_routes and pipeline.amounts.limit is not None:
+            self._few_in_flight(run)
         jobs = Jobs(plain, listable(plain, (*rules_of(plain), *words)), links=True)
         for name, rule in PRIORITIES.items():
             for patient, reserve in ((False, False), (True, False), (False, True)):
@@ -80,6 +93,21 @@ class ListSchedules(Step):
                     continue  # this rule runs into the memory limit, or against words between devices; others may not
                 if schedule.within_memory and not broken(schedule, words):
                     run.incumbent.offer(schedule, name)
+
+    def _few_in_flight(self, run: Run) -> None:
+        """One microbatch after the other, then more and more of them in flight, for as long as that fits: where a forward takes
+        another device's memory no priority rule sees it."""
+        pipeline, words = run.problem.pipeline, run.problem.words
+        for most in range(1, pipeline.microbatches + 1):
+            if run.incumbent.best is not None and run.clock.over:
+                return
+            run.clock.charge(tuning.SCHEDULED * run.problem.operations)
+            try:
+                schedule = time_order(pipeline, by_frontier(pipeline, most=most), words=(*words, *in_flight(pipeline, most)))
+            except CyclicOrder:
+                return
+            if schedule.within_memory and not broken(schedule, words):
+                run.incumbent.offer(schedule, f"{most} in flight")
 
 
 def with_room(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:

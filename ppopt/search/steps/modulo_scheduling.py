@@ -8,7 +8,7 @@ from ppopt import cpsat, periodic
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.run import Run
-from ppopt.search.step import Kind, Step, Taken
+from ppopt.search.step import SCATTERED, Kind, Step, Taken
 
 if TYPE_CHECKING:
     from ppopt.periodic import PeriodicSchedule
@@ -34,6 +34,8 @@ class ModuloScheduling(Step):
 
     def applies(self, run: Run) -> str | None:
         """Where nothing tells the microbatches apart."""
+        if run.problem.pipeline.backward_routes:
+            return SCATTERED
         if run.problem.pipeline.ticks.pauses:
             return "it knows nothing of what is exchanged between passes"
         if run.problem.span:

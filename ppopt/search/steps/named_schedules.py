@@ -32,7 +32,7 @@ class NamedSchedules(Step):
         if clock is None:
             run.clock.charge(tuning.SCHEDULED * problem.operations * len(run.named))
         timed = [(row.name, row.schedule) for row in run.named if row.schedule is not None]
-        own = [(name, schedule) for name, schedule in timed if schedule.pipeline.routes == problem.pipeline.routes]
+        own = [(name, schedule) for name, schedule in timed if schedule.pipeline.places == problem.pipeline.places]
         if problem.words:  # the best first: waiting for what binds makes none of them shorter
             own.sort(key=lambda row: row[1].objective(problem.objective))
         for name, schedule in own:

@@ -7,7 +7,7 @@ from typing import Any
 from ppopt.bounds.throughput import throughput
 from ppopt.search import tuning
 from ppopt.search.run import Run
-from ppopt.search.step import Kind, Step
+from ppopt.search.step import SCATTERED, Kind, Step
 from ppopt.search.steps.closed_forms import learn
 
 
@@ -20,6 +20,8 @@ class StateGraph(Step):
 
     def applies(self, run: Run) -> str | None:
         """Where memory bounds the number of states."""
+        if run.problem.pipeline.backward_routes:
+            return SCATTERED
         return "memory is unlimited" if run.problem.pipeline.amounts.limit is None else None
 
     def run(self, run: Run, seconds: float, *, most: int = 0, exact: bool = False, **options: Any) -> str:

@@ -258,7 +258,7 @@ def _of_policy(definition: Definition, pipeline: Pipeline, policy: Policy, most:
 
 
 def _fits(schedule: Schedule, pipeline: Pipeline) -> bool:
-    return schedule.within_memory and not schedule.order.paired and schedule.pipeline.routes == pipeline.routes
+    return schedule.within_memory and not schedule.order.paired and schedule.pipeline.places == pipeline.places
 
 
 def _ms(schedule: Schedule) -> float:
