@@ -35,7 +35,7 @@ class Instants:
         """When each input is made, and when it arrives."""
         stage, kind, m = op
         route = self.pipeline.route_of_microbatch[m]
-        gathered = self.schedule.begin + int(self.pipeline.ticks.lead[route, stage])
+        gathered = self.schedule.begin + int(self.pipeline.ticks.lead[route, kind, stage])
         found = [(gathered, gathered)]
         if kind == Kind.W:
             found.append((self.runs[Op(stage, Kind.I, m)][1],) * 2)
