@@ -218,7 +218,7 @@ def _check_beside(pipeline: Pipeline, key: str) -> None:
     working = pipeline.memory.working
     if key == BACK and working is not None and (any(working) if isinstance(working, tuple) else working):
         given = list(map(plain, working)) if isinstance(working, tuple) else plain(working)
-        problem = f"whose it is where backwards run elsewhere is not known; expected 0 beside {key}, got {given}"
+        problem = f"which device has it where backwards run elsewhere is not known; expected 0 beside {key}, got {given}"
         raise PipelineError("memory.working", problem)
 
 
