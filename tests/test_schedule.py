@@ -130,8 +130,9 @@ def test_a_sequence_becomes_rows_and_transfers_are_left_out() -> None:
 def test_a_pair_has_the_larger_of_a_tables_values() -> None:
     pipeline = Pipeline(2, 2, "bidirectional", costs=Costs(overlap=2))
     order = Order.of(pipeline, [["0F0", "(1F1;0B0)OVERLAP_F_B", "1B1"], []])
-    table = np.array([[5, 7], [1, 9]])
-    assert of_stages(pipeline, order.rows[0], table).tolist() == [5, 9, 9]
+    forward, backward = [[5, 7], [1, 9]], [[6, 0], [0, 3]]  # [route][stage]
+    table = np.array([[f, b, b, b] for f, b in zip(forward, backward, strict=True)])
+    assert of_stages(pipeline, order.rows[0], table).tolist() == [5, 9, 3]
 
 
 def test_a_schedule_that_takes_no_time_has_no_bubbles() -> None:

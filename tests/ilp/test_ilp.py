@@ -42,8 +42,9 @@ def outcome_of(solver: Any, pipeline: Pipeline, objective: str, words: tuple[Wor
 @given(pipelines(10))
 def test_the_cuts_keep_the_optimum(pipeline: Pipeline) -> None:
     words = words_of(pipeline)
-    bare, cut = (outcome_of(ilp, pipeline, "makespan", w).lower_bound for w in (words, (*words, *cuts_of(pipeline))))
-    assert bare == cut
+    both = [outcome_of(ilp, pipeline, "makespan", of) for of in (words, (*words, *cuts_of(pipeline)))]
+    best = min(outcome.schedule.makespan for outcome in both if outcome.schedule is not None)
+    assert max(outcome.lower_bound for outcome in both) <= best  # whichever was decided in time
 
 
 @pytest.mark.parametrize("schedule", golden.FIRST_SIX)
