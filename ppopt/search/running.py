@@ -14,6 +14,7 @@ from ppopt.layouts.runnable import Policy, check_groups, check_layers, places_of
 from ppopt.named import Table
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Layers, Pipeline, PipelineError, plain
+from ppopt.pipeline.mix import KEYS as MIX_KEYS
 from ppopt.pipeline.runtimes import INTERLEAVED, MEGATRON, RUNTIMES, TORCH, TORCHTITAN, as_run
 from ppopt.schedule import Number, Objective, Schedule
 from ppopt.search import strategies
@@ -36,7 +37,7 @@ def asked(model: Model, runtime: str, order: Binding | None, constraints: Sequen
     """
     if runtime not in RUNTIMES:
         raise ValueError(f"runtime: expected one of {', '.join(RUNTIMES)}, got {runtime!r}")
-    _check_copies(model.pipeline, runtime)
+    _check_known(model.pipeline, runtime)
     placed = None if model.placed is None else as_run(model.placed, runtime)
     model = dataclasses.replace(model, pipeline=as_run(model.pipeline, runtime), placed=placed)
     own = ORDERS.get(runtime)
@@ -62,7 +63,22 @@ def best_cut_asked(runtime: str, best_cut: bool | None) -> bool | None:
     return False
 
 
-def _check_copies(pipeline: Pipeline, runtime: str) -> None:
+def _check_known(pipeline: Pipeline, runtime: str) -> None:
+    """Raise where a runtime has no way to do something, or it is not known what it would do.
+
+    Raises:
+        PipelineError: so it is; the message names the key.
+    """
+    if pipeline.mix.differs and runtime != TORCH:
+        given = next(name for name in MIX_KEYS if getattr(pipeline.mix, name))
+        problem = f"what {runtime} makes of microbatches that differ is not known; expected microbatches alike, or no --runtime"
+        raise PipelineError(f"pipeline.{given}", problem)
+    if pipeline.backward_routes and runtime != TORCH:
+        problem = f"{runtime} runs the backward of a stage where its forward was; expected none beside --runtime"
+        raise PipelineError("pipeline.backward_routes", problem)
+    if pipeline.memory.weights_on is not None and runtime != TORCH:
+        problem = f"{runtime} keeps the weights of a stage where it runs; expected none beside --runtime"
+        raise PipelineError("memory.weights_on", problem)
     if pipeline.offload is not None and pipeline.offload.stages != "none":
         problem = f"--runtime {runtime} has no way to copy single activations to the host"
         raise PipelineError("offload", f'{problem}; expected offload.stages = "none"')
