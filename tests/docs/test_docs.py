@@ -24,8 +24,8 @@ LONG = re.compile(r"^\$ ppopt (?:frontier|plan|plot|sweep) |--recompute choose|d
 
 
 def tier(block: Block) -> list[pytest.MarkDecorator]:
-    """What keeps an example from the quick tests: more than two commands, a long one, or another page than the first two."""
-    long = block.text.count("$ ppopt") > 2 or LONG.search(block.text) or block.page.stem not in ("README", "command-line")
+    """What keeps an example from the quick tests: more than two commands, a long one, or one of another page."""
+    long = block.text.count("$ ppopt") > 2 or LONG.search(block.text) or block.page.stem != "README"
     return [thorough] if long else []
 
 

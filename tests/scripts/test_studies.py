@@ -147,6 +147,7 @@ def quick_tree(name: str) -> dict[str, Any]:
     return {**module.study(*sizes.get(name, ([2, 4],))), "solve": {"time_limit": 2.0}}
 
 
+@thorough
 def test_no_series_beats_the_optimum_of_its_placement(tmp_path: Path) -> None:
     import studies
 

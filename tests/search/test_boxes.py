@@ -15,7 +15,7 @@ from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import Counts, OverCuts
 from tests.support.every_cut import cuts, layered
-from tests.support.tiers import drawn
+from tests.support.tiers import drawn, thorough
 
 SETTINGS = Settings(seconds=60, workers=1)
 GPT = Layers(
@@ -74,7 +74,7 @@ def test_a_box_is_as_good_as_the_best_of_its_cuts(pipeline: Pipeline, data: st.D
         assert Fraction(found.bound, over.per_unit) == best[0]
 
 
-@drawn(8, 100, layered(6, 20))
+@drawn(4, 100, layered(6, 20))
 def test_what_is_closed_has_nothing_better(pipeline: Pipeline) -> None:
     over = OverCuts(pipeline, "makespan", Fraction(0))
     assume(over.joint and pipeline.stages > 1)
@@ -94,6 +94,7 @@ def test_what_is_closed_has_nothing_better(pipeline: Pipeline) -> None:
         assert not boxes.useful  # what seemed to be there broke a rule that the model does not know
 
 
+@thorough
 def test_boxes_grow_to_all_cuts_and_settle_the_search() -> None:
     """A search that does nothing but look into boxes ends with the optimum."""
     expected = solve(TIGHT, seconds=60, workers=1)

@@ -118,6 +118,7 @@ def test_limits_at_which_nothing_exists_are_left_out() -> None:
     assert [point.scale for point in line.points] == [1, 2]
 
 
+@thorough
 def test_about_as_many_points_as_asked_for() -> None:
     line = frontier(Pipeline(4, 12, "wave", 2), points=4, seconds=0.5, deterministic=True)
     holds(line)
@@ -187,7 +188,7 @@ def test_pairs_that_save_time_count_at_every_point() -> None:
 
 
 @drawn(
-    4,
+    2,
     12,
     st.integers(1, 3),
     st.integers(1, 4),

@@ -42,7 +42,7 @@ def compare(pipeline: Pipeline) -> None:
     assert found.bound <= float(optimum)
 
 
-@drawn(8, 60, layered(5, 6, ("none", "none", "choose")))
+@drawn(4, 60, layered(5, 6, ("none", "none", "choose")))
 def test_no_cut_and_no_choice_takes_less(pipeline: Pipeline) -> None:
     compare(pipeline)
 
