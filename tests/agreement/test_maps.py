@@ -18,7 +18,7 @@ from tests.support.mapped import by_trying, mapped
 from tests.support.tiers import thorough
 from tests.support.unaided import solved
 
-FEW = pytest.mark.parametrize("examples", [1, pytest.param(40, marks=thorough)], ids=["few", "more"])
+FEW = pytest.mark.parametrize("examples", [1, pytest.param(21, marks=thorough)], ids=["few", "more"])
 
 
 def no_bound_is_more(pipeline: Pipeline, best: int, count: Counter[str]) -> None:
@@ -74,7 +74,7 @@ def test_the_solvers_alone() -> None:
     """Without any bound or start, and without limits between devices, which the ILP cannot say."""
     decided = 0
 
-    @settings(max_examples=15, phases=(Phase.generate,))
+    @settings(max_examples=8, phases=(Phase.generate,))
     @given(mapped(limits=False))
     def on(pipeline: Pipeline) -> None:
         nonlocal decided

@@ -149,7 +149,7 @@ def test_brute_force() -> None:
 
 @thorough
 def test_brute_force_and_both_solvers() -> None:
-    check_by_brute_force(2, 40, ilp=True)
+    check_by_brute_force(2, 20, ilp=True)
 
 
 COSTS = Costs(forward=2, backward_input=3, backward_weight=1)

@@ -121,7 +121,7 @@ def chunked(draw: st.DrawFn, most: int = 10) -> Pipeline:
     )
 
 
-@drawn(10, 300, chunked(48))
+@drawn(10, 200, chunked(48))
 def test_schedules_keep_their_times(pipeline: Pipeline) -> None:
     """Exchanged, list schedules pass the checker, run at the same times, and obey the cut."""
     words = weights_in_order(pipeline)
@@ -135,7 +135,7 @@ def test_schedules_keep_their_times(pipeline: Pipeline) -> None:
         assert all(start[a] < start[b] for a, b in zip(before.tolist(), after.tolist(), strict=True))
 
 
-@drawn(3, 60, chunked(), st.sampled_from(["makespan", "span"]))
+@drawn(3, 40, chunked(), st.sampled_from(["makespan", "span"]))
 def test_the_optimum_stays(pipeline: Pipeline, objective: Objective) -> None:
     """With the cut it is the same, and no window certificate is above it."""
     words = weights_in_order(pipeline)
