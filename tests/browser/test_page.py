@@ -12,7 +12,7 @@ import pytest
 import ppopt as pp
 from ppopt.files import Model, document, json_text
 from ppopt.named import find
-from ppopt.op import Kind
+from ppopt.op import HOPS, Kind
 from ppopt.pictures.palette import SENDS, rgb, shades
 from ppopt.pictures.plot import plot
 from ppopt.pipeline import Links, Memory, Pipeline
@@ -303,7 +303,7 @@ def test_links_have_rows_of_their_own(context: BrowserContext, tmp_path: Path) -
     with opened(context, f"file://{path}") as page:
         assert page.model("gantt-figure-0", "left[0].ticker.ticks.length") == 4 + len(pipeline.lines)
         colours_ = page.column("gantt-boxes-0", "colour")
-        assert {SENDS[send] for send in SENDS} <= set(colours_)
+        assert {SENDS[send] for send in HOPS} <= set(colours_)
         assert len(colours_) == 4 * 12 + 2 * 3 * 4
         assert "link 0→1" in page.tip("gantt-0", 1.5, 4.5)
 

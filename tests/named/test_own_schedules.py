@@ -32,6 +32,7 @@ from ppopt.study.plan import study_of
 from ppopt.study.sweep import sweep
 from ppopt.study.table import rows_of
 from tests.support.places import ROOT
+from tests.support.shown import SHOWN
 from tests.support.tiers import thorough
 
 MODULE = '''
@@ -151,7 +152,7 @@ def in_every_command(run: Callable[..., Any], tmp_path: Path) -> None:
     assert "device 0:" in shown
 
     rows = {row["schedule"]: row for row in json.loads(run("compare", "-d", "4", "-m", "8", "--json").stdout)["named"]}
-    assert list(rows) == [*NAMED, "eager-1f1b", "in-order"]
+    assert list(rows) == [*SHOWN, "eager-1f1b", "in-order"]
     assert rows["eager-1f1b"]["peak_memory"] == [5, 4, 3, 2]  # one more than 1F1B's on every device
     assert rows["in-order"]["makespan"] > 0
 

@@ -71,7 +71,7 @@ def test_more_bandwidth_and_less_latency_are_never_slower() -> None:
 def test_the_whole_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script.main(["--quick", "--time-limit", "1", "-o", str(tmp_path)])
     out = capsys.readouterr().out
-    assert all(10_000 < path.stat().st_size < 200_000 for path in tmp_path.glob("*.png"))
+    assert all(10_000 < path.stat().st_size < 1_000_000 for path in tmp_path.glob("*.png"))
     assert len(list(tmp_path.glob("*.png"))) == 2
     with (tmp_path / "two_sites_throughput.csv").open() as file:
         rows = list(csv.DictReader(file))
