@@ -12,7 +12,7 @@ from ortools.sat.python import cp_model
 from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.bounds.filling import Filling, Phase
 from ppopt.clock import Limits
-from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Known, race
+from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Answer, Known, race
 from ppopt.op import Kind
 
 End: TypeAlias = cp_model.LinearExpr
@@ -181,8 +181,7 @@ class CutModel:
         """
         if lower > upper:
             return LeastCut(upper + 1, none=True, settled=True)
-        domain = self.model.proto.variables[self.bound.index].domain
-        domain[0], domain[1] = lower, upper  # of this question; a constraint would bind later ones
+        self._between(lower, upper)
         self.model.clear_hints()  # type: ignore[no-untyped-call]
         if hint is not None:
             for row, end in zip(self.below, accumulate(hint), strict=False):
@@ -194,9 +193,17 @@ class CutModel:
         bound = max(lower, answer.bound)
         if not answer.found:
             return LeastCut(bound)
+        return LeastCut(bound, answer.objective, self._counts(answer), settled=answer.known is Known.BEST)
+
+    def _between(self, lower: int, upper: int) -> None:
+        """Ask for bounds in ``lower..upper``; of this question alone, where a constraint would bind later ones."""
+        domain = self.model.proto.variables[self.bound.index].domain
+        domain[0], domain[1] = lower, upper
+
+    def _counts(self, answer: Answer) -> tuple[int, ...]:
+        """The number of layers of each stage in a solution."""
         ends = [0, *(sum(map(answer.boolean_value, row)) for row in self.below), self.layers]
-        counts = tuple(b - a for a, b in pairwise(ends))
-        return LeastCut(bound, answer.objective, counts, settled=answer.known is Known.BEST)
+        return tuple(b - a for a, b in pairwise(ends))
 
 
 def _within(ends: Sequence[End], stages: Sequence[int]) -> End:

@@ -13,24 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.certificates import Part
 from ppopt.bounds.cuts import CutModel, End
 from ppopt.clock import Limits
-from ppopt.constraints import FamilyGraph
+from ppopt.constraints import FamilyGraph, Precede
+from ppopt.constraints.shifts import Shifts
 from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, Answer, Known, race
 from ppopt.cpsat.posting import machine
 from ppopt.op import Kind, Op
-from ppopt.pipeline import IntArray
 
 Term: TypeAlias = cp_model.LinearExpr | int
-NEVER = 2**40
-"""A shift that no microbatch reaches."""
 
 
 class Box(NamedTuple):
@@ -101,11 +97,10 @@ class ScheduledCuts(CutModel):
         upper: int,
         memory: Held | None = None,
         first: Mapping[Kind, Sequence[int]] | None = None,
-        more: Mapping[Part, End | int] | None = None,
     ) -> None:
-        super().__init__(times, stages, first=first, more=more)
+        super().__init__(times, stages, first=first)
         self.graph, self.box, self.lower, self.upper = graph, box, lower, upper
-        self._limit(self.bound, lower, upper)
+        self._between(lower, upper)
         layers = self.layers
         self._places = list(zip((0, *box.low, layers), (0, *box.high, layers), strict=True))
         for row, low, high in zip(self.below, box.low, box.high, strict=True):
@@ -128,11 +123,6 @@ class ScheduledCuts(CutModel):
             for device, (_, families) in enumerate(graph.machines[: graph.devices]):
                 self._hold(memory, families, memory.room[device])
 
-    @staticmethod
-    def _limit(variable: cp_model.IntVar, low: int, high: int) -> None:
-        domain = variable.proto.domain
-        domain[0], domain[1] = low, high
-
     # --- operations ---
 
     def _amount(self, of: Sequence[int], stage: int, expression: End | int) -> tuple[Term, int, int]:
@@ -151,21 +141,16 @@ class ScheduledCuts(CutModel):
         """The operations of a family, one after the other."""
         ends = (self.before if stage else self.first)[kind]
         duration, least, _ = self._amount(of, stage, ends[stage + 1] - ends[stage])
-        more = self.more.get((kind, stage), 0)
         starts, until, intervals = [], list[cp_model.LinearExpr](), []
         for _m in range(count):
             start = self.model.new_int_var(0, max(0, self.upper - least), "")
-            if isinstance(duration, int) and isinstance(more, int):
-                end: cp_model.LinearExpr = start + (duration + more)
-                intervals.append(self.model.new_fixed_size_interval_var(start, duration + more, ""))
+            if isinstance(duration, int):
+                end: cp_model.LinearExpr = start + duration
+                intervals.append(self.model.new_fixed_size_interval_var(start, duration, ""))
             else:
                 end = self.model.new_int_var(0, self.upper, "")
-                size = duration
-                if not (isinstance(more, int) and more == 0):
-                    size = self.model.new_int_var(0, self.upper, "")
-                    self.model.add(size == duration + more)
-                self.model.add(end == start + size)
-                intervals.append(self.model.new_interval_var(start, size, end, ""))
+                self.model.add(end == start + duration)
+                intervals.append(self.model.new_interval_var(start, duration, end, ""))
             if until:
                 self.model.add(start >= until[-1])
             starts.append(start)
@@ -184,16 +169,11 @@ class ScheduledCuts(CutModel):
 
     # --- memory ---
 
-    def _shifts(self) -> IntArray:
-        """``[a, b]``: operation ``j`` of family ``a`` is before operation ``j + shift`` of ``b``; :data:`NEVER`: unknown."""
-        number = len(self.graph.families)
-        least = np.full((number, number), NEVER, dtype=np.int64)
-        np.fill_diagonal(least, 1)
-        for before, after, shift, _ in self.graph.precedences:
-            least[before, after] = min(least[before, after], shift)
-        for via in range(number):
-            np.minimum(least, least[:, via, None] + least[None, via, :], out=least)
-        return least
+    def _shifts(self) -> Shifts:
+        """Which operation of a family is surely before which of another."""
+        families = self.graph.families
+        known = [Precede(families[before], families[after], shift=shift) for before, after, shift, _ in self.graph.precedences]
+        return Shifts([*known, *(Precede(family, family, shift=1) for family in families)], families)
 
     def _hold(self, memory: Held, families: Sequence[int], room: int) -> None:
         """Whenever a forward of a device starts, what the device holds then has room."""
@@ -243,8 +223,9 @@ class ScheduledCuts(CutModel):
         if family == claim:
             return j + 1, []
         count = self.graph.count[family]
-        first = min(max(j - int(self._shift[family, claim]) + 1, 0), count)
-        last = max(first, min(j + int(self._shift[claim, family]), count))
+        one, other = self.graph.families[family], self.graph.families[claim]
+        first = min(max(j - self._shift(one, other) + 1, 0), count)
+        last = max(first, min(j + self._shift(other, one), count))
         return first, [self._before(family, i, claim, j) for i in range(first, last)]
 
     def _before(self, family: int, i: int, claim: int, j: int) -> cp_model.IntVar:
@@ -273,11 +254,9 @@ class ScheduledCuts(CutModel):
         bound = max(self.lower, answer.bound)
         if not answer.found:
             return FoundCut(bound)
-        ends = [0, *(sum(map(answer.boolean_value, row)) for row in self.below), self.layers]
-        counts = tuple(b - a for a, b in pairwise(ends))
         rows = [sorted(self._timed(families, answer)) for _, families in self.graph.machines[: self.graph.devices]]
         found = tuple(tuple(op for *_, op in row) for row in rows)
-        return FoundCut(bound, settled=answer.known is Known.BEST, counts=counts, rows=found)
+        return FoundCut(bound, settled=answer.known is Known.BEST, counts=self._counts(answer), rows=found)
 
     def _timed(self, families: Sequence[int], answer: Answer) -> Iterator[tuple[int, int, int, int, Op]]:
         """The operations of a device with start, end and place; of those that take no time the earlier ones of the data first."""

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ppopt.clock import Clock, Limits
 from ppopt.interrupt import uninterrupted
-from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.search.cuts import plain, shown
+from ppopt.search.near_cuts import At, makespan_of
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
 from ppopt.timing import CyclicOrder, time_order
 
 if TYPE_CHECKING:
     from ppopt.bounds.scheduled_cuts import Box
-
-At: TypeAlias = Callable[[Counts], Pipeline | None]
-"""The pipeline of a cut; ``None``: there is no room for a microbatch."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Looked:
     def __str__(self) -> str:
         found = "nothing found"
         if self.schedule is not None:
-            found = f"best {plain(_makespan(self.schedule))} on {shown(self.schedule.pipeline.counts)}"
+            found = f"best {plain(makespan_of(self.schedule))} on {shown(self.schedule.pipeline.counts)}"
         return f"{found}, no better one" if self.closed else f"{found}: stays open"
 
 
@@ -72,8 +68,8 @@ class Boxes:
         schedule = None
         if found.counts is not None:
             schedule = self._timed(found.counts, found.rows)
-            self.useful = schedule is not None and _makespan(schedule) < below
-        exact = found.none or (schedule is not None and _makespan(schedule) * self._over.per_unit <= found.bound)
+            self.useful = schedule is not None and makespan_of(schedule) < below
+        exact = found.none or (schedule is not None and makespan_of(schedule) * self._over.per_unit <= found.bound)
         closed = found.settled and exact
         if closed or found.counts is None:
             self._reach = min(2 * self._reach, self._most)
@@ -92,7 +88,3 @@ class Boxes:
         except CyclicOrder:
             return None
         return schedule if schedule.within_memory else None
-
-
-def _makespan(schedule: Schedule) -> Fraction:
-    return Fraction(schedule.makespan, schedule.pipeline.ticks.per_unit)

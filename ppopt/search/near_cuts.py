@@ -68,7 +68,7 @@ def followed(schedule: Schedule, at: At, left_out: Collection[Counts], clock: Cl
             timed = None if pipeline is None else retimed(best, pipeline)
             if timed is not None:
                 clock.charge(tuning.SCHEDULED * timed.pipeline.index.computations)
-                if timed.within_memory and _makespan(timed) < _makespan(best):
+                if timed.within_memory and makespan_of(timed) < makespan_of(best):
                     best, better = timed, True
                     break
     return best
@@ -84,6 +84,6 @@ def retimed(schedule: Schedule, pipeline: Pipeline) -> Schedule | None:
         return None
 
 
-def _makespan(schedule: Schedule) -> Fraction:
+def makespan_of(schedule: Schedule) -> Fraction:
     """In the user's unit: ticks may differ from cut to cut."""
     return Fraction(schedule.makespan, schedule.pipeline.ticks.per_unit)

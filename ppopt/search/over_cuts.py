@@ -52,11 +52,9 @@ class OverCuts:
         numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         self.per_unit = math.lcm(*(value.denominator for value in numbers))
         self._times = self._by_kind(times)
-        self._more: dict[str, Any] = {
-            "first": self._by_kind(first) if pipeline.runtime else None,
-            "more": {(Kind.I, stage): int(value * self.per_unit) for stage, value in enumerate(again)},
-        }
-        self.model = CutModel(self._times, pipeline.stages, **self._more)
+        self._first = self._by_kind(first) if pipeline.runtime else None
+        more = {(Kind.I, stage): int(value * self.per_unit) for stage, value in enumerate(again)}
+        self.model = CutModel(self._times, pipeline.stages, first=self._first, more=more)
         self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
@@ -200,7 +198,7 @@ class OverCuts:
             lower=lower,
             upper=upper,
             memory=None if self._amounts is None else Held(*self._amounts),
-            **self._more,
+            first=self._first,
         )
         for certificate in self._known:
             model.learn(certificate)
