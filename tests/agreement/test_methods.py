@@ -25,9 +25,9 @@ from tests.support.unaided import optimum, solved
 Ways = dict[str, tuple[ModuleType, Callable[[Pipeline], Sequence[Word]]]]
 
 FEW = pytest.mark.parametrize(
-    "share", [1, pytest.param(3, marks=thorough), pytest.param(36, marks=pytest.mark.slow)], ids=["few", "more", "many"]
+    "share", [1, pytest.param(2, marks=thorough), pytest.param(36, marks=pytest.mark.slow)], ids=["few", "more", "many"]
 )
-"""Three times as many examples in thorough runs, and 36 times as many in slow ones."""
+"""Twice as many examples in thorough runs, and 36 times as many in slow ones."""
 
 PATIENCE = 3
 """Seconds for a way that may take long, that never contradicts. CP-SAT counts them by its own work; the ILP has no such count, so

@@ -66,7 +66,7 @@ def limited(rng: Random, places: Sequence[tuple[str, int, int]] = PLACES) -> Pip
             continue
 
 
-@pytest.mark.parametrize("number", [16, pytest.param(200, marks=pytest.mark.thorough)], ids=["few", "more"])
+@pytest.mark.parametrize("number", [8, pytest.param(100, marks=pytest.mark.thorough)], ids=["few", "more"])
 def test_never_above_the_optimum_and_often_equal(number: int) -> None:
     rng = Random(7)
     solved = equal = 0

@@ -14,6 +14,7 @@ from ppopt.cpsat import engine
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from tests.support import tuned
 from tests.support.plain_model import REAL, idle, linear, optimum
+from tests.support.tiers import thorough
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,8 @@ from tests.support.plain_model import REAL, idle, linear, optimum
         (linear(4, 1024, 92, 90, 47, 6, limit=6, placement="wave", chunks=2), 1100, 783),
         (linear(4, 1024, limit=12, placement="loop", chunks=2), 12, 3),
         (linear(4, 1024, limit=6, placement="loop", chunks=2), 12, 5),
-        (linear(8, 1024, limit=12, placement="loop", chunks=2), 24, 11),
-        (linear(8, 24, **REAL, limit=8, retained=0.366), 2972, 2079),
+        pytest.param(linear(8, 1024, limit=12, placement="loop", chunks=2), 24, 11, marks=thorough),
+        pytest.param(linear(8, 24, **REAL, limit=8, retained=0.366), 2972, 2079, marks=thorough),
     ],
 )
 def test_window_certificates_known_to_be_reached(pipeline, length, expected):

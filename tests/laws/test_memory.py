@@ -14,7 +14,7 @@ from tests.support.strategies import changed, objectives, pipelines, thrice
 from tests.support.tiers import drawn
 
 
-@drawn(5, 15, pipelines(18, least=1), objectives)
+@drawn(5, 10, pipelines(18, least=1), objectives)
 def test_greedy_optimum_and_bounds_agree_with_the_bare_rules(pipeline, objective):
     result = proved(pipeline, objective=objective)
     value = result.ticks.value
@@ -40,7 +40,7 @@ def larger(limit: Value) -> Value:
     return tuple(each + 1 for each in limit) if isinstance(limit, tuple) else limit + 1
 
 
-@drawn(5, 15, pipelines(18, least=1))
+@drawn(5, 10, pipelines(18, least=1))
 def test_more_memory_is_never_slower_and_costs_scale(pipeline):
     value = proved(pipeline).ticks.value
     if pipeline.memory.limit is not None:

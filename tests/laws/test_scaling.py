@@ -16,7 +16,7 @@ from tests.support.tiers import drawn
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
 
-@drawn(8, 25, machines(40))
+@drawn(8, 16, machines(40))
 def test_scaling_all_times_scales_all_results(pipeline: Pipeline) -> None:
     larger = thrice(pipeline)
     assert (larger.ticks.duration.max(), larger.ticks.lead.max()) == (
@@ -43,7 +43,7 @@ def test_scaling_all_times_scales_the_optimum(pipeline: Pipeline, objective: Obj
     assert 3 * values[0].lower_bound == values[1].lower_bound
 
 
-@drawn(8, 25, machines(40))
+@drawn(8, 16, machines(40))
 def test_what_takes_nothing_changes_nothing(machine: Pipeline) -> None:
     """Links that are never held, pairs that save nothing, traffic of no length: the same rules, cuts and schedules as without."""
     everyone = [(a, b) for a in range(machine.devices) for b in range(machine.devices) if a != b]

@@ -145,7 +145,7 @@ def agrees(case: tuple[Pipeline, str], objective: Objective) -> None:
 
 
 @thorough
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(asked())
 def test_the_answer_is_the_best_of_all(case: tuple[Pipeline, str]) -> None:
     agrees(case, "makespan")

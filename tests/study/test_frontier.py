@@ -189,7 +189,7 @@ def test_pairs_that_save_time_count_at_every_point() -> None:
 
 @drawn(
     2,
-    12,
+    8,
     st.integers(1, 3),
     st.integers(1, 4),
     st.tuples(*[st.integers(0, 3)] * 3),

@@ -87,7 +87,13 @@ def test_of_equally_fast_schedules_the_plan_has_one_that_holds_least() -> None:
 
 @thorough
 @pytest.mark.parametrize(
-    "question", [tables(), TIGHT, tables(cluster={"gpus": 4, "memory": 0.3}), tables(training={"recompute": "none"})]
+    "question",
+    [
+        tables(),
+        TIGHT,
+        pytest.param(tables(cluster={"gpus": 4, "memory": 0.3}), marks=pytest.mark.slow),
+        tables(training={"recompute": "none"}),
+    ],
 )
 def test_the_best_of_all_combinations_of_larger_spaces(question: dict[str, Any]) -> None:
     plans, (value, _) = checked(question), optimum(question)
