@@ -125,7 +125,7 @@ COPYING = {
     "one stage each": Pipeline(3, 5, memory=Memory(limit=1), offload=Offload(time=1)),
     "shared": Pipeline(3, 4, memory=Memory(limit=2), offload=Offload(time=1.5, amount=0.8, engines=1, shared=[[0, 1]])),
     "chunks": Pipeline(2, 4, placement="wave", chunks=2, memory=Memory(limit=1.5), offload=Offload(time=1, margin=0.5)),
-    "fused": Pipeline(3, 4, costs=Costs(backward=2), memory=Memory(limit=1), offload=Offload(time=0.5, host_limit=3)),
+    "fused": Pipeline(3, 4, costs=Costs(backward=2), memory=Memory(limit=2), offload=Offload(time=0.5, host_limit=3)),
 }
 
 
