@@ -162,29 +162,32 @@ def _supplies(pipeline: Pipeline, graph: FamilyGraph, factor: int, objective: Ob
     stages = [_stage(pipeline, graph, forward, life, factor, ends) for forward, life in lives(graph).items()]
     outside = [_outside(graph, device, factor, ends, stages) for device in range(pipeline.devices)]
 
-    def share(device: int, cost: Callable[[_Stage], int]) -> _Share:
+    def share(device: int, cost: Callable[[_Stage], int], kept: int = 0) -> _Share:
+        """``cost``: of the copies of one, by themselves; ``kept``: 1 where what they spare costs as much again."""
         own = [stage for stage in stages if stage.device == device]
-        useful = sorted((s for s in own if s.open and s.spared > 0), key=lambda s: Fraction(cost(s), s.spared))
+        useful = [(s.open, s.spared, cost(s) + kept * s.spared) for s in own if s.open and s.spared > 0]
         room = None if pipeline.amounts.limit is None else int(pipeline.amounts.limit[device] - pipeline.amounts.static[device])
         return _Share(
             sum(stage.area for stage in own),
             room if room and own else None,
             outside[device],
             sum(stage.forced * cost(stage) for stage in own),
-            tuple((s.open, s.spared, cost(s)) for s in useful),
+            tuple(sorted(useful, key=lambda way: Fraction(way[2], way[1]))),
         )
 
-    def supply(name: str, devices: tuple[int, ...], sends: tuple[Send, ...], rate: int, cost: Callable[[_Stage], int]) -> _Supply:
+    def supply(
+        name: str, devices: tuple[int, ...], sends: tuple[Send, ...], cost: Callable[[_Stage], int], host: int = 0
+    ) -> _Supply:
         of = [stage for stage in stages if stage.device in devices and stage.takes]
         begin = min((s.begin + (0 if Send.OFFLOAD in sends else s.takes[Send.OFFLOAD]) for s in of), default=0)
         end = min((s.end + (0 if Send.RELOAD in sends else s.takes[Send.RELOAD]) for s in of), default=0)
-        return _Supply(name, rate, begin + end, tuple(share(device, cost) for device in devices))
+        return _Supply(name, host or 1, begin + end, tuple(share(device, cost, int(host > 0)) for device in devices))
 
     def of_engine(engine: Engine) -> _Supply:
         names = ", ".join(map(str, engine.devices))
         whose = "its" if len(engine.devices) == 1 else "their"
         name = f"memory times time of device {names}, less what {whose} engine can have away"
-        return supply(name, engine.devices, engine.sends, 1, lambda stage: sum(stage.takes.get(send, 0) for send in engine.sends))
+        return supply(name, engine.devices, engine.sends, lambda stage: sum(stage.takes.get(send, 0) for send in engine.sends))
 
     together = [engine.devices for engine in pipeline.engines]
     engines = list(pipeline.engines)
@@ -194,10 +197,10 @@ def _supplies(pipeline: Pipeline, graph: FamilyGraph, factor: int, objective: Ob
     for device in set(range(pipeline.devices)).difference(*together):
         found.append(_Supply(f"memory times time of device {device}", 0, 0, (share(device, lambda _: 0),)))
     host = pipeline.amounts.host
-    if host is not None and objective == "makespan":
+    if host and objective == "makespan":
         devices = tuple(sorted({device for of in together for device in of}))
         name = "memory times time of all devices, less what the host can have of it"
-        found.append(supply(name, devices, COPIES, host, lambda s: s.amount * sum(s.takes.values()) + s.spared))
+        found.append(supply(name, devices, COPIES, lambda s: s.amount * sum(s.takes.values()), host))
     return found
 
 
