@@ -1,22 +1,31 @@
 """What copying activations to the host buys: the best makespan under limits of memory, with copies and without, with bounds.
 
     python scripts/offload.py -d 4 -m 8 --limits 1 2 3 --times 1 0.5 --seconds 60 --at 5 15 30
+    python scripts/offload.py -d 4 8 -m 8 16 --limits 1 2 4 --times 1 0.5 --seconds 40 --at 5 15 30 --into docs/studies.md
 
 Unit costs: F, I and W take 1 each, a microbatch holds 1 on every device, a copy takes the time given, each way, on an engine of
 its own for each direction. Beside it stand the gaps that were left after some seconds, and the named schedule 1f1b with its
-copies by sail's rule, with the memory that they need.
+copies by sail's rule, with the memory that they need. ``--into`` puts the table into a page, between the lines
+``<!-- copies -->`` and ``<!-- end of copies -->``.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from proof_times import replaced
 
 import ppopt as pp
 from ppopt.named import find
 from ppopt.pipeline import Memory, Number, Offload, Pipeline
 from ppopt.search import Result
 from ppopt.timing import time_order
+
+MARKS = "<!-- copies -->", "<!-- end of copies -->"
+"""Between these lines of a page stands the table."""
 
 
 class Gaps:
@@ -57,26 +66,49 @@ def row(result: Result) -> str:
     return f"{result.value} | {result.lower_bound} | {gap} | {result.reason} | {result.seconds:.0f}"
 
 
-def main() -> None:
-    """Print the table."""
+def rows(given: argparse.Namespace, devices: int, microbatches: int) -> Iterator[str]:
+    """The rows of one size of pipelines, as they are found."""
+    for limit in given.limits:
+        for takes in (None, *given.times):
+            offload, gaps = None if takes is None else Offload(time=takes), Gaps()
+            result = solved(devices, microbatches, limit, offload, given.seconds, given.workers, gaps)
+            beside = "" if takes is None else sails(devices, microbatches, takes)
+            cells = [
+                f"{devices}, {microbatches}",
+                f"{limit:g}",
+                "none" if takes is None else f"{takes:g}",
+                row(result),
+                *(gaps.after(seconds) for seconds in given.at),
+                beside,
+            ]
+            yield f"| {' | '.join(cells)} |"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the table, and put it into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-d", "--devices", type=int, default=4)
-    parser.add_argument("-m", "--microbatches", type=int, default=8)
+    parser.add_argument("-d", "--devices", type=int, nargs="+", default=[4])
+    parser.add_argument("-m", "--microbatches", type=int, nargs="+", default=[8], help="one for each number of devices")
     parser.add_argument("--limits", type=float, nargs="+", default=[1, 2, 3])
     parser.add_argument("--times", type=float, nargs="+", default=[1, 0.5])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--at", type=float, nargs="*", default=[5, 15, 30], help="seconds after which the gap is shown")
     parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    after = " | ".join(f"gap after {seconds:g} s" for seconds in given.at)
-    print(f"limit | copy | makespan | bound | gap | | seconds | {after} | 1f1b, sail's copies")
-    for limit in given.limits:
-        for takes in (None, *given.times):
-            offload, gaps = None if takes is None else Offload(time=takes), Gaps()
-            result = solved(given.devices, given.microbatches, limit, offload, given.seconds, given.workers, gaps)
-            beside = "" if takes is None else sails(given.devices, given.microbatches, takes)
-            left = " | ".join(map(gaps.after, given.at))
-            print(f"{limit:g} | {'none' if takes is None else f'{takes:g}'} | {row(result)} | {left} | {beside}", flush=True)
+    parser.add_argument("--into", type=Path, help="a Markdown file whose table is replaced")
+    given = parser.parse_args(argv)
+    if len(given.devices) != len(given.microbatches):
+        parser.error(f"expected as many --microbatches as --devices ({len(given.devices)}), got {len(given.microbatches)}")
+    after = [f"gap after {seconds:g} s" for seconds in given.at]
+    heads = ["D, M", "limit", "copy", "makespan", "bound", "gap", "", "seconds", *after, "1F1B, sail's copies"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    print(*lines, sep="\n", flush=True)
+    for size in zip(given.devices, given.microbatches, strict=True):
+        for line in rows(given, *size):
+            lines.append(line)
+            print(line, flush=True)
+    if given.into is not None:
+        text = given.into.read_text(encoding="utf-8")
+        given.into.write_text(replaced(text, "\n".join(lines), MARKS), encoding="utf-8")
 
 
 if __name__ == "__main__":

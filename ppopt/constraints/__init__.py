@@ -22,6 +22,7 @@ from ppopt.constraints.cuts import (
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
+from ppopt.constraints.lives import lives
 from ppopt.constraints.own import device_of_family, own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.rules import (
@@ -109,6 +110,7 @@ __all__ = [
     "in_order",
     "instances",
     "links_of",
+    "lives",
     "margins",
     "margins_of",
     "may_copy",

@@ -249,8 +249,20 @@ def _capacities(pipeline: Pipeline, devices: Iterable[int], *, elsewhere: bool) 
             for stage, held_on in enumerate(row):
                 if held_on == device and (elsewhere or on[route][stage] == device):
                     holds += _holds_of(pipeline, route, stage)
-        capacities.append(Capacity(tuple(holds), int(amounts.room[device]), away))
+        room = int(amounts.room[device])
+        if away and amounts.working[device]:  # what is held may be on the host by the next backward, so each needs its room
+            room += int(amounts.working[device])
+            holds += _while_it_runs(pipeline, device)
+        capacities.append(Capacity(tuple(holds), room, away))
     return tuple(capacities)
+
+
+def _while_it_runs(pipeline: Pipeline, device: int) -> list[Hold]:
+    """What each backward of a device takes while it runs."""
+    kinds = (Kind.B, Kind.I, Kind.W) if pipeline.costs.split else (Kind.B,)
+    places = np.argwhere(pipeline.device_by_kind[:, Kind.B] == device).tolist()
+    backwards = (Family(stage, kind, route) for route, stage in places for kind in kinds)
+    return [Hold(family, (family,), int(pipeline.amounts.working[device])) for family in backwards]
 
 
 def _holds_of(pipeline: Pipeline, route: int, stage: int) -> list[Hold]:

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.op import Kind
+from ppopt.op import Kind, Send
 from ppopt.schedule import Objective, Schedule, halves
+from ppopt.timing.copies import settled_memory
+from ppopt.timing.demands import NO_DEMANDS, when
 from ppopt.timing.paths import Paths
 
 
@@ -25,11 +27,16 @@ class Around:
 
     For the makespan paths begin and end at the schedule's own begin and end; for the device span at each device's first and
     last operation: a column each.
+
+    Copies to the host are nodes, too. Who waits there for memory that is given back, as it is in the schedule, is part of the
+    paths around a window, and open within it.
     """
 
     def __init__(self, schedule: Schedule, objective: Objective) -> None:
         self.given, self.objective = schedule, objective
-        self.paths = paths = Paths(schedule)
+        copies = bool(schedule.pipeline.engines)
+        memory = settled_memory(schedule.pipeline, *when(schedule)) if copies else NO_DEMANDS
+        self.paths = paths = Paths(schedule, memory, copies=copies)
         self.duration = paths.duration
         nodes = len(self.duration)
         if objective == "makespan":
@@ -44,8 +51,8 @@ class Around:
         network = paths.network
         self.edges = tuple(np.array(column, dtype=np.int64) for column in (network.before, network.after, network.lag))
         """What the data demands: before, after, lag."""
-        self.data = network.following()
-        self.chain = self._chain()
+        self.data = (Paths(schedule, copies=True).network if copies else network).following()
+        self.chain = [-1] * nodes if copies else self._chain()
         self.holds = self._holds()
 
     def _chain(self) -> list[int]:
@@ -76,11 +83,16 @@ class Around:
             device, forward = pipeline.routes[route][stage], place[slot]
             if device != pipeline.device_by_kind[route, Kind.B, stage]:
                 continue  # what binds says what is held there (:func:`~ppopt.constraints.memory_between`)
-            if place[Kind.B * slots + slot] >= 0:
-                holds.append(Held(device, forward, place[Kind.B * slots + slot], whole))
-            else:
-                input_, weight = place[Kind.I * slots + slot], place[Kind.W * slots + slot]
-                holds.append(Held(device, forward, input_, whole - kept))
-                holds.append(Held(device, forward, weight, kept))
+            full, input_, weight, out, back = (
+                place[kind * slots + slot] for kind in (Kind.B, Kind.I, Kind.W, Send.OFFLOAD, Send.RELOAD)
+            )
+            own = [(full, whole)] if full >= 0 else [(input_, whole - kept), (weight, kept)]
+            left = int(amounts.away[route, stage]) if out >= 0 else 0
+            for last, amount in own:
+                part = min(amount, left)
+                left -= part
+                holds += [Held(device, forward, out, part), Held(device, back, last, part)]
+                holds.append(Held(device, forward, last, amount - part))
+            if full < 0:
                 holds.append(Held(device, input_, weight, more))
         return [hold for hold in holds if hold.amount]

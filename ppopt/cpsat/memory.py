@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from ppopt.constraints import Capacity, Family, Hold, operations, spread
+from ppopt.constraints import Capacity, Family, Hold, Stream, lives, operations, relaxed_graphs, spread
+from ppopt.constraints.lives import Life
 from ppopt.constraints.shifts import Shifts
 from ppopt.cpsat import posting
 from ppopt.cpsat.operations import Operations
 from ppopt.cpsat.posting import Literal, Start, reservoir
 from ppopt.op import Kind, Send
+from ppopt.pipeline.rewriting import unlimited
 
 
 class Until(NamedTuple):
@@ -257,28 +260,36 @@ class Memory:
                 end, given = self._end(run, name), present[claim]
                 out, back, amount = left.get(claim % slots, (-1, -1, 0)) if hold.claim.kind == Kind.F else (-1, -1, 0)
                 part = min(hold.amount, amount)
-                if part < hold.amount:
-                    holds.append(posting.Hold(ops.start[claim], end, hold.amount - part, ops.horizon, given, name))
+                life = self._lives.get((hold.claim, Kind.W in (family.kind for family in hold.release)), Life(0, 0))
+                whole = posting.Hold(ops.start[claim], end, hold.amount - part, ops.horizon, given, name, life.whole)
+                if whole.amount:
+                    holds.append(whole)
                 if part:
                     left[claim % slots] = (out, back, amount - part)
-                    holds += self._in_parts(claim, out, back, end, part, name)
+                    holds += self._in_parts(claim, out, back, whole._replace(amount=part), life)
         self.moving += reservoir(self.model, holds, word.limit)
 
-    def _in_parts(self, claim: int, out: int, back: int, end: Start, amount: int, name: str) -> list[posting.Hold]:
-        """What is held from ``claim`` to ``end``, but for the time between the copies where they are made."""
+    def _in_parts(self, claim: int, out: int, back: int, whole: posting.Hold, life: Life) -> list[posting.Hold]:
+        """What is held as a ``whole``, but for the time between the copies where they are made."""
         ops = self.ops
         start, copied = ops.start, ops.present[out]
-        left = start[out] + ops.modes[out][0].size
-        if copied is None:
-            return [
-                posting.Hold(start[claim], left, amount, ops.horizon, None, name),
-                posting.Hold(start[back], end, amount, ops.horizon, None, name),
-            ]
-        return [
-            posting.Hold(start[claim], end, amount, ops.horizon, ~copied, name),
-            posting.Hold(start[claim], left, amount, ops.horizon, copied, name),
-            posting.Hold(start[back], end, amount, ops.horizon, copied, name),
-        ]
+        sizes = [min(size for size, _ in ops.modes[op]) for op in (claim, out, back)]
+        before = whole._replace(end=start[out] + sizes[1], present=copied, shortest=sizes[0] + sizes[1])
+        behind = whole._replace(start=start[back], present=copied, shortest=sizes[2] + life.behind)
+        return [before, behind] if copied is None else [whole._replace(present=~copied), before, behind]
+
+    @cached_property
+    def _lives(self) -> dict[tuple[Stream, bool], Life]:
+        """By forward, and whether weight gradients give back what is held, how long that lives at least, in parts of a step."""
+        pipeline, parts = self.ops.pipeline, self.ops.parts
+        plain = unlimited(pipeline)
+        steps = Fraction(self.ops.grid * plain.ticks.per_unit, pipeline.ticks.per_unit)
+        graph = relaxed_graphs(plain, pairs=True)[0].rounded_down(steps)
+        return {
+            (graph.families[forward], weight): Life(*(parts * time for time in life[weight]))
+            for forward, life in lives(graph).items()
+            for weight in (False, True)
+        }
 
     def _end(self, releases: Sequence[int], name: str) -> Start:
         """The end of whichever of ``releases`` is run."""

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+
 from ppopt.clock import Limits
+from ppopt.constraints import rules_of, splitting_is_free
 from ppopt.cpsat import engine
 from ppopt.cpsat.around import Around
 from ppopt.cpsat.engine import Known
 from ppopt.cpsat.tuning import NeighbourhoodTuning
 from ppopt.cpsat.window import Window
 from ppopt.interrupt import check
-from ppopt.schedule import Objective, Schedule
-from ppopt.solvers.outcome import Outcome, Progress
+from ppopt.op import Kind
+from ppopt.schedule import Objective, Schedule, durations
+from ppopt.solvers.outcome import Outcome, Progress, timed_with_copies
+from ppopt.timing import CyclicOrder
+from ppopt.timing.copies import with_spare
 
 
 def improved(
@@ -32,15 +38,37 @@ def improved(
     """The best schedule found from this one on, with its pairs and its ways to run each backward; none where none is better.
 
     ``lower``: a proved bound in ticks, where the search is over. As many windows are searched at a time as there are workers.
-    Ctrl-C stops it and is noted in the outcome. For pipelines whose devices do nothing before and after their operations.
+    Ctrl-C stops it and is noted in the outcome. For pipelines whose devices do nothing before and after their operations. Where
+    activations may be on the host it is for makespans, and the windows arrange the copies that the schedule has, in turn with all
+    besides for which its times leave room.
     """
-    search = _Search(schedule, objective, lower, limits, tuning)
+    first = in_two(schedule) if schedule.pipeline.engines else schedule
+    search = _Search(first, objective, lower, limits, tuning)
     try:
         search.run(progress)
     except KeyboardInterrupt:
         limits.clock.interrupt()
     best = search.best if search.value < schedule.objective(objective) else None
     return Outcome(best, lower, interrupted=limits.clock.interrupted)
+
+
+def in_two(schedule: Schedule) -> Schedule:
+    """A schedule with copies to the host, no worse, its backwards split where that is free: a window keeps them as they are."""
+    pipeline = schedule.pipeline
+    if not splitting_is_free(pipeline):
+        return schedule
+    numbers = np.concatenate((*schedule.order.rows, *schedule.transfers.rows, *schedule.copies.rows))
+    starts = np.concatenate((*schedule.start, *schedule.transfers.start, *schedule.copies.start))
+    slots = pipeline.stages * pipeline.microbatches
+    whole = (numbers >= Kind.B * slots) & (numbers < (Kind.B + 1) * slots)
+    inputs, weights = (numbers[whole] + (kind - Kind.B) * slots for kind in (Kind.I, Kind.W))
+    numbers = np.concatenate((numbers[~whole], inputs, weights))
+    starts = np.concatenate((starts[~whole], starts[whole], starts[whole] + durations(pipeline, inputs)))
+    try:
+        found = timed_with_copies(pipeline, rules_of(pipeline), numbers, starts - starts.min(), "makespan", 1, 1)
+    except CyclicOrder:
+        return schedule
+    return found if found.makespan <= schedule.makespan else schedule
 
 
 class _Search:
@@ -57,12 +85,16 @@ class _Search:
 
     def run(self, progress: Progress | None) -> None:
         """Until the bound is met, everything was in a window, or the time is over."""
-        around = None
+        arounds: list[Around] = []
         while self.value > self.lower and not self.limits.clock.over:
             check()
-            around = around or Around(self.best, self.objective)
+            if not arounds:
+                bests = [self.best] if not self.best.pipeline.engines else [with_spare(self.best), self.best]
+                arounds = [Around(best, self.objective) for best in bests]
+            arounds = [*arounds[1:], arounds[0]]
+            around = arounds[-1]
             if self.round(around):
-                around = None
+                arounds = []
                 if progress is not None:
                     progress(self.value, self.lower)
             elif self.size[self.objective == "span"] >= 2 * len(around.start):

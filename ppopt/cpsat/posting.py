@@ -31,7 +31,10 @@ class Row(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """``amount`` is held from ``start`` to ``end``, for ``longest`` steps at most; where ``present`` is true, if it is given."""
+    """``amount`` is held from ``start`` to ``end``, for ``longest`` steps at most; where ``present`` is true, if it is given.
+
+    ``shortest``: other constraints imply that it is held for as many steps, where it is.
+    """
 
     start: Start
     end: Start
@@ -39,6 +42,7 @@ class Hold(NamedTuple):
     longest: int
     present: cp_model.LiteralT | None = None
     name: str = ""
+    shortest: int = 0
 
 
 # --- families ---
@@ -116,20 +120,22 @@ def reservoir(model: cp_model.CpModel, holds: Iterable[Hold], limit: int) -> lis
     """What is held at a time is ``limit`` at most; for each of the ``holds`` a variable for how long it lasts.
 
     Nothing is posted, and none comes back, where all of it together fits. Amounts are divided by what they have in common.
+    Of those that last some steps (``shortest``) and are more than half of the limit no two are held at once: said once more.
     """
     holds = list(holds)
     if sum(hold.amount for hold in holds) <= limit:
         return []
     unit = math.gcd(*(hold.amount for hold in holds))
     intervals, sizes = [], []
-    for start, end, _, longest, present, name in holds:
-        size = model.new_int_var(0, longest, name)
+    for start, end, _, longest, present, name, shortest in holds:
+        size = model.new_int_var(min(shortest, longest), longest, name)
         sizes.append(size)
         if present is None:
             intervals.append(model.new_interval_var(start, size, end, name))
         else:
             intervals.append(model.new_optional_interval_var(start, size, end, present, name))
     model.add_cumulative(intervals, [hold.amount // unit for hold in holds], limit // unit)
+    machine(model, [one for one, hold in zip(intervals, holds, strict=True) if hold.shortest and 2 * hold.amount > limit])
     return sizes
 
 

@@ -9,12 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from ortools.sat.python import cp_model
 
+from ppopt.constraints import rules_of
 from ppopt.cpsat.around import Around
 from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.posting import Hold, interval, machine, reservoir, waits
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Order, Schedule, halves
-from ppopt.timing import in_turn
+from ppopt.solvers.outcome import timed_with_copies
+from ppopt.timing import CyclicOrder, in_turn
+from ppopt.timing.links import FloatArray
 from ppopt.timing.paths import NEVER, largest_mean, shortest_spans, there_is
 
 
@@ -178,6 +181,8 @@ class Window:
             for node, op in enumerate(half.tolist()):
                 if op >= 0:
                     times[op] = found.get(node, around.start[node] + (-away if around.start[node] < self.since else away))
+        if pipeline.engines:
+            return self._with_copies(times)
         rows = []
         for row, low, high in self.rows[:devices]:
             nodes = sorted(row[low:high], key=lambda node: (found[node], around.duration[node] > 0))
@@ -187,3 +192,14 @@ class Window:
         except ValueError:
             return None
         return shortest_spans(schedule) if around.objective == "span" else schedule
+
+    def _with_copies(self, times: FloatArray) -> Schedule | None:
+        """The earliest times in which what claims memory waits for what is given back before, in the order of these times."""
+        around, network = self.around, self.around.paths.network
+        pipeline, numbers = network.pipeline, np.array(network.number, dtype=np.int64)
+        starts = times[halves(pipeline.index, numbers)[0]].astype(np.int64)
+        starts -= starts.min()
+        try:
+            return timed_with_copies(pipeline, rules_of(pipeline), numbers, starts, around.objective, 1, 1)
+        except CyclicOrder:
+            return None

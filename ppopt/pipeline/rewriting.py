@@ -61,12 +61,17 @@ def working_once(pipeline: Pipeline) -> Pipeline:
     return _with(pipeline, costs={}, memory={"limit": None}, recompute="none")
 
 
+def unlimited(pipeline: Pipeline) -> Pipeline:
+    """The pipeline where nothing is copied to the host, and memory is unlimited."""
+    return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
+
+
 def kept_here(pipeline: Pipeline) -> Pipeline:
     """The pipeline where nothing is copied to the host; without a limit of memory where a microbatch does not fit then."""
     try:
         return _with(pipeline, costs={}, memory={}, offload=None)
     except PipelineError:
-        return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
+        return unlimited(pipeline)
 
 
 def never_copied(pipeline: Pipeline) -> Pipeline:
@@ -80,10 +85,10 @@ def never_copied(pipeline: Pipeline) -> Pipeline:
     try:
         each = written_out(per_stage(pipeline.flat()))
     except PipelineError:
-        return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
+        return unlimited(pipeline)
     (activation, *others), (retained, *_), (away, *_) = *held(each), moving(each)
     if any(row != activation for row in others):
-        return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
+        return unlimited(pipeline)
     stays = tuple(whole - part for whole, part in zip(activation, away, strict=True))
     keeps = tuple(map(min, stays, retained))
     return _with(each, costs={}, memory={"activation": stays, "retained": keeps}, offload=None)

@@ -82,6 +82,11 @@ def long(run: Run) -> bool:
     return run.problem.many and run.problem.pipeline.microbatches > run.problem.pipeline.devices
 
 
+def copying(run: Run) -> bool:
+    """A makespan of few operations, activations may be copied to the host: named and list schedules are far from the best."""
+    return bool(run.problem.pipeline.engines) and not many(run) and not span(run)
+
+
 def coarse(run: Run) -> bool:
     """Schedules may be sought on a coarser grid."""
     return len(run.problem.grids) > 1
@@ -149,6 +154,7 @@ SMALL: tuple[Entry, ...] = (
     # decisions at the bound and between bound and best; better schedules first where much is open
     Turn(NamedHeuristics, left(1 / 4, most=1.0), wide),
     Turn(PacedSchedules, left(1 / 40), both(wide, no(many))),
+    Turn(Neighbourhoods, left(1 / 8), copying),
     Turn(PacedSchedules, left(1 / 12), many),
     Turn(Windows, whole(1 / 12), many),
     Turn(ModuloScheduling, left(1 / 5), long),

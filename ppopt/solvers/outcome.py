@@ -145,7 +145,8 @@ def timed_with_copies(
         rows = tuple(times[halves(pipeline.index, row)[0]] for row in order.rows)
         sending, copying = (Transfers(of, tuple(times[row] for row in of)) for of in (transfers, copies))
         own = Schedule(pipeline, order, rows, sending, copying)
-        if all((start[1:] >= end[:-1]).all() for start, end in zip(own.start, own.end, strict=True)):
+        until = (*own.end, *(start + durations(pipeline, row) for row, start in zip(*copying, strict=True)))
+        if all((start[1:] >= end[:-1]).all() for start, end in zip((*own.start, *copying.start), until, strict=True)):
             schedules.append(reloaded_late(own))
     schedules = [schedule for schedule in schedules if schedule.within_memory]
     if not schedules:

@@ -19,7 +19,7 @@ from ppopt.pipeline import IntArray, Pipeline
 from ppopt.pipeline.offload import copied
 from ppopt.schedule import NO_TRANSFERS, Schedule, Transfers, durations
 from ppopt.timing.demands import NO_DEMANDS, Demands, settled, when
-from ppopt.timing.links import FloatArray, begun, in_turn
+from ppopt.timing.links import FloatArray, begun, in_turn, made
 from ppopt.timing.sail import Copy, sail
 
 
@@ -173,6 +173,30 @@ def reloaded_late(schedule: Schedule) -> Schedule:
     moved = replace(schedule, copies=Transfers(schedule.copies.rows, tuple(starts)))
     host = pipeline.amounts.host
     return schedule if host is not None and moved.host_peak > max(host, schedule.host_peak) else moved
+
+
+def with_spare(schedule: Schedule) -> Schedule:
+    """The same times with all open copies besides for which they leave room on the engines; where the host has none, as it is."""
+    pipeline = schedule.pipeline
+    may = forced(pipeline)[1]
+    times = _copies_of(schedule)
+    busy: dict[tuple[int, Send], list[tuple[int, int]]] = {}
+    for engine, row in zip(pipeline.engines, made(pipeline, times), strict=True):
+        start = times[row].astype(np.int64)
+        spans = list(zip(start.tolist(), (start + durations(pipeline, row)).tolist(), strict=True))
+        busy |= {(device, send): spans for device in engine.devices for send in engine.sends}
+    for copy in copies_in(schedule):
+        if copy.out not in may or not np.isnan(times[copy.out]):
+            continue
+        ways = busy[copy.device, Send.OFFLOAD], busy[copy.device, Send.RELOAD]
+        out, back = _earliest(ways[0], copy.made, copy.takes[0]), _latest(ways[1], copy.needed, copy.takes[1])
+        if out + copy.takes[0] <= back:
+            for way, begin, takes in zip(ways, (out, back), copy.takes, strict=True):
+                insort(way, (begin, begin + takes))
+            times[copy.out], times[copy.back] = out, back
+    rows = made(pipeline, times)
+    more = replace(schedule, copies=Transfers(rows, tuple(times[row].astype(np.int64) for row in rows)))
+    return more if more.within_memory else schedule
 
 
 def without_needless(schedule: Schedule) -> Schedule:

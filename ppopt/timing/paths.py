@@ -21,11 +21,12 @@ def there_is(length: int) -> bool:
 class Paths:
     """A schedule's operations and transfers as the nodes of a graph, in the order of its rows.
 
-    ``rows``: the nodes of every device, then of every link and, where transfers block, of a device and a link.
+    ``rows``: the nodes of every device, then of every link and, where transfers block, of a device and a link. With ``copies``
+    those to the host and back are nodes, too, and then come the rows of their engines.
     """
 
-    def __init__(self, schedule: Schedule, demands: Demands = NO_DEMANDS) -> None:
-        self.network, self.rows = network_in_turn(schedule.pipeline, schedule.order, begun(schedule), demands)
+    def __init__(self, schedule: Schedule, demands: Demands = NO_DEMANDS, *, copies: bool = False) -> None:
+        self.network, self.rows = network_in_turn(schedule.pipeline, schedule.order, begun(schedule), demands, copies=copies)
         self.duration = self.network.duration
         self.after = self.network.following(self.rows)
         """Per node what follows it, and how long after its end at least."""

@@ -85,3 +85,15 @@ def test_only_needed_copies_are_left() -> None:
     result = solve(forced, seconds=10, workers=1, deterministic=True)
     assert result.schedule is not None
     assert sum(map(len, result.schedule.copies.rows)) == 12
+
+
+@pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=thorough) for seed in (1, 9, 17))])
+def test_what_a_backward_takes_while_it_runs(seed: int) -> None:
+    """What is held when it starts may be more than stays until the next one."""
+    pipeline = tiny(seed, working=1)
+    least = asked(pipeline)
+    assert least is not None
+    assert Stepping(pipeline).shorter(least) is None
+    found = bounds.memory(pipeline)
+    assert found is not None
+    assert found.value <= least

@@ -6,19 +6,25 @@ import pytest
 from hypothesis import given, settings
 
 from ppopt import cpsat
-from ppopt.bounds import Objective
+from ppopt.bounds import Objective, machine, memory
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import cuts_of, free_choices
 from ppopt.cpsat.around import Around
 from ppopt.cpsat.engine import DECIDING, SPANS, search
+from ppopt.cpsat.neighbourhood import improved, in_two
 from ppopt.cpsat.window import Window
 from ppopt.heuristics import baselines
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.named import find
+from ppopt.pipeline import Costs, Links, Memory, Offload, Pipeline
 from ppopt.schedule import Schedule
+from ppopt.search.steps.list_schedules import with_room
+from ppopt.search.tuning import NEIGHBOURHOODS
+from ppopt.timing import time_order
 from tests.support import tuned
 from tests.support.cases import Case, left_open, some
 from tests.support.strategies import pipelines
+from tests.support.tiers import thorough
 from tests.support.unaided import optimum
 
 PIPELINES = {
@@ -113,3 +119,36 @@ def test_the_same_again_in_deterministic_mode() -> None:
 def test_no_search_where_the_bound_is_met() -> None:
     start = worst(PIPELINES["wave"], "makespan")
     assert tuned.improved(start, objective="makespan", lower=start.makespan, limits=Limits.of(5)).schedule is None
+
+
+COPYING = {
+    "one stage each": Pipeline(3, 5, memory=Memory(limit=1), offload=Offload(time=1)),
+    "shared": Pipeline(3, 4, memory=Memory(limit=2), offload=Offload(time=1.5, amount=0.8, engines=1, shared=[[0, 1]])),
+    "chunks": Pipeline(2, 4, placement="wave", chunks=2, memory=Memory(limit=1.5), offload=Offload(time=1, margin=0.5)),
+    "fused": Pipeline(3, 4, costs=Costs(backward=2), memory=Memory(limit=2), offload=Offload(time=0.5, host_limit=3)),
+}
+
+
+@pytest.mark.parametrize("name", ["one stage each", *(pytest.param(name, marks=thorough) for name in list(COPYING)[1:])])
+def test_windows_move_copies_to_the_host(name: str) -> None:
+    """What is found keeps all rules, is better than what it begins with, and never below the bounds."""
+    pipeline = COPYING[name]
+    lower = max(bound.value for of in (machine, memory) if (bound := of(pipeline)) is not None)
+    start = max((s for _, s in with_room(pipeline) if s.within_memory), key=lambda s: s.makespan)
+    limits = Limits.of(2, workers=1, deterministic=True)
+    found = improved(start, objective="makespan", lower=lower, limits=limits, tuning=NEIGHBOURHOODS).schedule
+    assert found is not None
+    assert violations(pipeline, found) == []
+    assert lower <= found.makespan < start.makespan
+
+
+def test_backwards_are_split_before_windows_with_copies() -> None:
+    pipeline = COPYING["one stage each"]
+    fused = time_order(pipeline, find("1f1b").order(pipeline))
+    split = in_two(fused)
+    assert violations(pipeline, split) == []
+    assert split.makespan <= fused.makespan
+    assert sum(map(len, split.order.rows)) == 3 * 15
+    whole = COPYING["fused"]
+    kept = time_order(whole, find("1f1b").order(whole))
+    assert in_two(kept) is kept

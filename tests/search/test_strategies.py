@@ -7,7 +7,7 @@ import pytest
 from ppopt.constraints import Family, Precede
 from ppopt.heuristics import baselines
 from ppopt.op import Kind as OpKind
-from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.pipeline import Costs, Memory, Offload, Pipeline
 from ppopt.search import strategies, tuning
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
@@ -117,6 +117,11 @@ CONDITIONS = {
     "long of few": (strategies.long, lambda: run_of(LONG), lambda: run_of(FEW)),
     "coarse": (strategies.coarse, lambda: run_of(Pipeline(2, 3, costs=Costs(forward=12345))), lambda: run_of(FEW)),
     "short": (strategies.short, lambda: run_of(Pipeline(4, 16)), lambda: run_of(Pipeline(4, 17))),
+    "copying": (
+        strategies.copying,
+        lambda: run_of(FEW.changed(offload=Offload(time=1))),
+        lambda: run_of(FEW.changed(offload=Offload(time=1)), objective="span"),
+    ),
     "several": (strategies.several, lambda: run_of(LONG), lambda: run_of(Pipeline(8, 1000))),
     "full speed": (strategies.full_speed, lambda: repeated(4), lambda: repeated(2)),
     "not from modulo scheduling": (

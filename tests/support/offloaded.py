@@ -28,6 +28,7 @@ class Stepping:
         self.margin = ticks.margin[0].tolist()
         self.holds, self.keeps, self.away = (of[0].tolist() for of in (amounts.activation, amounts.kept, amounts.away))
         self.limit = None if amounts.limit is None else (amounts.limit - amounts.static).tolist()
+        self.working = amounts.working.tolist()
         self.host = amounts.host
         offload = pipeline.offload
         self.both = offload is not None and offload.engines == 1
@@ -135,11 +136,12 @@ class Stepping:
                 held += self.holds[stage] if phase in ON_DEVICE else 0
                 held += self.holds[stage] - self.away[stage] if phase == AWAY else 0
                 held += self.keeps[stage] if phase in (HALF, WEIGHT) else 0
+                held += self.working[device] if phase in (BACKWARD, GRADIENT, WEIGHT) else 0
         return (self.limit is None or held <= self.limit[device]) and (self.host is None or outside <= self.host)
 
 
-def tiny(seed: int) -> Pipeline:
-    """A pipeline that is small enough for that."""
+def tiny(seed: int, working: int | None = None) -> Pipeline:
+    """A pipeline that is small enough for that; ``working``: what backwards take while they run, which limits have room for."""
     rng = random.Random(seed)
     devices, chunks = rng.choice([(2, 1), (2, 1), (3, 1), (2, 2)])
     microbatches = 2 if devices * chunks > 2 else rng.choice([2, 3])
@@ -154,7 +156,7 @@ def tiny(seed: int) -> Pipeline:
     activation = [Fraction(rng.randint(2, 3)) * chunks for _ in range(devices)]
     amount = [a if rng.random() < 0.5 else a - 1 for a in activation]
     retained = [a - rng.randint(0, 1) for a in activation] if split else None
-    limit = [rng.choice([a, a + 1, 2 * a]) for a in activation]
+    limit = [rng.choice([a, a + 1, 2 * a]) + (working or 0) for a in activation]
     offload = Offload(
         time=rng.choice([0, 1, 2]) * chunks,
         time_in=rng.choice([None, 1 * chunks, 2 * chunks]),
@@ -170,6 +172,6 @@ def tiny(seed: int) -> Pipeline:
         placement="linear" if chunks == 1 else rng.choice(["loop", "wave"]),
         chunks=chunks,
         costs=Costs(**times),  # type: ignore[arg-type]
-        memory=Memory(activation=activation, retained=retained, limit=limit),
+        memory=Memory(activation=activation, retained=retained, limit=limit, working=working),
         offload=offload,
     )

@@ -15,6 +15,7 @@ class Neighbourhoods(Step):
 
     name = "neighbourhoods"
     kind = Kind.IMPROVE
+    copies = True
 
     def __init__(self) -> None:
         self.gained = False
@@ -26,6 +27,8 @@ class Neighbourhoods(Step):
             return "it knows nothing of constraints that bind"
         if run.problem.pipeline.ticks.margins:
             return "it knows nothing of what a device does before and after its operations"
+        if run.problem.pipeline.engines and run.problem.span:
+            return "it knows nothing of spans with copies to the host"
         return "there is no schedule yet" if run.incumbent.best is None else None
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
