@@ -25,7 +25,7 @@ from ppopt.constraints import (
     microbatch_turns,
     operations,
 )
-from ppopt.op import Op
+from ppopt.op import Op, Pair
 from ppopt.pipeline import IntArray, Pipeline, halves, way_of_microbatch
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
@@ -44,13 +44,7 @@ def in_turn(pipeline: Pipeline, order: Order, turns: Sequence[int] = ()) -> Sche
     Raises:
         CyclicOrder: it cannot end.
     """
-    many = pipeline.microbatches
-    place = np.arange(many)
-    if turns:
-        ways = np.array(way_of_microbatch(pipeline))
-        sorted_ = np.array(turns)
-        for way in set(ways.tolist()):
-            place[ways == way] = sorted_[ways[sorted_] == way]
+    many, place = pipeline.microbatches, _places(pipeline, turns)
     index = order.index
 
     def moved(numbers: IntArray) -> IntArray:
@@ -69,6 +63,17 @@ def in_turn(pipeline: Pipeline, order: Order, turns: Sequence[int] = ()) -> Sche
     return time_order(pipeline, Order(index, tuple(rows)))
 
 
+def _places(pipeline: Pipeline, turns: Sequence[int]) -> IntArray:
+    """Which microbatch takes each place (:func:`in_turn`)."""
+    place = np.arange(pipeline.microbatches)
+    if turns:
+        ways = np.array(way_of_microbatch(pipeline))
+        sorted_ = np.array(turns)
+        for way in set(ways.tolist()):
+            place[ways == way] = sorted_[ways[sorted_] == way]
+    return place
+
+
 def out_of_turn(pipeline: Pipeline, order: Order) -> bool:
     """Whether microbatches run in another order than the one that is given, or pieces of a sequence in another than theirs."""
     words = microbatch_turns(pipeline)
@@ -85,20 +90,30 @@ def out_of_turn(pipeline: Pipeline, order: Order) -> bool:
     return False
 
 
-def retold(pipeline: Pipeline, plain: Pipeline, words: Iterable[Word]) -> Iterator[Word]:
-    """Words of ``plain``, whose microbatches are alike, for ``pipeline``, where they differ: the k-th microbatch is the k-th.
+def _moved(op: Op | Pair, place: Sequence[int]) -> Op | Pair:
+    """An operation, or a pair, of the microbatches that take the places."""
+    if isinstance(op, Pair):
+        return Pair(*(half._replace(microbatch=place[half.microbatch]) for half in op))
+    return op._replace(microbatch=place[op.microbatch])
+
+
+def retold(pipeline: Pipeline, plain: Pipeline, words: Iterable[Word], turns: Sequence[int] = ()) -> Iterator[Word]:
+    """Words of ``plain``, whose microbatches are alike, for ``pipeline``, where they differ: the k-th microbatch is the k-th, or
+    the k-th of ``turns`` (:func:`in_turn`).
 
     Raises:
         TypeError: a word that is not known here.
     """
-    ways = list(plain.routes)
+    ways, place = list(plain.routes), _places(pipeline, turns).tolist()
     on_way = [[r for r, devices in enumerate(pipeline.routes) if devices == way] for way in ways]
 
     def told(stream: Stream) -> Stream:
         if isinstance(stream, Family | Dealt):
             op = plain.index.op
-            return Listed(tuple(each for n in operations(plain, stream).tolist() if isinstance(each := op(n), Op)))
-        return stream
+            stream = Listed(tuple(each for n in operations(plain, stream).tolist() if isinstance(each := op(n), Op)))
+        if not turns:
+            return stream
+        return Listed(tuple(_moved(each, place) for each in stream.ops))
 
     def each(stream: Stream) -> list[Stream]:
         if isinstance(stream, Family):

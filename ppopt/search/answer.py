@@ -33,6 +33,7 @@ from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
 from ppopt.search.result import Progress, Result, RunBy
 from ppopt.search.settings import Settings, SettingsFields
+from ppopt.search.turn_choice import TurnChoice, settled_order
 from ppopt.search.whereabouts import at
 from ppopt.solvers.outcome import check_for_ilp
 
@@ -243,6 +244,9 @@ class _Question:
             if self.best_cut:
                 all_cuts(pipeline)  # says that it is open already
             return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside)
+        order = None if self.constraints else settled_order(pipeline, self.binding)
+        if order is not None and self.binding is not None:
+            return TurnChoice(pipeline, self.objective, self.settings, self.binding, order, beside)
         words = self._words(pipeline)
         if pipeline.recompute == CHOOSE:
             return self._with_best(RecomputeChoice(pipeline, self.objective, self.settings, words, beside))

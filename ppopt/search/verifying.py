@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
 
 from ppopt.named import Model
-from ppopt.pipeline import BEST, CHOOSE
+from ppopt.pipeline import BEST, CHOOSE, OPEN
 from ppopt.search.problem import Problem
 from ppopt.search.result import Result
 from ppopt.search.settings import Settings, SettingsFields
@@ -61,7 +61,9 @@ def verify(result: Result, settings: Settings | None = None, **changes: Unpack[S
 
 def _chosen(result: Result) -> tuple[str, ...]:
     """What of the answer another route cannot know all alternatives of, by the keys of the model file."""
-    scope = result.scope
+    mix, scope = result.pipeline.mix, result.scope
+    if result.order is not None and mix.differs and mix.microbatch_order == OPEN:
+        return ("microbatch_order",)
     if scope is None:
         return ()
     open_ = {
