@@ -104,7 +104,7 @@ class Filling:
 
 def fillings(pipeline: Pipeline) -> Iterator[Filling]:
     """Of each device of a pipeline of one route; only its placement, links and number of microbatches matter."""
-    graph = relaxed_graph(pipeline, links=False)
+    graph = relaxed_graph(pipeline, links=False).joined()
     reasons = Reasons(graph)
     number = {(Kind.I if f.kind == Kind.B else f.kind, f.stage): o for o, f in enumerate(graph.families)}
     weights = any(kind == Kind.W for kind, _ in number)

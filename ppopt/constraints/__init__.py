@@ -24,9 +24,11 @@ from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, R
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
 from ppopt.constraints.own import device_of_family, own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
+from ppopt.constraints.pieces import in_pieces
 from ppopt.constraints.rules import (
     Hop,
     backward_kinds,
+    computing,
     data_of,
     links_of,
     margins_of,
@@ -35,6 +37,7 @@ from ppopt.constraints.rules import (
     rules_of,
     transfers_of,
     turns_of,
+    weights_of,
     without_links,
 )
 from ppopt.constraints.turns import microbatch_turns
@@ -97,6 +100,7 @@ __all__ = [
     "chain",
     "check_words",
     "chosen",
+    "computing",
     "copies_of",
     "cuts_of",
     "data_of",
@@ -107,6 +111,7 @@ __all__ = [
     "graph_of",
     "graphs_of",
     "in_order",
+    "in_pieces",
     "instances",
     "links_of",
     "margins",
@@ -135,5 +140,6 @@ __all__ = [
     "turns_of",
     "weights_in_order",
     "weights_in_turn",
+    "weights_of",
     "without_links",
 ]

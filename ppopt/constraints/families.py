@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ppopt.constraints.words import Family
-from ppopt.op import Kind
+from ppopt.op import WHOLE, Kind
 
 
 class Precedence(NamedTuple):
@@ -125,6 +125,11 @@ class FamilyGraph:
         """Whether some stage has its operations on several devices."""
         owners = {f: owner for f, owner in zip(self.families, self.owner, strict=True) if isinstance(f.kind, Kind)}
         return len({(f.route, f.stage, owner) for f, owner in owners.items()}) > len({(f.route, f.stage) for f in owners})
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether weight gradients come in pieces."""
+        return any(family.piece >= 0 for family in self.families)
 
     @property
     def several_stages(self) -> bool:
@@ -254,13 +259,49 @@ class FamilyGraph:
         )
 
     def without(self, families: Collection[int]) -> FamilyGraph:
-        """The graph without some families that nothing waits for (weight gradients): a relaxation.
+        """The graph without some families that nothing else waits for (weight gradients): a relaxation.
 
         What such a family would give back is given back at the end of what it waits for, where the family starts at the earliest.
         """
         into = {p.after: p.before for p in self.precedences if p.after in families and not p.shift}
-        assert not any(p.before in families for p in self.precedences), "nothing waits for them"
+        assert not any(p.before in families and p.after not in families for p in self.precedences), "nothing waits for them"
+        for family in sorted(into):  # what it waits for may go too
+            into[family] = into.get(into[family], into[family])
         return self._kept([family for family in range(len(self.families)) if family not in families], into)
+
+    def joined(self) -> FamilyGraph:
+        """The graph in which all pieces of a weight gradient are one operation again, the very same where they are.
+
+        A machine that may leave off in the middle of such an operation can run what it can run in pieces, those of one stage and
+        route one after the other (:func:`ppopt.constraints.cuts.in_order`). So what holds of this graph without asking that
+        operations run without a break holds of pieces: heads, work and tails. Other bounds need the pieces.
+        """
+        last: dict[Family, int] = {}
+        for number, family in enumerate(self.families):
+            if family.piece >= 0:
+                last[replace(family, piece=WHOLE)] = number
+        if not last:
+            return self
+        first = {number: family for number, family in enumerate(self.families) if family.piece <= 0}
+        whole = {number: replace(family, piece=WHOLE) for number, family in first.items()}
+        at = {family: number for number, family in whole.items()}
+        into = {n: at[replace(f, piece=WHOLE)] for n, f in enumerate(self.families) if n not in first}
+        duration = list(self.duration)
+        for number, begin in into.items():
+            duration[begin] += self.duration[number]
+
+        def moved(precedences: tuple[Precedence, ...]) -> tuple[Precedence, ...]:
+            each = (p._replace(before=into.get(p.before, p.before)) for p in precedences if p.after not in into)
+            return tuple(dict.fromkeys(each))
+
+        graph = replace(
+            self,
+            families=tuple(whole.get(number, family) for number, family in enumerate(self.families)),
+            duration=tuple(duration),
+            precedences=moved(self.precedences),
+            implied=moved(self.implied),
+        )
+        return graph._kept(sorted(first), into)
 
     def taken(self) -> FamilyGraph:
         """The graph without the families that have no operations: those of routes that no microbatch takes."""

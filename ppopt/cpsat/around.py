@@ -79,7 +79,7 @@ class Around:
             if place[Kind.B * slots + slot] >= 0:
                 holds.append(Held(device, forward, place[Kind.B * slots + slot], whole))
             else:
-                input_, weight = place[Kind.I * slots + slot], place[Kind.W * slots + slot]
+                input_, weight = place[Kind.I * slots + slot], place[index.weights[-1] * slots + slot]
                 holds.append(Held(device, forward, input_, whole - kept))
                 holds.append(Held(device, forward, weight, kept))
                 holds.append(Held(device, input_, weight, more))

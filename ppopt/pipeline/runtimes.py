@@ -33,11 +33,15 @@ def read_runtime(value: Any) -> str:
 
 
 def check_routes(pipeline: Pipeline) -> None:
-    """Raise where a runtime that a pipeline is for has no such routes.
+    """Raise where a runtime that a pipeline is for has no such routes, or no such operations.
 
     Raises:
-        PipelineError: PyTorch has every stage on one rank.
+        PipelineError: PyTorch has every stage on one rank, and every weight gradient in one piece.
     """
+    pieces = pipeline.costs.weight_pieces
+    if pipeline.runtime == TORCH and pieces > 1:
+        problem = f'PyTorch runs a weight gradient as a whole (pipeline.runtime = "{TORCH}"); expected 1, got {pieces}'
+        raise PipelineError("costs.weight_pieces", problem)
     if pipeline.runtime == TORCH and len(pipeline.ways) > 1:
         problem = f"PyTorch has one rank for each stage; {len(pipeline.ways)} routes have copies of it on several"
         raise PipelineError("pipeline.routes", problem)
