@@ -1,10 +1,11 @@
-"""Cut and order searched for together, in boxes of cuts around the best one."""
+"""Cut and order searched for together: in boxes of cuts around the best one, and in all of them at once."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ppopt.clock import Clock, Limits
 from ppopt.interrupt import uninterrupted
@@ -16,67 +17,58 @@ from ppopt.search.settings import Settings
 from ppopt.timing import CyclicOrder, time_order
 
 if TYPE_CHECKING:
-    from ppopt.bounds.scheduled_cuts import Box
+    from ppopt.bounds.scheduled_cuts import Box, FoundCut
+
+Time: TypeAlias = Fraction | float
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What a look into a box has shown: a better schedule, if one was found; ``closed``: nothing else in the box is better."""
+    """What a look into a box has shown: a better schedule, if one was found, and that no cut of the box has one below ``bound``.
+
+    ``closed``: nothing else in the box is better than what is known.
+    """
 
     box: Box
     schedule: Schedule | None
+    bound: Fraction
     closed: bool
 
     def __str__(self) -> str:
         found = "nothing found"
         if self.schedule is not None:
             found = f"best {plain(makespan_of(self.schedule))} on {shown(self.schedule.pipeline.counts)}"
-        return f"{found}, no better one" if self.closed else f"{found}: stays open"
+        return f"{found}, no better one" if self.closed else f"{found}, bound {plain(self.bound)}"
 
 
-class Boxes:
-    """Looks into boxes around the best cut; the next one is twice as large, where nothing more is to be found in the last one.
-
-    Where the last look came to no end without finding anything, it is twice as long as well. ``spent``: seconds for looks so far.
-    """
+class Looks:
+    """Looks at cut and order together. ``seconds``: of the next look; ``spent``: of all so far."""
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
-        layers = over.pipeline.layers
-        assert layers is not None
-        self.spent = 0.0
+        self.spent, self.seconds = 0.0, seconds
         self.useful = over.joint
         """Whether there is a model, and what it finds is what it seems to be: better once it is timed by the rules."""
-        self._over, self._at, self._settings, self._seconds = over, at, settings, seconds
-        self._reach, self._most = 1, len(layers)
+        self._over, self._at, self._settings = over, at, settings
 
     def due(self, others: float) -> bool:
-        """Whether a look comes next, where all else has taken that many seconds: as long as all else it may take."""
-        return self.useful and self.spent + self._seconds <= others
+        """Whether a look comes next, where single cuts have taken that many seconds: as long as those it may take."""
+        return self.useful and self.spent + self.seconds <= others
 
-    def name(self, counts: Counts) -> str:
-        """The next look, in words."""
-        return f"cuts and orders, ends within {self._reach} of {shown(counts)}"
-
-    def look(self, counts: Counts, below: Fraction | float, clock: Clock) -> Looked:
-        """Look for something below that much around a cut."""
-        with uninterrupted():  # the solver is imported when it is used
-            from ppopt.bounds.scheduled_cuts import Box
-
-        box, before = Box.around(counts, self._reach), clock.spent
-        limits = Limits(clock.slice(self._seconds), 0.0, self._settings.workers, self._settings.seed)
-        found = self._over.with_order(limits, below, box)
+    def _look(self, box: Box, lower: Time, below: Time, clock: Clock) -> tuple[FoundCut, Schedule | None]:
+        """Look for a schedule below that much on a cut of a box, of which none has less than ``lower``."""
+        before = clock.spent
+        limits = Limits(clock.slice(self.seconds), 0.0, self._settings.workers, self._settings.seed)
+        found = self._over.with_order(limits, lower, below, box)
+        self.spent += clock.spent - before
         schedule = None
         if found.counts is not None:
             schedule = self._timed(found.counts, found.rows)
             self.useful = schedule is not None and makespan_of(schedule) < below
-        exact = found.none or (schedule is not None and makespan_of(schedule) * self._over.per_unit <= found.bound)
-        closed = found.settled and exact
-        if closed or found.counts is None:
-            self._reach = min(2 * self._reach, self._most)
-        if not closed and found.counts is None:
-            self._seconds *= 2
-        self.spent += clock.spent - before
-        return Looked(box, schedule if self.useful else None, closed)
+        return found, schedule if self.useful else None
+
+    def _looked(self, box: Box, found: FoundCut, schedule: Schedule | None, below: Time) -> Looked:
+        bound = Fraction(found.bound, self._over.per_unit)
+        return Looked(box, schedule, bound, bound >= (below if schedule is None else min(below, makespan_of(schedule))))
 
     def _timed(self, counts: Counts, rows: object) -> Schedule | None:
         """A schedule by the rules; ``None``: there is none, or it does not fit the memory."""
@@ -88,3 +80,72 @@ class Boxes:
         except CyclicOrder:
             return None
         return schedule if schedule.within_memory else None
+
+
+class Around(Looks):
+    """Looks into boxes around the best cut; the next one is twice as large, where nothing more is to be found in the last one.
+
+    Where the last look came to no end without finding anything, it is twice as long as well.
+    """
+
+    def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
+        super().__init__(over, at, settings, seconds)
+        layers = over.pipeline.layers
+        assert layers is not None
+        self._reach, self._most = 1, len(layers)
+
+    def name(self, counts: Counts) -> str:
+        """The next look, in words."""
+        return f"cuts and orders, ends within {self._reach} of {shown(counts)}"
+
+    def look(self, counts: Counts, lower: Time, below: Time, clock: Clock) -> Looked:
+        """Look for something below that much around a cut, where no cut has less than ``lower``."""
+        box = _boxes().around(counts, self._reach)
+        found, schedule = self._look(box, lower, below, clock)
+        looked = self._looked(box, found, schedule, below)
+        if looked.closed or found.counts is None:
+            self._reach = min(2 * self._reach, self._most)
+        if not looked.closed and found.counts is None:
+            self.seconds *= 2
+        return looked
+
+
+class Everywhere(Looks):
+    """Looks at all cuts: is there anything below a part of the way from the bound to the best? If not, that is a bound.
+
+    After an answer the next question comes at once, for twice the part; where none came, for half of it, when it is its turn.
+    Each may take twice as long as the last one.
+    """
+
+    def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
+        super().__init__(over, at, settings, seconds)
+        self._part, self._answered = Fraction(1), False
+
+    def due(self, others: float) -> bool:
+        """Whether a look comes next, where single cuts have taken that many seconds."""
+        return super().due(math.inf if self._answered else others)
+
+    def name(self, counts: Counts) -> str:
+        """The next look, in words."""
+        return "all cuts and orders"
+
+    def look(self, counts: Counts, lower: Time, below: Time, clock: Clock) -> Looked:
+        """Look for something between ``lower``, which no cut is below, and a part of the way from there to ``below``."""
+        layers = self._over.pipeline.layers
+        assert layers is not None
+        box = _boxes().all_of(len(layers), self._over.pipeline.stages)
+        tick = Fraction(1, self._over.per_unit)
+        asked = min(Fraction(below), max(lower + self._part * (Fraction(below) - Fraction(lower)), lower + 2 * tick))
+        found, schedule = self._look(box, lower, asked, clock)
+        self._answered = found.settled
+        if found.settled:
+            self._part, self.seconds = min(2 * self._part, Fraction(1)), 2 * self.seconds
+        elif schedule is None:
+            self._part, self.seconds = self._part / 2, 2 * self.seconds
+        return self._looked(box, found, schedule, below)
+
+
+def _boxes() -> type[Box]:
+    with uninterrupted():  # the solver is imported when it is used
+        from ppopt.bounds.scheduled_cuts import Box
+    return Box

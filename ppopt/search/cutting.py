@@ -28,7 +28,7 @@ from ppopt.pipeline.cutting import work_of_layers
 from ppopt.pipeline.layers import STEP
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
-from ppopt.search.boxes import Boxes
+from ppopt.search.boxes import Around, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
@@ -90,7 +90,9 @@ class PartitionChoice:
         self._clock = Clock(0)
         self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
-        self.boxes, self._spent = Boxes(self.over, self._at, self.settings, self._first_look), 0.0
+        looks = self.over, self._at, self.settings, self._first_look
+        self.looks: tuple[Around | Everywhere, ...] = Around(*looks), Everywhere(*looks)
+        self._spent = 0.0
 
     # --- the branch ---
 
@@ -223,25 +225,27 @@ class PartitionChoice:
         return Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
 
     def _next(self) -> None:
-        """Look at a cut, or into a box of cuts around the best one: half of the time each."""
-        if self.best is not None and not self.words and self.boxes.due(self._spent):
-            self._look_around(self.best.pipeline.counts)
-            return
+        """Look at a cut, into a box of cuts around the best one, or at all cuts at once: a third of the time each."""
+        for looks in self.looks:
+            if self.best is not None and not self.words and looks.due(self._spent):
+                self._look_with_order(looks, self.best.pipeline.counts)
+                return
         before = self._clock.spent
         self._next_cut()
         self._spent += self._clock.spent - before
 
-    def _look_around(self, counts: Counts) -> None:
+    def _look_with_order(self, looks: Around | Everywhere, counts: Counts) -> None:
         """Search for cut and order together."""
-        begun, name = time.monotonic(), self.boxes.name(counts)
+        begun, name = time.monotonic(), looks.name(counts)
         with at("cuts and orders"):
-            looked = self.boxes.look(counts, min(self.value, self.enough), self._clock)
+            looked = looks.look(counts, self.lower, min(self.value, self.enough), self._clock)
         if looked.schedule is not None:
             self._found(looked.schedule, ())
         if looked.closed:
             self.over.leave_out_box(looked.box)
-            for of_leaf, leaf in self.leaves.items():
-                leaf.settled = leaf.settled or looked.box.has(of_leaf)
+        for of_leaf, leaf in self.leaves.items():
+            if looked.box.has(of_leaf):
+                leaf.bound, leaf.settled = max(leaf.bound, looked.bound), leaf.settled or looked.closed
         self.steps.append(Taken(name, time.monotonic() - begun, str(looked)))
         self._report()
 
@@ -286,10 +290,9 @@ class PartitionChoice:
     def _leaf(self, pipeline: Pipeline) -> _Leaf:
         """A cut that is looked at from now on."""
         counts, words = pipeline.counts, self.words_of(pipeline)
-        search: Branch
         settings = dataclasses.replace(self.settings, gap=0.0)
         if pipeline.recompute == CHOOSE:
-            search = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
+            search: Branch = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
         else:
             search = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
             search.begin(None if self.best is None else retimed(self.best, pipeline))
@@ -311,8 +314,7 @@ class PartitionChoice:
             self.steps.append(Taken("the order on other cuts", time.monotonic() - begun, said))
 
     def _solve(self, leaf: _Leaf, name: str) -> None:
-        begun = time.monotonic()
-        most, before = min(self.value, self.enough), self.value
+        begun, most, before = time.monotonic(), min(self.value, self.enough), self.value
         with at(f"{name} {shown(leaf.pipeline.counts)}"):
             result = leaf.search.go_on(self._clock.slice(leaf.seconds), most, None)
         leaf.seconds *= 2
@@ -372,11 +374,9 @@ class PartitionChoice:
         if self.best is not None:
             check_found(self.best, self.words)
         done = self.over.none_left and all(leaf.settled for leaf in self.leaves.values())
-        reason: Reason = "no-solution"
+        reason: Reason = "infeasible" if done and self.enough == math.inf else "no-solution"
         if self.best is not None:
             reason = "optimal" if self.lower >= self.value else "feasible"
-        elif done and self.enough == math.inf:
-            reason = "infeasible"
         limit: Limit | None = None
         if reason in ("feasible", "no-solution") and self.lower < self.enough:
             limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"

@@ -182,13 +182,13 @@ class OverCuts:
         alike = self.objective == "makespan" and len(self._some.routes) == 1 and pipeline.costs.weight_pieces == 1
         return alike and isinstance(pipeline.recompute, str) and pipeline.recompute != CHOOSE
 
-    def with_order(self, limits: Limits, below: Fraction | float, box: Box) -> FoundCut:
-        """The best cut of a box and its order, below that much, as far as they are found."""
+    def with_order(self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box) -> FoundCut:
+        """The best cut of a box and its order, below that much, as far as found, where no cut has less than ``lower``."""
         from ppopt.bounds.scheduled_cuts import Box, FoundCut, Held, ScheduledCuts
 
-        lower, upper = math.ceil(self.bound * self.per_unit), math.ceil(below * self.per_unit) - 1
-        if lower > upper:
-            return FoundCut(upper + 1, none=True, settled=True)
+        least, most = math.ceil(lower * self.per_unit), math.ceil(below * self.per_unit) - 1
+        if least > most:
+            return FoundCut(most + 1, none=True, settled=True)
         graph, scale = relaxed_graph(self._some, links=False), self.per_unit // self._some.ticks.per_unit
         model = ScheduledCuts(
             self._times,
@@ -196,8 +196,8 @@ class OverCuts:
             graph,
             box,
             scale=scale,
-            lower=lower,
-            upper=upper,
+            lower=least,
+            upper=most,
             memory=None if self._amounts is None else Held(*self._amounts),
             first=self._first,
         )

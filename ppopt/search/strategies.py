@@ -87,6 +87,12 @@ def coarse(run: Run) -> bool:
     return len(run.problem.grids) > 1
 
 
+def short(run: Run) -> bool:
+    """There are so few microbatches that the whole schedule may be prologue and epilogue."""
+    pipeline = run.problem.pipeline
+    return pipeline.microbatches <= tuning.ROUNDS * pipeline.devices
+
+
 def several(run: Run) -> bool:
     """A list schedule takes a moment."""
     return run.problem.operations <= tuning.SEVERAL
@@ -176,6 +182,8 @@ SMALL: tuple[Entry, ...] = (
 )
 
 LARGE: tuple[Entry, ...] = (
+    # where no kernel can be repeated often, what modulo scheduling finds is no better than a list schedule
+    Turn(PacedSchedules, left(1 / 12), both(short, not_from_modulo_scheduling)),
     # a good pace first; windows and modulo scheduling in turns, for longer
     Turn(ModuloScheduling, left(1 / 8), not_from_modulo_scheduling),
     Turn(Windows, left(1 / 3), full_speed),

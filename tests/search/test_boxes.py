@@ -3,6 +3,7 @@
 import dataclasses
 from fractions import Fraction
 
+import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from ppopt.bounds.scheduled_cuts import Box
 from ppopt.clock import Clock, Limits
 from ppopt.pipeline import Layers, Memory, Pipeline, PipelineError
 from ppopt.search import Settings, solve
-from ppopt.search.boxes import Boxes
+from ppopt.search.boxes import Around, Everywhere
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -44,14 +45,14 @@ def best_in(pipeline: Pipeline, box: Box) -> tuple[Fraction, Counts] | None:
     return min(values, default=None)
 
 
-def boxes_of(pipeline: Pipeline, over: OverCuts) -> Boxes:
+def looks_of(pipeline: Pipeline, over: OverCuts) -> tuple[Around, Everywhere]:
     def at(counts: Counts) -> Pipeline | None:
         try:
             return pipeline.changed(partition=counts)
         except PipelineError:
             return None
 
-    return Boxes(over, at, SETTINGS, 60.0)
+    return Around(over, at, SETTINGS, 60.0), Everywhere(over, at, SETTINGS, 60.0)
 
 
 @drawn(10, 200, layered(6, 20), st.data())
@@ -61,7 +62,7 @@ def test_a_box_is_as_good_as_the_best_of_its_cuts(pipeline: Pipeline, data: st.D
     every = list(cuts(pipeline))
     box = Box.around(data.draw(st.sampled_from(every)), data.draw(st.integers(0, 6)))
     best = best_in(pipeline, box)
-    found = over.with_order(Limits.of(60, workers=1), 10_000, box)
+    found = over.with_order(Limits.of(60, workers=1), 0, 10_000, box)
     assert found.settled
     assert pipeline.layers is not None
     if best is None:
@@ -74,14 +75,15 @@ def test_a_box_is_as_good_as_the_best_of_its_cuts(pipeline: Pipeline, data: st.D
         assert Fraction(found.bound, over.per_unit) == best[0]
 
 
-@drawn(4, 100, layered(6, 20))
-def test_what_is_closed_has_nothing_better(pipeline: Pipeline) -> None:
+@drawn(4, 100, layered(6, 20), st.booleans())
+def test_what_is_closed_has_nothing_better(pipeline: Pipeline, everywhere: bool) -> None:
     over = OverCuts(pipeline, "makespan", Fraction(0))
     assume(over.joint and pipeline.stages > 1)
     first = next(cuts(pipeline))
-    boxes = boxes_of(pipeline, over)
-    looked = boxes.look(first, 10_000, Clock(60))
+    looks = looks_of(pipeline, over)[everywhere]
+    looked = looks.look(first, 0, 10_000, Clock(60))
     best = best_in(pipeline, looked.box)
+    assert best is None or looked.bound <= best[0]
     if looked.schedule is not None:
         assert looked.schedule.within_memory
         assert best is not None
@@ -91,24 +93,65 @@ def test_what_is_closed_has_nothing_better(pipeline: Pipeline) -> None:
     elif looked.closed:
         assert best is None
     else:
-        assert not boxes.useful  # what seemed to be there broke a rule that the model does not know
+        assert not looks.useful  # what seemed to be there broke a rule that the model does not know
+
+
+def test_a_bound_of_the_cuts_that_are_left_is_none_of_a_box() -> None:
+    """A cut that is being solved may be better than all others: what its box has is looked for from its own bound on."""
+    pipeline = Pipeline(2, 3, layers=Layers([{"name": "layer", "count": 3, "forward": 2, "backward": 4}]))
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    best = best_in(pipeline, Box.all_of(3, 2))
+    assert best is not None
+    over.bound = best[0] + 10  # of the cuts but the best one, which is left out
+    looked = looks_of(pipeline, over)[0].look(best[1], 0, best[0] + 20, Clock(60))
+    assert looked.schedule is not None
+    assert looked.closed
+    assert looked.bound == best[0] == Fraction(looked.schedule.makespan, looked.schedule.pipeline.ticks.per_unit)
+
+
+def test_looks_at_all_cuts_raise_the_bound_step_by_step() -> None:
+    """A part of the way at a time; what was asked for and is not there is a bound."""
+    expected = solve(TIGHT, seconds=60, workers=1)
+    assert expected.value is not None
+    over = OverCuts(TIGHT, "makespan", Fraction(0))
+    looks = looks_of(TIGHT, over)[1]
+    looks._part = Fraction(1, 8)
+    counts = next(cuts(TIGHT))
+    lower, bounds, asked = Fraction(0), list[Fraction](), Fraction(expected.value)
+    for _ in range(6):
+        assert looks.due(0.0) == (bounds != [])  # at once after an answer
+        looked = looks.look(counts, lower, asked, Clock(60))
+        assert looked.schedule is None
+        lower = looked.bound
+        bounds.append(lower)
+        if looked.closed:
+            break
+    assert bounds == sorted(set(bounds))
+    assert len(bounds) > 2
+    assert looked.closed
+    assert lower == asked
+
+
+class Eager(PartitionChoice):
+    """A search that does nothing but look at cut and order together."""
+
+    def _next_cut(self) -> None:
+        self._spent = 1e9
 
 
 @thorough
-def test_boxes_grow_to_all_cuts_and_settle_the_search() -> None:
-    """A search that does nothing but look into boxes ends with the optimum."""
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_looks_alone_settle_the_search(everywhere: bool) -> None:
+    """Boxes grow to all cuts."""
     expected = solve(TIGHT, seconds=60, workers=1)
     assert expected.reason == "optimal"
-
-    class Eager(PartitionChoice):
-        def _next_cut(self) -> None:
-            self._spent = 1e9
-
     choice = Eager(TIGHT, "makespan", SETTINGS)
+    choice.looks = choice.looks[everywhere:][:1]
     result = choice.go_on(Clock(60), float("inf"), None)
     assert (result.reason, result.value) == ("optimal", expected.value)
-    names = [step.name for step in result.steps if step.name.startswith("cuts and orders")]
+    names = [step.name for step in result.steps if "cuts and orders" in step.name]
     assert len(names) > 1
+    assert all(("all" in name) == everywhere for name in names)
     assert not any("within 1 of" in name for name in names[1:])
 
 
@@ -116,7 +159,7 @@ def test_a_box_without_room_is_closed() -> None:
     narrow = dataclasses.replace(TIGHT.memory, limit=13)
     pipeline = TIGHT.changed(memory=narrow)
     over = OverCuts(pipeline, "makespan", Fraction(0))
-    looked = boxes_of(pipeline, over).look((11, 1, 1, 1, 1, 1), 10_000, Clock(60))
+    looked = looks_of(pipeline, over)[0].look((11, 1, 1, 1, 1, 1), 0, 10_000, Clock(60))
     assert looked.closed
     assert looked.schedule is None
 

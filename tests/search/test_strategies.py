@@ -116,6 +116,7 @@ CONDITIONS = {
     "long": (strategies.long, lambda: run_of(LONG), lambda: run_of(MANY)),
     "long of few": (strategies.long, lambda: run_of(LONG), lambda: run_of(FEW)),
     "coarse": (strategies.coarse, lambda: run_of(Pipeline(2, 3, costs=Costs(forward=12345))), lambda: run_of(FEW)),
+    "short": (strategies.short, lambda: run_of(Pipeline(4, 16)), lambda: run_of(Pipeline(4, 17))),
     "several": (strategies.several, lambda: run_of(LONG), lambda: run_of(Pipeline(8, 1000))),
     "full speed": (strategies.full_speed, lambda: repeated(4), lambda: repeated(2)),
     "not from modulo scheduling": (
