@@ -168,7 +168,7 @@ class _Transfers(NamedTuple):
 def _transfers(schedule: Schedule) -> _Transfers:
     pipeline = schedule.pipeline
     index = pipeline.index
-    device = np.full(index.computations, -1, dtype=np.int64)
+    device = np.full(index.size, -1, dtype=np.int64)
     start, end, duration = np.zeros_like(device), np.zeros_like(device), np.zeros_like(device)
     for d, row in enumerate(schedule.order.rows):
         for half in halves(index, row):

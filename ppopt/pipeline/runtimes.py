@@ -90,6 +90,10 @@ def one_route(pipeline: Pipeline) -> Pipeline:
             if on != home:
                 problem = f"stage {stage} runs on rank {on}, and its weights live on rank {home}"
                 raise NotForTorch(f"{problem}; a schedule of PyTorch has no fetches, and keeps weights where they are used")
+    pieces = pipeline.costs.weight_pieces
+    if pieces > 1:
+        problem = f"weight gradients come in {pieces} pieces, between which others may run (costs.weight_pieces)"
+        raise NotForTorch(f"{problem}; PyTorch runs each as a whole")
     if pipeline.mix.differs:
         raise NotForTorch(f"microbatches differ, and {ONE_SHAPE}; pad them to one length")
     used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})
