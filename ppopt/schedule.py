@@ -38,14 +38,10 @@ class Order:
         Raises:
             ValueError: a text is not an operation, or a stage, microbatch or piece is outside the pipeline.
         """
-        number = pipeline.index.number
         each = ([parse(op) if isinstance(op, str) else op for op in row] for row in rows)
         return cls(
             pipeline.index,
-            tuple(
-                np.array([number(piece) for op in row for piece in written_out(pipeline.index, op)], dtype=np.int64)
-                for row in each
-            ),
+            tuple(np.array([n for op in row for n in _numbers(pipeline.index, op)], dtype=np.int64) for row in each),
         )
 
     def divided(self, pipeline: Pipeline) -> Order:
@@ -83,11 +79,17 @@ class Order:
         return hash((self.index, *(row.tobytes() for row in self.rows)))
 
 
-def written_out(index: OpIndex, op: Op | Pair) -> tuple[Op | Pair, ...]:
-    """The pieces of an operation that has any, in their order; else the operation itself."""
-    if index.pieces == 1 or isinstance(op, Pair) or op.kind != Kind.W or op.piece != WHOLE:
+def written_out(index: OpIndex, op: Op | Pair) -> tuple[Op, ...]:
+    """The pieces of an operation that has any, in their order; of a pair its halves; else the operation itself."""
+    if isinstance(op, Pair):
+        return op
+    if index.pieces == 1 or op.kind != Kind.W or op.piece != WHOLE:
         return (op,)
     return tuple(op._replace(piece=piece) for piece in range(index.pieces))
+
+
+def _numbers(index: OpIndex, op: Op | Pair) -> list[int]:
+    return [index.number(op)] if isinstance(op, Pair) else list(map(index.number, written_out(index, op)))
 
 
 def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:

@@ -22,6 +22,7 @@ from ppopt.constraints.cuts import (
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
+from ppopt.constraints.joined import joined
 from ppopt.constraints.own import device_of_family, own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
 from ppopt.constraints.pieces import in_pieces
@@ -113,6 +114,7 @@ __all__ = [
     "in_order",
     "in_pieces",
     "instances",
+    "joined",
     "links_of",
     "margins",
     "margins_of",

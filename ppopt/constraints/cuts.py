@@ -12,6 +12,7 @@ from ppopt.constraints.copies import first_in_order, may_copy
 from ppopt.constraints.expansion import chosen, operations
 from ppopt.constraints.graphs import graph_of
 from ppopt.constraints.implied import held_from_forwards
+from ppopt.constraints.joined import joined
 from ppopt.constraints.pairs import pairs_of
 from ppopt.constraints.rules import backward_kinds, rules_of, weights_of
 from ppopt.constraints.weight_order import weights_in_turn
@@ -89,9 +90,9 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     (n+1)-th of these did; and memory depends on counts alone. Where a backward may be run either way, ``B`` and ``I`` are one
     sequence: the n-th of them, whichever it is, hands on the n-th gradient. The n-th ``W`` becomes that of the n-th ``I``, which
     has ended by then: n of them have. Of a ``W`` in p pieces, p to start in a row, from number ``n * p`` on, become those of the
-    n-th ``I``: more than n of the ``W`` have begun when the first one starts, so that more than n of the ``I`` have ended; and for
-    n + 1 of the ``W`` to end as many pieces have to. So all pieces of one ``W`` run before those of the next one. The transfers
-    from a stage in one direction are alike too, on the same link for the same time, and are renumbered with the rest: what holds the
+    n-th ``I``: more than n of the ``W`` have begun when the first one starts, so that more than n ``I`` have ended; and for n + 1
+    of the ``W`` to end as many pieces have to. So all pieces of one ``W`` run before those of the next one. The transfers from a
+    stage in one direction are alike too, on the same link for the same time, and are renumbered with the rest: what holds the
     link, and when, stays. So does what is an overlapped pair: how long it
     takes depends on the forward's stage, not on its microbatch.
     """
@@ -156,7 +157,7 @@ def weights_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
         or not all(isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules)
     ):
         return ()
-    graph = graph_of(pipeline).joined()
+    graph = joined(graph_of(pipeline))
     turns = weights_in_turn(graph)
     run = chosen(pipeline, (*rules_of(pipeline, links=False), *free_choices(pipeline)))[0] if turns else ()
     weights = {o: weights_of(pipeline, (f := graph.families[o]).stage, f.route) for o in graph.of_kind(Kind.W)}

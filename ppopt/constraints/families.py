@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ppopt.constraints.words import Family
-from ppopt.op import WHOLE, Kind
+from ppopt.op import Kind
 
 
 class Precedence(NamedTuple):
@@ -267,48 +267,14 @@ class FamilyGraph:
         assert not any(p.before in families and p.after not in families for p in self.precedences), "nothing waits for them"
         for family in sorted(into):  # what it waits for may go too
             into[family] = into.get(into[family], into[family])
-        return self._kept([family for family in range(len(self.families)) if family not in families], into)
-
-    def joined(self) -> FamilyGraph:
-        """The graph in which all pieces of a weight gradient are one operation again, the very same where they are.
-
-        A machine that may leave off in the middle of such an operation can run what it can run in pieces, those of one stage and
-        route one after the other (:func:`ppopt.constraints.cuts.in_order`). So what holds of this graph without asking that
-        operations run without a break holds of pieces: heads, work and tails. Other bounds need the pieces.
-        """
-        last: dict[Family, int] = {}
-        for number, family in enumerate(self.families):
-            if family.piece >= 0:
-                last[replace(family, piece=WHOLE)] = number
-        if not last:
-            return self
-        first = {number: family for number, family in enumerate(self.families) if family.piece <= 0}
-        whole = {number: replace(family, piece=WHOLE) for number, family in first.items()}
-        at = {family: number for number, family in whole.items()}
-        into = {n: at[replace(f, piece=WHOLE)] for n, f in enumerate(self.families) if n not in first}
-        duration = list(self.duration)
-        for number, begin in into.items():
-            duration[begin] += self.duration[number]
-
-        def moved(precedences: tuple[Precedence, ...]) -> tuple[Precedence, ...]:
-            each = (p._replace(before=into.get(p.before, p.before)) for p in precedences if p.after not in into)
-            return tuple(dict.fromkeys(each))
-
-        graph = replace(
-            self,
-            families=tuple(whole.get(number, family) for number, family in enumerate(self.families)),
-            duration=tuple(duration),
-            precedences=moved(self.precedences),
-            implied=moved(self.implied),
-        )
-        return graph._kept(sorted(first), into)
+        return self.kept_alone([family for family in range(len(self.families)) if family not in families], into)
 
     def taken(self) -> FamilyGraph:
         """The graph without the families that have no operations: those of routes that no microbatch takes."""
         kept = [family for family, count in enumerate(self.count) if count]
-        return self if len(kept) == len(self.count) else self._kept(kept, {})
+        return self if len(kept) == len(self.count) else self.kept_alone(kept, {})
 
-    def _kept(self, kept: list[int], instead: dict[int, int]) -> FamilyGraph:
+    def kept_alone(self, kept: list[int], instead: dict[int, int]) -> FamilyGraph:
         """With the families ``kept`` alone; what others release, those ``instead`` of them do."""
         number = {family: place for place, family in enumerate(kept)}
         release = number | {family: number[other] for family, other in instead.items() if other in number}

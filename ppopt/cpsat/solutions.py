@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from ortools.sat.python import cp_model
 
-from ppopt.constraints import Backward, equal_weights, graph_of, in_order, operations, weights_in_order, weights_of
+from ppopt.constraints import Backward, equal_weights, graph_of, in_order, joined, operations, weights_in_order, weights_of
 from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans
@@ -84,7 +84,7 @@ class _Times:
         between = bool(cuts) and set(cuts) <= set(ops.words)
         if not between and (pipeline.index.pieces == 1 or not set(in_order(pipeline)) <= set(ops.words)):
             return
-        graph = graph_of(pipeline).joined()
+        graph = joined(graph_of(pipeline))
         alike = equal_weights(graph) if between else []
         if pipeline.index.pieces > 1:
             known = {stage.weight for stages in alike for stage in stages}

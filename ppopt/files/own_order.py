@@ -68,7 +68,7 @@ def _check_places(pipeline: Pipeline, rows: Sequence[Sequence[Op | Pair]], file:
     seen: set[Op] = set()
     for device, row in enumerate(rows):
         for place, op in enumerate(row):
-            for half in op if isinstance(op, Pair) else written_out(pipeline.index, op):
+            for half in written_out(pipeline.index, op):
                 problem = _problem(pipeline, half, device) or (f"{half} is run twice" if half in seen else None)
                 if problem is not None:
                     key, where = (KEY, f"{file}row {device}, operation {place}: ") if file else (f"{KEY}[{device}][{place}]", "")

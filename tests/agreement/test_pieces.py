@@ -121,7 +121,7 @@ def test_words_of_whole_weight_gradients() -> None:
     weight, forward = Family(1, Kind.W), Family(1, Kind.F)
     split = OneOf(((Family(1, Kind.I), weight),))
     result = solve(MODEL, seconds=10, workers=1, constraints=[split, Precede(weight, forward, shift=1)])
-    row = [text for text in result.schedule.order.texts()[1]]  # type: ignore[union-attr]
+    row = result.schedule.order.texts()[1]  # type: ignore[union-attr]
     assert row.index("1W0.1") < row.index("1F1")
 
 
