@@ -113,8 +113,8 @@ class Around(Looks):
 class Everywhere(Looks):
     """Looks at all cuts: is there anything below a part of the way from the bound to the best? If not, that is a bound.
 
-    After an answer the next question comes at once, for twice the part; where none came, for half of it, when it is its turn.
-    Each may take twice as long as the last one.
+    After an answer the next question comes at once, for twice the part; where none came, for half of it and for twice as long,
+    when it is its turn.
     """
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
@@ -139,7 +139,7 @@ class Everywhere(Looks):
         found, schedule = self._look(box, lower, asked, clock)
         self._answered = found.settled
         if found.settled:
-            self._part, self.seconds = min(2 * self._part, Fraction(1)), 2 * self.seconds
+            self._part = min(2 * self._part, Fraction(1))
         elif schedule is None:
             self._part, self.seconds = self._part / 2, 2 * self.seconds
         return self._looked(box, found, schedule, below)

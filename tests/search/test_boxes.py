@@ -150,7 +150,7 @@ def test_looks_alone_settle_the_search(everywhere: bool) -> None:
     result = choice.go_on(Clock(60), float("inf"), None)
     assert (result.reason, result.value) == ("optimal", expected.value)
     names = [step.name for step in result.steps if "cuts and orders" in step.name]
-    assert len(names) > 1
+    assert len(names) > 1 - everywhere
     assert all(("all" in name) == everywhere for name in names)
     assert not any("within 1 of" in name for name in names[1:])
 
