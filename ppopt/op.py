@@ -1,4 +1,7 @@
-"""Operations of a pipeline, in the notation of PyTorch: ``2F0`` is stage 2, forward, microbatch 0."""
+"""Operations of a pipeline, in the notation of PyTorch: ``2F0`` is stage 2, forward, microbatch 0.
+
+Where weight gradients come in pieces, ``2W0.1`` is the second piece of ``2W0``; pieces are counted from 0, too.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +45,28 @@ COPIES = (Send.OFFLOAD, Send.RELOAD)
 """The copies between a device and its host."""
 
 
+WHOLE = -1
+"""In place of the number of a piece: all of an operation."""
+
+
+def row_of(kind: int, piece: int = WHOLE) -> int:
+    """The row that operations of a kind have in tables by kind; of the first piece of a ``W`` it is that of a whole one."""
+    return kind if piece < 1 else len(Kind) + len(Send) - 1 + piece
+
+
 class Op(NamedTuple):
-    """One computation, or one transfer of a stage: the stage, a kind and a microbatch, all counted from 0."""
+    """One computation, or one transfer of a stage: the stage, a kind and a microbatch, all counted from 0.
+
+    ``piece``: of a ``W`` that comes in pieces the number of one.
+    """
 
     stage: int
     kind: Kind | Send
     microbatch: int
+    piece: int = WHOLE
 
     def __str__(self) -> str:
-        return f"{self.stage}{self.kind.name}{self.microbatch}"
+        return f"{self.stage}{self.kind.name}{self.microbatch}" + (f".{self.piece}" if self.piece >= 0 else "")
 
 
 class Pair(NamedTuple):
@@ -66,21 +82,21 @@ class Pair(NamedTuple):
         return f"({self.forward};{self.backward})OVERLAP_F_B"
 
 
-_OP = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
+_OP = re.compile(r"(\d+)(?:([FBI])(\d+)|(W)(\d+)(?:\.(\d+))?)", re.ASCII)
 _TRANSFER = re.compile(r"(\d+)(SEND_[FB]|OFFLOAD|RELOAD)(\d+)", re.ASCII)
 _PAIR = re.compile(r"\(\s*(\d+[A-Z]\d+)\s*;\s*(\d+[A-Z]\d+)\s*\)\s*OVERLAP_F_B", re.ASCII)
 
 
 def parse(text: str) -> Op | Pair:
-    """Read ``2F0`` or ``(0F3;7B1)OVERLAP_F_B``; the two halves of a pair may come in either order.
+    """Read ``2F0``, ``2W0.1`` or ``(0F3;7B1)OVERLAP_F_B``; the two halves of a pair may come in either order.
 
     Raises:
         ValueError: ``text`` is anything else.
     """
     single = _OP.fullmatch(text)
     if single:
-        stage, kind, microbatch = single.groups()
-        return Op(int(stage), Kind[kind], int(microbatch))
+        stage, other, of_other, weight, of_weight, piece = single.groups()
+        return Op(int(stage), Kind[other or weight], int(of_other or of_weight), WHOLE if piece is None else int(piece))
     pair = _PAIR.fullmatch(text)
     if pair:
         halves = [parse(half) for half in pair.groups()]
@@ -109,30 +125,51 @@ def parse_transfer(text: str) -> Op:
 class OpIndex(NamedTuple):
     """Numbers for all operations of a pipeline with S stages and M microbatches.
 
-    A single operation has the number ``(kind * S + stage) * M + microbatch``: computations are below ``4 * S * M``, transfers
-    below ``8 * S * M``. A pair has ``8 * S * M + f * S * M + b`` with ``f`` and ``b`` the numbers ``stage * M + microbatch``
-    of its halves.
+    A single operation has the number ``(row * S + stage) * M + microbatch``, where the row is its kind: computations are below
+    ``4 * S * M``, transfers below ``8 * S * M``. Of a ``W`` in ``pieces`` the first has the row of its kind; the others have rows
+    of their own behind the transfers (:func:`row_of`). :attr:`size` is the number behind all these. A pair has
+    ``size + f * S * M + b`` with ``f`` and ``b`` the numbers ``stage * M + microbatch`` of its halves.
     Arrays of these numbers (``int64``) are how orders are stored and timed.
     """
 
     stages: int
     microbatches: int
+    pieces: int = 1
+
+    @property
+    def rows(self) -> int:
+        """How many rows tables by kind have: those of the kinds alone, or up to the last piece, transfers between them."""
+        return len(Kind) if self.pieces == 1 else row_of(Kind.W, self.pieces - 1) + 1
+
+    @property
+    def kinds(self) -> tuple[Kind | Send, ...]:
+        """By row its kind."""
+        return (*Kind, *Send, *(Kind.W,) * (self.pieces - 1))
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """The rows of ``W``: of all its pieces in their order."""
+        return tuple(row_of(Kind.W, piece) for piece in range(self.pieces))
 
     @property
     def size(self) -> int:
         """How many single operations there are, of all kinds together, transfers included."""
-        return 8 * self.stages * self.microbatches
+        return (len(Kind) + len(Send) + self.pieces - 1) * self.stages * self.microbatches
 
     @property
     def computations(self) -> int:
-        """How many single computations there are; their numbers are the smallest."""
-        return 4 * self.stages * self.microbatches
+        """How many single computations there are."""
+        return (len(Kind) + self.pieces - 1) * self.stages * self.microbatches
+
+    def sends(self, number: int) -> bool:
+        """Whether this is the number of a transfer."""
+        return len(Kind) <= number // (self.stages * self.microbatches) < len(Kind) + len(Send)
 
     def number(self, op: Op | Pair) -> int:
         """The number of ``op``.
 
         Raises:
-            ValueError: its stage or microbatch is outside the pipeline.
+            ValueError: its stage or microbatch is outside the pipeline; or it is a piece where there are none, or the other way.
         """
         if isinstance(op, Pair):
             return self.pair(self.number(op.forward), self.number(op.backward))
@@ -140,11 +177,26 @@ class OpIndex(NamedTuple):
             raise ValueError(f"{op}: there is no stage {op.stage}; stages are 0..{self.stages - 1}")
         if not 0 <= op.microbatch < self.microbatches:
             raise ValueError(f"{op}: there is no microbatch {op.microbatch}; microbatches are 0..{self.microbatches - 1}")
-        return (op.kind * self.stages + op.stage) * self.microbatches + op.microbatch
+        self.check_piece(op, op.kind, op.piece)
+        return (row_of(op.kind, op.piece) * self.stages + op.stage) * self.microbatches + op.microbatch
 
-    def family(self, stage: int, kind: Kind | Send) -> int:
-        """The number of a stage's operation of this kind for microbatch 0; those for the others follow."""
-        return (kind * self.stages + stage) * self.microbatches
+    def check_piece(self, shown: object, kind: Kind | Send, piece: int) -> None:
+        """Nothing, where operations of a kind have such a piece.
+
+        Raises:
+            ValueError: they have not; ``shown`` is what the message is about.
+        """
+        pieces = self.pieces if kind == Kind.W else 1
+        if pieces == 1 and piece != WHOLE:
+            what = "weight gradients are whole" if kind == Kind.W else f"{kind.name} has no pieces"
+            raise ValueError(f"{shown}: there is no piece {piece}; {what}")
+        if pieces > 1 and not 0 <= piece < pieces:
+            problem = f"there is no piece {piece}" if piece != WHOLE else "expected one of its pieces"
+            raise ValueError(f"{shown}: {problem}; pieces of W are 0..{pieces - 1}")
+
+    def family(self, stage: int, kind: Kind | Send, piece: int = WHOLE) -> int:
+        """The number of a stage's operation of this kind (of its first piece) for microbatch 0; those for the others follow."""
+        return (row_of(kind, piece) * self.stages + stage) * self.microbatches
 
     def pair(self, forward: int, backward: int) -> int:
         """The number of the pair of the operations with these numbers."""
@@ -161,5 +213,9 @@ class OpIndex(NamedTuple):
 
     def _single(self, number: int) -> Op:
         family, microbatch = divmod(number, self.microbatches)
-        kind, stage = divmod(family, self.stages)
-        return Op(stage, Kind(kind) if kind < len(Kind) else Send(kind), microbatch)
+        row, stage = divmod(family, self.stages)
+        if row < len(Kind) and (row != Kind.W or self.pieces == 1):
+            return Op(stage, Kind(row), microbatch)
+        if row in self.weights:
+            return Op(stage, Kind.W, microbatch, self.weights.index(row))
+        return Op(stage, Send(row), microbatch)

@@ -10,9 +10,10 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.op import Kind, Op, OpIndex, Pair, Send, parse
-from ppopt.pipeline import IntArray, Pipeline, microseconds
+from ppopt.op import WHOLE, Kind, Op, OpIndex, Pair, Send, parse
+from ppopt.pipeline import IntArray, Pipeline, computed, kind_of, microseconds
 from ppopt.pipeline import halves as halves
+from ppopt.pipeline.arrays import in_pieces
 from ppopt.pipeline.holding import held_over_time, most_on_host, peak_of
 from ppopt.pipeline.holding import memory_changes as memory_changes
 from ppopt.pipeline.rewriting import working_once
@@ -32,16 +33,25 @@ class Order:
 
     @classmethod
     def of(cls, pipeline: Pipeline, rows: Iterable[Iterable[Op | Pair | str]]) -> Order:
-        """An order from operations or their texts, a row per device.
+        """An order from operations or their texts, a row per device. A ``W`` stands for all its pieces, one after the other.
 
         Raises:
-            ValueError: a text is not an operation, or a stage or microbatch is outside the pipeline.
+            ValueError: a text is not an operation, or a stage, microbatch or piece is outside the pipeline.
         """
-        number = pipeline.index.number
+        each = ([parse(op) if isinstance(op, str) else op for op in row] for row in rows)
         return cls(
             pipeline.index,
-            tuple(np.array([number(parse(op) if isinstance(op, str) else op) for op in row], dtype=np.int64) for row in rows),
+            tuple(np.array([n for op in row for n in _numbers(pipeline.index, op)], dtype=np.int64) for row in each),
         )
+
+    def divided(self, pipeline: Pipeline) -> Order:
+        """The order for ``pipeline``, whose weight gradients come in pieces: those of each follow one another.
+
+        It is the very same where they do not come in pieces.
+        """
+        if self.index == pipeline.index:
+            return self
+        return Order(pipeline.index, tuple(in_pieces(pipeline.index, row) for row in self.rows))
 
     def ops(self, device: int) -> list[Op | Pair]:
         """The operations of one device."""
@@ -69,11 +79,25 @@ class Order:
         return hash((self.index, *(row.tobytes() for row in self.rows)))
 
 
+def written_out(index: OpIndex, op: Op | Pair) -> tuple[Op, ...]:
+    """The pieces of an operation that has any, in their order; of a pair its halves; else the operation itself."""
+    if isinstance(op, Pair):
+        return op
+    if index.pieces == 1 or op.kind != Kind.W or op.piece != WHOLE:
+        return (op,)
+    return tuple(op._replace(piece=piece) for piece in range(index.pieces))
+
+
+def _numbers(index: OpIndex, op: Op | Pair) -> list[int]:
+    return [index.number(op)] if isinstance(op, Pair) else list(map(index.number, written_out(index, op)))
+
+
 def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """What each of these operations takes, in ticks."""
     index, ticks = pipeline.index, pipeline.ticks
     route = pipeline.route_by_microbatch
-    table = np.concatenate((ticks.duration, ticks.sending, ticks.copying), axis=1)
+    table = np.concatenate((ticks.duration[:, : len(Kind)], ticks.sending, ticks.copying), axis=1)
+    table = np.concatenate((table, ticks.duration[:, table.shape[1] :]), axis=1)
 
     def single(ops: IntArray) -> IntArray:
         family, microbatch = np.divmod(ops, index.microbatches)
@@ -94,7 +118,8 @@ def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
 def devices_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """The device of each of these operations; of a transfer the one that it is from."""
     family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
-    kind, stage = np.divmod(family, pipeline.stages)
+    row, stage = np.divmod(family, pipeline.stages)
+    kind = kind_of(pipeline.index, row)
     kind = np.where(kind < len(Kind), kind, np.where(kind == Send.SEND_B, int(Kind.B), int(Kind.F)))
     device: IntArray = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], kind, stage]
     return device
@@ -102,7 +127,7 @@ def devices_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
 
 def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
     """The order in which every device runs its operations in the sequence of ``numbers``; transfers are left out."""
-    numbers = numbers[(numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)]
+    numbers = numbers[computed(pipeline.index, numbers)]
     device = devices_of(pipeline, numbers)
     return Order(pipeline.index, tuple(numbers[device == d] for d in range(pipeline.devices)))
 
@@ -114,9 +139,9 @@ def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArra
     result = np.zeros(len(numbers), dtype=np.int64)
     for half in halves(index, numbers) if table.any() else ():
         family, microbatch = np.divmod(half, index.microbatches)
-        known = np.where(half < index.computations, family, 0)
-        own = table.reshape(len(table), -1)[route[microbatch], known]
-        result = np.where((half >= 0) & (half < index.computations), np.maximum(result, own), result)
+        single = (half >= 0) & computed(index, half)
+        own = table.reshape(len(table), -1)[route[microbatch], np.where(single, family, 0)]
+        result = np.where(single, np.maximum(result, own), result)
     return result
 
 

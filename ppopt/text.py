@@ -35,6 +35,8 @@ def heading(pipeline: Pipeline) -> str:
         details += f", recompute {pipeline.recompute}"
     if pipeline.offload is not None:
         details += f", {_offload(pipeline.offload)}"
+    pieces = pipeline.costs.weight_pieces
+    details += f", weight gradients in {pieces} pieces" if pieces > 1 else ""
     details += ", backwards on other devices" if pipeline.backward_routes else ""
     details += ", weights on other devices" if pipeline.memory.weights_on is not None else ""
     return f"{name}{sizes(pipeline)}, {pipeline.placement}{details}{_mix(pipeline)}"

@@ -4,6 +4,8 @@ The one-machine bound (:func:`ppopt.bounds.machine`) says ``makespan >= min head
 device. A head is the length of a chain of reasons: an operation that its input waits for, the instance before it, or what its
 device must have done before. Each step of that chain is a rule whatever the durations are, so the same inequality holds for
 every pipeline of the same placement and number of microbatches. It is linear in the durations but for the two minima.
+
+Of weight gradients in pieces these are the reasons of whole ones (:func:`~ppopt.constraints.joined`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TypeAlias
 
 from ppopt.bounds.closed_form import Heads, best_set
 from ppopt.bounds.heads import heads, tails
-from ppopt.constraints import FamilyGraph, relaxed_graph
+from ppopt.constraints import FamilyGraph, joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -66,7 +68,7 @@ class Certificate:
 
 def durations_of(pipeline: Pipeline) -> dict[Part, int]:
     """In ticks, as certificates count them: every backward run the cheaper way; a stage takes the same on all routes."""
-    graph = relaxed_graph(pipeline, links=False)
+    graph = joined(relaxed_graph(pipeline, links=False))
     found = {(kind, stage): 0 for kind in (Kind.F, Kind.I, Kind.W) for stage in range(pipeline.stages)}
     return found | {_part(graph, o): graph.duration[o] for o in range(len(graph.families))}
 
@@ -76,7 +78,7 @@ def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
 
     Where there are several routes, each stage takes the same on all of them.
     """
-    graph = relaxed_graph(pipeline, links=False)
+    graph = joined(relaxed_graph(pipeline, links=False))
     reasons = Reasons(graph)
     found: list[tuple[int, Certificate]] = []
     for _, families in graph.machines[: graph.devices]:
@@ -90,7 +92,7 @@ def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
 
 def work_certificates(pipeline: Pipeline) -> list[Certificate]:
     """What the operations of each device take together, with what it does before and after them: of device spans, too."""
-    graph = relaxed_graph(pipeline, links=False)
+    graph = joined(relaxed_graph(pipeline, links=False))
     found = []
     for device, (_, families) in enumerate(graph.machines[: graph.devices]):
         work: Counter[Part] = Counter()
@@ -106,7 +108,7 @@ def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
     For every device and each of its stages: all forwards from that stage on and all backwards; the same and the weight gradients;
     the backwards of that stage and the earlier ones; the same and their weight gradients.
     """
-    graph = relaxed_graph(pipeline, links=False)
+    graph = joined(relaxed_graph(pipeline, links=False))
     reasons = Reasons(graph)
     for _, families in graph.machines[: graph.devices]:
         of = {kind: [o for o in families if _part(graph, o)[0] == kind] for kind in (Kind.F, Kind.I, Kind.W)}

@@ -38,7 +38,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ppopt.bounds.certificates import Part, Reasons, Way
-from ppopt.constraints import relaxed_graph
+from ppopt.constraints import joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
@@ -104,7 +104,7 @@ class Filling:
 
 def fillings(pipeline: Pipeline) -> Iterator[Filling]:
     """Of each device of a pipeline of one route; only its placement, links and number of microbatches matter."""
-    graph = relaxed_graph(pipeline, links=False)
+    graph = joined(relaxed_graph(pipeline, links=False))
     reasons = Reasons(graph)
     number = {(Kind.I if f.kind == Kind.B else f.kind, f.stage): o for o, f in enumerate(graph.families)}
     weights = any(kind == Kind.W for kind, _ in number)

@@ -27,11 +27,11 @@ def latest_first_starts(graph: FamilyGraph) -> list[int | None]:
     later shifts only bring device 0 closer. In the reversed graph a device may begin with ``W`` before device 0 does, but shifted
     right these lie directly before its first ``I``, so by no more than ``side`` less the way from device 0 to that ``I``.
 
-    Proved for one route of a graph without links whose backwards run where the forwards do, and the devices before the first that
-    it visits twice.
+    Proved for one route of a graph without links whose backwards run where the forwards do, with whole weight gradients, and the
+    devices before the first that it visits twice.
     """
     latest: list[int | None] = [None] * graph.devices
-    if graph.routes != 1 or graph.scattered:
+    if graph.routes != 1 or graph.scattered or graph.in_pieces:
         return latest
     spine = [o for o, family in enumerate(graph.families) if family.kind != Kind.W]
     spine = spine[: len(spine) // 2]

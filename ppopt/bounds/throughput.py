@@ -30,16 +30,17 @@ from ppopt.timing import time_order
 def _schedule(pipeline: Pipeline, graph: FamilyGraph, way: Way) -> Schedule | None:
     """The schedule of a way; ``None`` where the relaxed graph is not the whole pipeline (:mod:`ppopt.constraints.graphs`)."""
     split = pipeline.costs.split
-    if len(graph.of_kind(*Kind)) != pipeline.stages * (3 if split else 2) or (split and not splitting_is_free(pipeline)):
+    families = (2 + pipeline.index.pieces if split else 2) * pipeline.stages
+    if len(graph.of_kind(*Kind)) != families or (split and not splitting_is_free(pipeline)):
         return None
     rows, starts = [], []
-    for _, families in graph.machines[: pipeline.devices]:
-        counts = way.starts[:, families]
+    for _, own in graph.machines[: pipeline.devices]:
+        counts = way.starts[:, own]
         event, column = np.nonzero(counts)
         several = counts[event, column]
         event, column = np.repeat(event, several), np.repeat(column, several)
         row = np.empty(len(event), dtype=np.int64)
-        for place, family in enumerate(families):
+        for place, family in enumerate(own):
             row[column == place] = operations(pipeline, graph.families[family])
         rows.append(row)
         starts.append(way.time[event])

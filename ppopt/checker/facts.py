@@ -30,7 +30,7 @@ class Facts(NamedTuple):
     per_amount: int
     """Integer amounts of memory per unit of the user's."""
     duration: list[list[int]]
-    """``[route][kind * stages + stage]``; -1: there is no such operation."""
+    """``[route][kind * stages + stage]``; -1: there is no such operation. Of weight gradients in pieces each is a kind."""
     overlap: list[list[int]]
     """``[route][stage of the forward]``: what a pair takes; -1: as long as its halves together."""
     up: list[list[int]]
@@ -123,7 +123,7 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     fetched, optimizer = before_step(pipeline), pipeline.costs.optimizer or Fraction(0)
     gather, scatter = ([_traffic(pipeline, route, of) for route in routes] for of in (traffic.all_gather, traffic.reduce_scatter))
     on = [places(pipeline, route) for route in range(len(routes))]
-    each = _factors(pipeline)
+    each, kinds = _factors(pipeline), Kind.W + pipeline.costs.weight_pieces
     return {
         "duration": [_durations(pipeline, route, again, of) for route, of in enumerate(each)],
         "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
@@ -138,9 +138,9 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
             [_between(occupancy, b, a) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
             for route, by in zip(routes, each, strict=True)
         ],
-        "gather": [[t + fetched[d] for t, d in zip(row * 4, of, strict=True)] for row, of in zip(gather, on, strict=True)],
+        "gather": [[t + fetched[d] for t, d in zip(row * kinds, of, strict=True)] for row, of in zip(gather, on, strict=True)],
         "scatter": [
-            [t + _entry(optimizer, d) for t, d in zip(row * 4, of, strict=True)] for row, of in zip(scatter, on, strict=True)
+            [t + _entry(optimizer, d) for t, d in zip(row * kinds, of, strict=True)] for row, of in zip(scatter, on, strict=True)
         ],
         "scattered": [*scatter],
     }
@@ -181,7 +181,8 @@ def _durations(pipeline: Pipeline, number: int, again: Collection[int], each: li
     if pipeline.runtime == "torch" and input_:  # the input of the model needs no gradient: W is the whole backward there
         input_[0], weight[0] = Fraction(0), full[0]
     absent = [None] * pipeline.stages
-    row = [x for row in (forward, full, input_, weight) for x in (row or absent)]
+    parts = [[x / costs.weight_pieces for x in weight]] * costs.weight_pieces
+    row = [x for row in (forward, full, input_, *parts) for x in (row or absent)]
     return [None if x is None else x + wait for x, wait in zip(row, fetch_times(pipeline, number), strict=True)]
 
 
@@ -240,7 +241,7 @@ def horizon(pipeline: Pipeline, facts: Facts) -> int:
     taken = Counter(pipeline.route_of_microbatch)
     total = 0
     for route, microbatches in taken.items():
-        rows = [facts.duration[route][kind * stages : (kind + 1) * stages] for kind in Kind]
+        rows = [facts.duration[route][first : first + stages] for first in range(0, len(facts.duration[route]), stages)]
         hops = (facts.up, facts.down, facts.up_held, facts.down_held, facts.over)
         total += microbatches * (sum(max(sum(row), 0) for row in rows) + sum(sum(of[route]) for of in hops))
         total += microbatches * max(sum(facts.overlap[route]), 0)

@@ -120,6 +120,7 @@ def _costs(pipeline: Pipeline, stages: list[_Stage], *, split: bool) -> Costs:
         backward_input=[stage.input for stage in stages] if split else None,
         backward_weight=[stage.weight for stage in stages] if split else None,
         optimizer=_optimizer(pipeline, stages),
+        weight_pieces=pipeline.costs.weight_pieces,
         forward_quadratic=[stage.squares[0] for stage in stages],
         backward_input_quadratic=[stage.squares[1] for stage in stages] if split else None,
         backward_quadratic=[stage.squares[2] for stage in stages],

@@ -33,7 +33,8 @@ def _levels_with_copies(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             route = run.pipeline.route_of_microbatch[microbatch]
             first, then = facts.activation[route][stage], facts.retained[route][stage]
             most = max(first, then)
-            claim, release = {0: (first, 0), 1: (0, first), 2: (most - first, most - then), 3: (0, then)}[int(kind)]
+            given_back = then if kind == run.last_kind else 0
+            claim, release = {0: (first, 0), 1: (0, first), 2: (most - first, most - then)}.get(int(kind), (0, given_back))
             working = facts.working[device] * (kind != Kind.F)
             changes += [(entry.start, claim + working, entry), (entry.end, -release - working, entry)]
     for copy in run.copied:
@@ -82,7 +83,7 @@ def levels(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
                 while_it_runs = max(activation, retained)
                 held += while_it_runs - activation
                 heapq.heappush(pending, (entry.end, while_it_runs - retained))
-            else:
+            elif kind in (Kind.B, run.last_kind):
                 heapq.heappush(pending, (entry.end, activation if kind == Kind.B else retained))
         yield entry, held
 
@@ -100,7 +101,8 @@ def _levels_between(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             kind, stage = divmod(family, stages)
             route = run.pipeline.route_of_microbatch[microbatch]
             if facts.place[route][Kind.B * stages + stage] == device:
-                more, back = change(kind, facts.activation[route][stage], facts.retained[route][stage], facts.working[device])
+                retained = facts.retained[route][stage] if kind in (Kind.I, run.last_kind) else 0
+                more, back = change(kind, facts.activation[route][stage], retained, facts.working[device])
                 changes += [(entry.start, more, key, entry)] if more else []
                 changes += [(entry.end - run.tolerance, -back, key, entry)] if back else []
     held = facts.static[device]

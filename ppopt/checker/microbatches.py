@@ -25,7 +25,7 @@ def misplaced(run: Run) -> Iterator[Violation]:
             for key in entry.keys:
                 family, microbatch = divmod(key, pipeline.microbatches)
                 kind, stage = divmod(family, pipeline.stages)
-                if kind != Kind.W:
+                if kind < Kind.W:
                     ran.setdefault((stage, kind != Kind.F), []).append((microbatch, entry))
         for (stage, back), ops in ran.items():
             for group in {way[m] for m, _ in ops}:

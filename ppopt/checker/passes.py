@@ -20,7 +20,7 @@ def exchanges(run: Run, device: int) -> Iterator[tuple[Entry, Entry, int, str]]:
     for kinds, what in (
         ((Kind.F,), "weights of the forward pass are gathered"),
         ((Kind.B, Kind.I), "weights of the backward pass are gathered"),
-        ((Kind.B, Kind.W), "gradients of the pass are scattered"),
+        ((Kind.B, *range(Kind.W, run.last_kind + 1)), "gradients of the pass are scattered"),
     ):
         last: tuple[Entry, int, int] | None = None
         for entry in in_time(run, device):

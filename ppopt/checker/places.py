@@ -26,7 +26,7 @@ def places(pipeline: Pipeline, route: int) -> list[int]:
     """``[kind * stages + stage]``: the device of an operation of a route."""
     forward = pipeline.routes[route]
     backward = pipeline.backward_routes[route] if pipeline.backward_routes else forward
-    return [*forward, *backward, *backward, *backward]
+    return [*forward, *backward * (2 + pipeline.costs.weight_pieces)]
 
 
 def home(pipeline: Pipeline, route: int, stage: int) -> int:
@@ -38,11 +38,11 @@ def home(pipeline: Pipeline, route: int, stage: int) -> int:
 def fetch_times(pipeline: Pipeline, route: int) -> list[Fraction]:
     """``[kind * stages + stage]``: how long an operation waits for weights that it fetches itself."""
     if pipeline.memory.weights_kept == "step":
-        return [ZERO] * (4 * pipeline.stages)
+        return [ZERO] * ((Kind.W + pipeline.costs.weight_pieces) * pipeline.stages)
     on = places(pipeline, route)
     return [
-        ZERO if kind == Kind.W else fetch_time(pipeline, home(pipeline, route, stage), on[kind * pipeline.stages + stage])
-        for kind in Kind
+        ZERO if kind >= Kind.W else fetch_time(pipeline, home(pipeline, route, stage), on[kind * pipeline.stages + stage])
+        for kind in range(Kind.W + pipeline.costs.weight_pieces)
         for stage in range(pipeline.stages)
     ]
 
@@ -110,7 +110,7 @@ def weights_of(pipeline: Pipeline, ran: Sequence[Sequence[tuple[int, int, int]]]
         if pipeline.memory.weights_kept == "step":
             made = sorted(lacking[device])
         else:
-            needed = ((stage, home(pipeline, route, stage)) for route, kind, stage in row if kind != Kind.W)
+            needed = ((stage, home(pipeline, route, stage)) for route, kind, stage in row if kind < Kind.W)
             made = [(stage, source) for stage, source in needed if source != device]
         yield Weights(
             len(stored[device]),

@@ -1,7 +1,7 @@
 """Whether a schedule breaks no rule, found out in one go: most break none, and only of the others it has to be said which.
 
-What is quick to tell is told here: operations that take time, listed in the order of their starts, and no transfers that hold
-links. Of everything else nothing is said, and the rules are read one by one (:mod:`ppopt.checker.rules`).
+What is quick to tell is told here: whole operations that take time, listed in the order of their starts, and no transfers that
+hold links. Of everything else nothing is said, and the rules are read one by one (:mod:`ppopt.checker.rules`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ppopt.schedule import Schedule
 
 def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     """Whether a schedule certainly breaks no rule; ``False`` says nothing."""
-    if pipeline.offload is not None:
+    if pipeline.offload is not None or pipeline.costs.weight_pieces > 1:
         return False
     order, per_unit = schedule.order, schedule.pipeline.ticks.per_unit
     facts = facts_of(pipeline, per_unit)

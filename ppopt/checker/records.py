@@ -21,7 +21,10 @@ TOLERANCE = 10**6
 
 
 class Entry(NamedTuple):
-    """One record. An operation is ``key = (kind * stages + stage) * microbatches + microbatch``."""
+    """One record. An operation is ``key = (kind * stages + stage) * microbatches + microbatch``.
+
+    Of weight gradients in pieces the first is of the kind ``W``, and each further one of a kind of its own behind that.
+    """
 
     key: int
     """The operation, or the forward of a pair; -1: not an operation of the pipeline."""
@@ -108,7 +111,13 @@ class Run:
         """An operation in PyTorch's notation."""
         family, microbatch = divmod(key, self.pipeline.microbatches)
         kind, stage = divmod(family, self.pipeline.stages)
-        return f"{stage}{'FBIW'[kind]}{microbatch}"
+        piece = f".{kind - Kind.W}" if kind >= Kind.W and self.pipeline.costs.weight_pieces > 1 else ""
+        return f"{stage}{'FBIW'[min(kind, Kind.W)]}{microbatch}{piece}"
+
+    @property
+    def last_kind(self) -> int:
+        """The kind of the last piece of a weight gradient, or of a whole one."""
+        return Kind.I + self.pipeline.costs.weight_pieces
 
     def shown(self, entry: Entry) -> str:
         """The operation of a record, in PyTorch's notation."""
@@ -129,7 +138,7 @@ def read_schedule(pipeline: Pipeline, schedule: Schedule) -> Run:
     index, factor = schedule.order.index, facts.per_time // per_unit
     plainly = 0  # numbers below this are single operations of this very pipeline
     if index == pipeline.index:
-        plainly = index.computations if pipeline.costs.split else index.computations // 2
+        plainly = (4 if pipeline.costs.split else 2) * index.stages * index.microbatches
     microbatches, route_of = pipeline.microbatches, pipeline.route_of_microbatch
     for device, (numbers, starts) in enumerate(zip(schedule.order.rows, schedule.start, strict=True)):
         if len(numbers) != len(starts):
@@ -220,7 +229,7 @@ def _add_sent(run: Run, op: str | Op | Pair, start: int, end: int | None) -> Non
         parsed = parse_transfer(op) if isinstance(op, str) else op
         if not isinstance(parsed, Op) or not isinstance(parsed.kind, Send):
             raise ValueError(f"{op} is no transfer")
-        stage, kind, microbatch = parsed
+        stage, kind, microbatch, _ = parsed
         if kind in (Send.OFFLOAD, Send.RELOAD):
             return _add_copied(run, parsed, start, end)
         back = kind == Send.SEND_B
@@ -239,7 +248,7 @@ def _add_sent(run: Run, op: str | Op | Pair, start: int, end: int | None) -> Non
 
 def _add_copied(run: Run, op: Op, start: int, end: int | None) -> None:
     """Note a copy; without ``end`` it takes what it has to."""
-    stage, kind, microbatch = op
+    stage, kind, microbatch, _ = op
     if not (0 <= stage < run.pipeline.stages and 0 <= microbatch < run.pipeline.microbatches):
         raise ValueError(f"{op}: there is no such stage or microbatch")
     back, route = kind == Send.RELOAD, run.pipeline.route_of_microbatch[microbatch]
@@ -283,4 +292,10 @@ def _key(pipeline: Pipeline, op: Op) -> int:
         raise ValueError(f"{op}: a transfer, which no device runs")
     if op.kind in (Kind.I, Kind.W) and pipeline.costs.backward_input is None:
         raise ValueError(f"{op}: the costs have a fused backward only, no {op.kind.name}")
-    return (int(op.kind) * pipeline.stages + op.stage) * pipeline.microbatches + op.microbatch
+    pieces = pipeline.costs.weight_pieces if op.kind == Kind.W else 1
+    if pieces == 1 and op.piece >= 0:
+        raise ValueError(f"{op}: weight gradients are not cut into pieces")
+    if pieces > 1 and not 0 <= op.piece < pieces:
+        raise ValueError(f"{op}: weight gradients are cut into {pieces} pieces, which are numbered 0..{pieces - 1}")
+    kind = op.kind + max(op.piece, 0)
+    return (kind * pipeline.stages + op.stage) * pipeline.microbatches + op.microbatch

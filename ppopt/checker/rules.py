@@ -73,7 +73,7 @@ def _tabulate(run: Run, found: list[Violation]) -> Ran:
     """Where and when every operation ran first; what ran again, or elsewhere, is ``found``."""
     pipeline = run.pipeline
     microbatches, stages = pipeline.microbatches, pipeline.stages
-    size = 4 * stages * microbatches
+    size = (run.last_kind + 1) * stages * microbatches
     seen = bytearray(size)
     start: list[int | None] = [None] * size
     end: list[int | None] = [None] * size
@@ -110,22 +110,30 @@ def _completeness(run: Run, ran: Ran) -> Found:
     stages, microbatches = pipeline.stages, pipeline.microbatches
     slots = stages * microbatches
     for slot in range(slots):
-        forward, full, input_, weight = (slot + kind * slots for kind in Kind)
-        if seen[forward] and seen[full] != seen[input_] == seen[weight]:
+        forward, full, input_, *weights = range(slot, (run.last_kind + 1) * slots, slots)
+        if seen[forward] and seen[full] != seen[input_] and all(seen[weight] == seen[input_] for weight in weights):
             continue
         device = run.home(forward if not seen[forward] else full)
-        f, b, i, w = (run.text(key) for key in (forward, full, input_, weight))
+        f, b, i = (run.text(key) for key in (forward, full, input_))
+        w = " and ".join(map(run.text, weights))
         if not seen[forward]:
             yield Violation(Rule.MISSING, device, f, None, f"{f} is never run; it belongs on device {device}")
         if seen[full]:
-            for key, text in ((input_, i), (weight, w)):
+            for key in (input_, *weights):
                 if seen[key]:
-                    yield _at(run, ran, Rule.BOTH_BACKWARDS, device, key, f"{text} is run although {b} is: one or the other")
-        elif seen[weight] and not seen[input_]:
-            yield _at(run, ran, Rule.W_WITHOUT_I, device, weight, f"{w} is run without {i}")
-        elif seen[input_] and not seen[weight]:
-            yield Violation(Rule.MISSING, device, w, None, f"{w} is never run, but {i} is; it belongs on device {device}")
-        elif not seen[input_]:
+                    message = f"{run.text(key)} is run although {b} is: one or the other"
+                    yield _at(run, ran, Rule.BOTH_BACKWARDS, device, key, message)
+        elif any(seen[weight] for weight in weights) and not seen[input_]:
+            for weight in weights:
+                if seen[weight]:
+                    yield _at(run, ran, Rule.W_WITHOUT_I, device, weight, f"{run.text(weight)} is run without {i}")
+        elif seen[input_]:
+            for weight in weights:
+                if not seen[weight]:
+                    text = run.text(weight)
+                    message = f"{text} is never run, but {i} is; it belongs on device {device}"
+                    yield Violation(Rule.MISSING, device, text, None, message)
+        else:
             choice = f"neither {b} nor {i} and {w}" if pipeline.costs.backward_input is not None else f"no {b}"
             yield Violation(Rule.MISSING, device, b, None, f"{choice} is ever run; it belongs on device {device}")
 

@@ -22,8 +22,8 @@ class Edge(NamedTuple):
 
     ``held``: of that, how long the transfer between them holds its link (0: there is none, or it holds none)."""
 
-    before: tuple[Kind, int]
-    after: tuple[Kind, int]
+    before: tuple[int, int]
+    after: tuple[int, int]
     lag: int
     held: int = 0
 
@@ -34,7 +34,8 @@ def edges(run: Run, route: int) -> Iterator[Edge]:
     for stage in range(stages):
         for backward in (Kind.B, Kind.I):
             yield Edge((Kind.F, stage), (backward, stage), run.facts.over[route][stage])
-        yield Edge((Kind.I, stage), (Kind.W, stage), 0)
+        for kind in range(Kind.I, run.last_kind):  # the pieces of W, one behind the other
+            yield Edge((kind, stage), (kind + 1, stage), 0)
     for stage in range(stages - 1):
         up, down = run.facts.up_held[route][stage], run.facts.down_held[route][stage]
         yield Edge((Kind.F, stage), (Kind.F, stage + 1), up + run.facts.up[route][stage], up)

@@ -22,12 +22,15 @@ from ppopt.constraints.cuts import (
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
+from ppopt.constraints.joined import joined
 from ppopt.constraints.lives import lives
 from ppopt.constraints.own import device_of_family, own_words, spread
 from ppopt.constraints.pairs import pairs_of, pairs_save_time
+from ppopt.constraints.pieces import in_pieces
 from ppopt.constraints.rules import (
     Hop,
     backward_kinds,
+    computing,
     data_of,
     links_of,
     margins_of,
@@ -36,6 +39,7 @@ from ppopt.constraints.rules import (
     rules_of,
     transfers_of,
     turns_of,
+    weights_of,
     without_links,
 )
 from ppopt.constraints.turns import microbatch_turns
@@ -98,6 +102,7 @@ __all__ = [
     "chain",
     "check_words",
     "chosen",
+    "computing",
     "copies_of",
     "cuts_of",
     "data_of",
@@ -108,7 +113,9 @@ __all__ = [
     "graph_of",
     "graphs_of",
     "in_order",
+    "in_pieces",
     "instances",
+    "joined",
     "links_of",
     "lives",
     "margins",
@@ -137,5 +144,6 @@ __all__ = [
     "turns_of",
     "weights_in_order",
     "weights_in_turn",
+    "weights_of",
     "without_links",
 ]

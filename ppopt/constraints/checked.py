@@ -23,7 +23,7 @@ from ppopt.constraints.words import (
     Word,
     select,
 )
-from ppopt.op import Kind, Op, Pair, Send
+from ppopt.op import WHOLE, Kind, Op, Pair, Send
 from ppopt.pipeline import Pipeline
 
 
@@ -84,6 +84,8 @@ def _check_stream(pipeline: Pipeline, stream: object, word: Word) -> None:
             raise ValueError(f"{word}: there is no stage {stream.stage}; stages are 0..{pipeline.stages - 1}")
         if not 0 <= _whole(stream.route, "route", word) < len(pipeline.routes):
             raise ValueError(f"{word}: there is no route {stream.route}; routes are 0..{len(pipeline.routes) - 1}")
+        if _whole(stream.piece, "piece", word) != WHOLE:
+            pipeline.index.check_piece(word, stream.kind, stream.piece)
     elif isinstance(stream, Dealt):
         for family in stream.families:
             if not isinstance(family, Family):
@@ -95,7 +97,8 @@ def _check_stream(pipeline: Pipeline, stream: object, word: Word) -> None:
         for op in stream.ops:
             if not isinstance(op, Op | Pair):
                 raise TypeError(f"{word!r:.200}: expected operations (ppopt.op.Op), got {op!r:.100}")
-            pipeline.index.number(op)
+            index = pipeline.index._replace(pieces=1) if isinstance(op, Op) and op.piece == WHOLE else pipeline.index
+            index.number(op)
     else:
         raise TypeError(f"{word!r:.200}: expected a stream (Family, Dealt or Listed), got {stream!r:.100}")
 

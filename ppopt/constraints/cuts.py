@@ -12,8 +12,9 @@ from ppopt.constraints.copies import first_in_order, may_copy
 from ppopt.constraints.expansion import chosen, operations
 from ppopt.constraints.graphs import graph_of
 from ppopt.constraints.implied import held_from_forwards
+from ppopt.constraints.joined import joined
 from ppopt.constraints.pairs import pairs_of
-from ppopt.constraints.rules import backward_kinds, rules_of
+from ppopt.constraints.rules import backward_kinds, rules_of, weights_of
 from ppopt.constraints.weight_order import weights_in_turn
 from ppopt.constraints.words import (
     Capacity,
@@ -88,14 +89,15 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     stay as busy as they were; whatever starts as the (n+1)-th of its kind had n+1 predecessors that ended in time, so the
     (n+1)-th of these did; and memory depends on counts alone. Where a backward may be run either way, ``B`` and ``I`` are one
     sequence: the n-th of them, whichever it is, hands on the n-th gradient. The n-th ``W`` becomes that of the n-th ``I``, which
-    has ended by then: n of them have. The transfers from a stage in one direction are alike too, on the same link for the same
-    time, and are renumbered with the rest: what holds the link, and when, stays. So does what is an overlapped pair: how long it
+    has ended by then: n of them have. Of a ``W`` in p pieces, p to start in a row, from number ``n * p`` on, become those of the
+    n-th ``I``: more than n of the ``W`` have begun when the first one starts, so that more than n ``I`` have ended; and for n + 1
+    of the ``W`` to end as many pieces have to. So all pieces of one ``W`` run before those of the next one. The transfers from a
+    stage in one direction are alike too, on the same link for the same time, and are renumbered with the rest: what holds the
+    link, and when, stays. So does what is an overlapped pair: how long it
     takes depends on the forward's stage, not on its microbatch.
     """
     backward = backward_kinds(pipeline)
     orders = [(Kind.F, Kind.F), *((a, b) for a in backward for b in backward)]
-    if pipeline.costs.split:
-        orders.append((Kind.W, Kind.W))
     sending = pipeline.ticks.sending
     transfers = tuple(
         chain(Family(stage, send, route))
@@ -104,12 +106,14 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
         for send in HOPS
         if sending[route, send - Send.SEND_F, stage]
     )
-    return transfers + tuple(
-        Precede(Family(stage, before, route), Family(stage, after, route), shift=1)
-        for route in range(len(pipeline.routes))
-        for stage in range(pipeline.stages)
-        for before, after in orders
-    )
+    words: list[Precede] = [*transfers]
+    for route in range(len(pipeline.routes)):
+        for stage in range(pipeline.stages):
+            words += [Precede(Family(stage, a, route), Family(stage, b, route), shift=1) for a, b in orders]
+            if pipeline.costs.split:
+                weights = weights_of(pipeline, stage, route)
+                words.append(Precede(weights[-1], weights[0], shift=1))
+    return tuple(words)
 
 
 def room_in_order(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ...]:
@@ -153,13 +157,13 @@ def weights_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
         or not all(isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules)
     ):
         return ()
-    graph = graph_of(pipeline)
+    graph = joined(graph_of(pipeline))
     turns = weights_in_turn(graph)
     run = chosen(pipeline, (*rules_of(pipeline, links=False), *free_choices(pipeline)))[0] if turns else ()
-    weights = (graph.families[o] for o in graph.of_kind(Kind.W))
-    if not all(np.isin(operations(pipeline, family), run).all() for family in weights):
+    weights = {o: weights_of(pipeline, (f := graph.families[o]).stage, f.route) for o in graph.of_kind(Kind.W)}
+    if not all(np.isin(operations(pipeline, family), run).all() for families in weights.values() for family in families):
         return ()
-    return tuple(Precede(graph.families[before], graph.families[after], shift=shift) for before, after, shift, _ in turns)
+    return tuple(Precede(weights[before][-1], weights[after][0], shift=shift) for before, after, shift, _ in turns)
 
 
 def free_choices(pipeline: Pipeline) -> tuple[OneOf | Pairable, ...]:
@@ -185,7 +189,7 @@ def always_split(pipeline: Pipeline, but: Collection[Family] = ()) -> tuple[OneO
     """
     room = room_to_split(pipeline)
     return tuple(
-        OneOf(((Family(stage, Kind.I, route), Family(stage, Kind.W, route)),))
+        OneOf(((Family(stage, Kind.I, route), *weights_of(pipeline, stage, route)),))
         for route in range(len(pipeline.routes))
         for stage in range(pipeline.stages)
         if room[route, stage] and Family(stage, Kind.B, route) not in but
@@ -197,4 +201,4 @@ def splitting_is_free(pipeline: Pipeline) -> bool:
     duration = pipeline.ticks.duration
     if not pipeline.costs.split or splitting_takes_memory(pipeline):
         return False
-    return bool((duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B]).all())
+    return bool((duration[:, Kind.I] + pipeline.ticks.weight <= duration[:, Kind.B]).all())

@@ -18,7 +18,8 @@ def operations(pipeline: Pipeline, stream: Stream) -> IntArray:
         TypeError: it is no stream.
     """
     if isinstance(stream, Family):
-        base = (stream.kind * pipeline.stages + stream.stage) * pipeline.microbatches
+        pipeline.index.check_piece(stream, stream.kind, stream.piece)
+        base = pipeline.index.family(stream.stage, stream.kind, stream.piece)
         return pipeline.microbatches_of[stream.route] + base
     if isinstance(stream, Dealt):
         columns = [_strided(operations(pipeline, family), stream.stride) for family in stream.families]
@@ -73,7 +74,7 @@ def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArra
     for word in select(words, Precede):
         before, after = word.before, word.after
         if isinstance(before, Family) and isinstance(after, Family) and before.route == after.route and not word.shift:
-            bases = ((family.kind * pipeline.stages + family.stage) * size for family in (before, after))
+            bases = ((family.row * pipeline.stages + family.stage) * size for family in (before, after))
             plain.setdefault(before.route, []).append((*bases, word.lag))  # type: ignore[arg-type]
         else:
             first, second = instances(pipeline, word)

@@ -127,6 +127,11 @@ class FamilyGraph:
         return len({(f.route, f.stage, owner) for f, owner in owners.items()}) > len({(f.route, f.stage) for f in owners})
 
     @property
+    def in_pieces(self) -> bool:
+        """Whether weight gradients come in pieces."""
+        return any(family.piece >= 0 for family in self.families)
+
+    @property
     def several_stages(self) -> bool:
         """Whether some device holds several stages."""
         forwards = set(self.of_kind(Kind.F))
@@ -254,20 +259,22 @@ class FamilyGraph:
         )
 
     def without(self, families: Collection[int]) -> FamilyGraph:
-        """The graph without some families that nothing waits for (weight gradients): a relaxation.
+        """The graph without some families that nothing else waits for (weight gradients): a relaxation.
 
         What such a family would give back is given back at the end of what it waits for, where the family starts at the earliest.
         """
         into = {p.after: p.before for p in self.precedences if p.after in families and not p.shift}
-        assert not any(p.before in families for p in self.precedences), "nothing waits for them"
-        return self._kept([family for family in range(len(self.families)) if family not in families], into)
+        assert not any(p.before in families and p.after not in families for p in self.precedences), "nothing waits for them"
+        for family in sorted(into):  # what it waits for may go too
+            into[family] = into.get(into[family], into[family])
+        return self.kept_alone([family for family in range(len(self.families)) if family not in families], into)
 
     def taken(self) -> FamilyGraph:
         """The graph without the families that have no operations: those of routes that no microbatch takes."""
         kept = [family for family, count in enumerate(self.count) if count]
-        return self if len(kept) == len(self.count) else self._kept(kept, {})
+        return self if len(kept) == len(self.count) else self.kept_alone(kept, {})
 
-    def _kept(self, kept: list[int], instead: dict[int, int]) -> FamilyGraph:
+    def kept_alone(self, kept: list[int], instead: dict[int, int]) -> FamilyGraph:
         """With the families ``kept`` alone; what others release, those ``instead`` of them do."""
         number = {family: place for place, family in enumerate(kept)}
         release = number | {family: number[other] for family, other in instead.items() if other in number}

@@ -4,9 +4,10 @@
 ``i' = min(i, b)`` and ``w' = min(i + w, b) - i'`` (``b`` and 0 where memory never leaves room to split,
 :func:`~ppopt.pipeline.room_to_split`). It holds what forwards claim, and nothing of what ``I`` takes more. In any schedule put
 ``I'`` at the start of ``B`` and ``W'`` behind it, or ``I'`` at the start of ``I`` and ``W'`` at the start of ``W``: nothing
-overlaps, gradients arrive no later, memory is released no later. A backward with ``w' = 0`` is an ``I'`` alone. An overlapped
-pair that takes at least as long as its forward and ``i' + w'`` is covered in the same way: ``F'`` at its start, ``I'`` and ``W'``
-at its end.
+overlaps, gradients arrive no later, memory is released no later. Where ``W`` comes in p pieces, so does ``W'``: each takes a
+p-th part of ``w'``, rounded up or down to whole ticks, no more than a piece takes. A backward with ``w' = 0`` is an ``I'`` alone.
+An overlapped pair that takes at least as long as its forward and ``i' + w'`` is covered in the same way: ``F'`` at its start,
+``I'`` and ``W'`` at its end.
 
 *Pairs that save time* (:func:`shared`) are covered once the durations are made smaller until ``f' + i' + w'`` is at most the
 overlap, for every forward and every backward of the device: each operation then counts with a share that it has in any pair.
@@ -66,7 +67,7 @@ def graphs_of(pipeline: Pipeline) -> tuple[FamilyGraph, ...]:
     if not pipeline.costs.split:
         return (graph_of(pipeline).endless(),)
     duration = pipeline.ticks.duration
-    free = duration[:, Kind.I] + duration[:, Kind.W] <= duration[:, Kind.B]
+    free = duration[:, Kind.I] + pipeline.ticks.weight <= duration[:, Kind.B]
     if splitting_takes_memory(pipeline):
         free &= pipeline.amounts.rebuilt == 0
     ways = [tuple(Kind.I if all(stage) else Kind.B for stage in of.T.tolist()) for of in (free, room_to_split(pipeline))]
@@ -90,8 +91,11 @@ def relaxed_graph(pipeline: Pipeline, share: Share | None = None, *, links: bool
     forward, gradient, rest = shared(pipeline, share)
     whole = shared(pipeline, None)[2]
     of = {Kind.F: forward, Kind.B: gradient, Kind.I: gradient, Kind.W: rest}
+    pieces = pipeline.costs.weight_pieces
     duration = tuple(
-        int(of[family.kind][family.route, family.stage]) if isinstance(family.kind, Kind) else time
+        (int(of[family.kind][family.route, family.stage]) + max(family.piece, 0)) // (pieces if family.kind == Kind.W else 1)
+        if isinstance(family.kind, Kind)
+        else time
         for family, time in zip(graph.families, graph.duration, strict=True)
     )
     graph = replace(graph, duration=duration).taken()
@@ -107,7 +111,8 @@ def relaxed_graphs(pipeline: Pipeline, pairs: bool, *, links: bool = True) -> tu
 
 def shared(pipeline: Pipeline, share: Share | None) -> tuple[IntArray, IntArray, IntArray]:
     """Ticks ``[route, stage]`` of ``F'``, ``I'`` and ``W'``; ``share``: of schedules that run pairs."""
-    forward, full, input_, weight = (pipeline.ticks.duration[:, kind].copy() for kind in Kind)
+    forward, full, input_ = (pipeline.ticks.duration[:, kind].copy() for kind in (Kind.F, Kind.B, Kind.I))
+    weight = pipeline.ticks.weight
     split = (input_ >= 0) & room_to_split(pipeline)
     gradient = np.where(split, np.minimum(input_, full), full)
     rest = np.where(split, np.minimum(input_ + weight, full) - gradient, 0)
@@ -160,8 +165,8 @@ class _Compiled:
             down = family.kind in (Kind.F, Send.SEND_F)
             way = family.stage if down else 2 * self.pipeline.stages - family.stage
             if not turn:
-                return family.route, way, family.kind
-            return way, family.kind, family.route if down else turn[family.route]
+                return family.route, way, family.kind, family.piece
+            return way, family.kind, family.piece, family.route if down else turn[family.route]
 
         self.families = sorted(run, key=place)
         self.number = {family: o for o, family in enumerate(self.families)}
@@ -218,7 +223,7 @@ class _Compiled:
         def time(family: Family) -> int:
             if isinstance(family.kind, Send):
                 return int(ticks.sending[family.route, family.kind - Send.SEND_F, family.stage])
-            return int(ticks.duration[family.route, family.kind, family.stage])
+            return int(ticks.duration[family.route, family.row, family.stage])
 
         return FamilyGraph(
             families=tuple(self.families),

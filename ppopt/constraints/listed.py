@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from ppopt.op import Op, OpIndex, Pair
+from ppopt.op import Kind, Op, OpIndex, Pair
 from ppopt.pipeline import IntArray
 
 
@@ -90,8 +90,9 @@ def _numbers(index: OpIndex, ops: Iterable[Op | Pair]) -> IntArray:
     """The numbers of operations; all at once where none of them is a pair and all are in the pipeline."""
     ops = tuple(ops)
     if not any(issubclass(of, Pair) for of in set(map(type, ops))):
-        stage, kind, microbatch = np.fromiter(chain.from_iterable(ops), np.int64, 3 * len(ops)).reshape(-1, 3).T
-        if ((stage >= 0) & (stage < index.stages) & (microbatch >= 0) & (microbatch < index.microbatches)).all():
+        stage, kind, microbatch, piece = np.fromiter(chain.from_iterable(ops), np.int64, 4 * len(ops)).reshape(-1, 4).T
+        fit = (piece < 0).all() and (index.pieces == 1 or (kind != Kind.W).all())
+        if fit and ((stage >= 0) & (stage < index.stages) & (microbatch >= 0) & (microbatch < index.microbatches)).all():
             numbers: IntArray = (kind * index.stages + stage) * index.microbatches + microbatch
             return numbers
     return np.array([index.number(op) for op in ops], dtype=np.int64)

@@ -11,6 +11,7 @@ from ppopt.constraints.checked import check_words, streams_of
 from ppopt.constraints.cuts import free_choices
 from ppopt.constraints.expansion import chosen, instances, operations
 from ppopt.constraints.pairs import pairs_of
+from ppopt.constraints.pieces import in_pieces
 from ppopt.constraints.rules import rules_of
 from ppopt.constraints.words import (
     Capacity,
@@ -51,6 +52,7 @@ def own_words(pipeline: Pipeline, words: Iterable[Word], named: Sequence[Word] =
     if pipeline.recompute == CHOOSE:
         raise ValueError('constraints need to know which stages recompute; pipeline.recompute is "choose"')
     check_words(pipeline, words)
+    words = in_pieces(pipeline, words)
     for word in words:
         _check(pipeline, word)
     _check_pairs(pipeline, words)

@@ -62,7 +62,9 @@ def _forward(pipeline: Pipeline, family: Family) -> int:
 
 def _backward(pipeline: Pipeline, family: Family) -> int:
     """Ticks of the cheaper way to run a backward."""
-    _, full, input_, weight = map(int, pipeline.ticks.duration[family.route, :, family.stage])
+    at = family.route, family.stage
+    full, input_ = (int(pipeline.ticks.duration[family.route, kind, family.stage]) for kind in (Kind.B, Kind.I))
+    weight = int(pipeline.ticks.weight[at])
     return min(full, input_ + weight) if input_ >= 0 else full
 
 

@@ -26,16 +26,17 @@ from ppopt.constraints.words import (
     Word,
     sends,
 )
-from ppopt.op import Kind, Send
+from ppopt.op import WHOLE, Kind, Send
 from ppopt.pipeline import Pipeline
 
 
 def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     """The rules of any schedule of this pipeline; a few per stage, whatever the number of microbatches.
 
-    Every microbatch runs forward through its route and back; a backward is run as ``B``, or as ``I`` and ``W`` where the
-    costs have them; results travel over links, one at a time; a device runs one operation at a time and stays within its memory;
-    activations may be copied to the host meanwhile (:func:`~ppopt.constraints.copies.copies_of`).
+    Every microbatch runs forward through its route and back. A backward is run as ``B``, or as ``I`` and ``W`` where the costs
+    have them (``W`` perhaps in pieces, one behind the other). Results travel over links, one at a time; a device runs one
+    operation at a time and stays within its memory; activations may be copied to the host meanwhile
+    (:func:`~ppopt.constraints.copies.copies_of`).
     Without ``links`` nothing is said about who holds a link when: what is left is a relaxation (:func:`data_of`).
     """
     rules: list[Word] = [*data_of(pipeline, links=links)]
@@ -143,6 +144,21 @@ def backward_kinds(pipeline: Pipeline) -> tuple[Kind, ...]:
     return (Kind.B, Kind.I) if pipeline.costs.split else (Kind.B,)
 
 
+def weights_of(pipeline: Pipeline, stage: int, route: int) -> tuple[Family, ...]:
+    """The weight gradients of a stage: one family, or one for each of their pieces, in the order in which these run."""
+    pieces = pipeline.costs.weight_pieces
+    return tuple(Family(stage, Kind.W, route, piece) for piece in (range(pieces) if pieces > 1 else (WHOLE,)))
+
+
+def computing(pipeline: Pipeline, stage: int, route: int, kinds: Iterable[Kind] = tuple(Kind)) -> Iterator[Family]:
+    """What a device may run of a stage of these kinds."""
+    for kind in kinds:
+        if kind == Kind.W and pipeline.costs.split:
+            yield from weights_of(pipeline, stage, route)
+        elif kind in (Kind.F, Kind.B) or pipeline.costs.split:
+            yield Family(stage, kind, route)
+
+
 def _data_of_route(pipeline: Pipeline, route: int, links: bool) -> list[Word]:
     hops = list(_hops(pipeline, route))
     kinds = backward_kinds(pipeline)
@@ -152,8 +168,9 @@ def _data_of_route(pipeline: Pipeline, route: int, links: bool) -> list[Word]:
         alternatives: list[tuple[Stream, ...]] = [(Family(stage, Kind.B, route),)]
         rules.append(OneOf(((forward,),)))
         if Kind.I in kinds:
-            alternatives.append((Family(stage, Kind.I, route), Family(stage, Kind.W, route)))
-            rules.append(Precede(Family(stage, Kind.I, route), Family(stage, Kind.W, route)))
+            split = (Family(stage, Kind.I, route), *weights_of(pipeline, stage, route))
+            alternatives.append(split)
+            rules += [Precede(before, after) for before, after in pairwise(split)]
         rules.append(OneOf(tuple(alternatives)))
         if stage:
             rules += hops[stage - 1][0].words(links)
@@ -167,25 +184,23 @@ def _data_of_route(pipeline: Pipeline, route: int, links: bool) -> list[Word]:
 
 
 def _streams_of_devices(pipeline: Pipeline) -> list[tuple[Stream, ...]]:
-    kinds = tuple(Kind) if pipeline.costs.split else (Kind.F, Kind.B)
     streams: list[list[Stream]] = [[] for _ in range(pipeline.devices)]
     for route, devices in enumerate(pipeline.device_by_kind.tolist()):
         for stage in range(pipeline.stages):
-            for kind in kinds:
-                streams[devices[kind][stage]].append(Family(stage, kind, route))
+            for family in computing(pipeline, stage, route):
+                streams[devices[family.kind][stage]].append(family)
     return [tuple(of_device) for of_device in streams]
 
 
 def margins_of(pipeline: Pipeline) -> tuple[Lead | Tail, ...]:
     """What a device has to do before its first operation and after its last one; it counts in makespan and span."""
     ticks = pipeline.ticks
-    kinds = tuple(Kind) if pipeline.costs.split else (Kind.F, Kind.B)
     return tuple(
-        word(Family(stage, kind, route), int(table[route, kind, stage]))
+        word(family, int(table[route, family.kind, stage]))
         for word, table in ((Lead, ticks.lead), (Tail, ticks.tail))
         for route, stage in np.argwhere((table > 0).any(axis=1)).tolist()
-        for kind in kinds
-        if table[route, kind, stage]
+        for family in computing(pipeline, stage, route)
+        if table[route, family.kind, stage]
     )
 
 
@@ -211,7 +226,7 @@ def turns_of(pipeline: Pipeline) -> tuple[Turns, ...]:
             turns = []
             for stage in sorted({stage for _, stage in places}):
                 routes = [route for route, other in places if other == stage]
-                families = tuple(Family(stage, kind, route) for route in routes for kind in kinds)
+                families = tuple(family for route in routes for family in computing(pipeline, stage, route, kinds))
                 turns.append(Turn(families, *(int(of[routes[0], stage]) for of in (before, after))))
             if len(turns) > 1 and any(turn.before or turn.after for turn in turns):
                 words.append(Turns(tuple(turns)))
@@ -268,8 +283,9 @@ def _while_it_runs(pipeline: Pipeline, device: int) -> list[Hold]:
 def _holds_of(pipeline: Pipeline, route: int, stage: int) -> list[Hold]:
     """What a microbatch holds there: what F takes, a part of it until the weight gradient; and what I takes more, until then."""
     amounts = pipeline.amounts
+    weight = weights_of(pipeline, stage, route)[-1]
     activation, kept, rebuilt = (int(of[route, stage]) for of in (amounts.activation, amounts.kept, amounts.rebuilt))
-    forward, full, input_, weight = (Family(stage, kind, route) for kind in Kind)
+    forward, full, input_ = (Family(stage, kind, route) for kind in (Kind.F, Kind.B, Kind.I))
     if not pipeline.costs.split:
         holds = [Hold(forward, (full,), activation)]
     else:

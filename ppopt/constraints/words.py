@@ -11,19 +11,30 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar, overload
 
 from ppopt.constraints.listed import Listed as Listed
-from ppopt.op import Kind, Send
+from ppopt.op import WHOLE, Kind, Send, row_of
 
 
 @dataclass(frozen=True)
 class Family:
-    """All operations of one stage, kind and route: ``X(k)`` is that of the route's k-th microbatch."""
+    """All operations of one stage, kind and route: ``X(k)`` is that of the route's k-th microbatch.
+
+    ``piece``: of weight gradients in pieces the number of one; all of them where a word says it of whole ones
+    (:func:`~ppopt.constraints.pieces.in_pieces`).
+    """
 
     stage: int
     kind: Kind | Send
     route: int = 0
+    piece: int = WHOLE
+
+    @property
+    def row(self) -> int:
+        """Their row in tables by kind."""
+        return row_of(self.kind, self.piece)
 
     def __str__(self) -> str:
-        return f"{self.stage}{self.kind.name}" + (f"@{self.route}" if self.route else "")
+        piece = f".{self.piece}" if self.piece >= 0 else ""
+        return f"{self.stage}{self.kind.name}{piece}" + (f"@{self.route}" if self.route else "")
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Around:
             if device != pipeline.device_by_kind[route, Kind.B, stage]:
                 continue  # what binds says what is held there (:func:`~ppopt.constraints.memory_between`)
             full, input_, weight, out, back = (
-                place[kind * slots + slot] for kind in (Kind.B, Kind.I, Kind.W, Send.OFFLOAD, Send.RELOAD)
+                place[kind * slots + slot] for kind in (Kind.B, Kind.I, index.weights[-1], Send.OFFLOAD, Send.RELOAD)
             )
             own = [(full, whole)] if full >= 0 else [(input_, whole - kept), (weight, kept)]
             left = int(amounts.away[route, stage]) if out >= 0 else 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from ppopt.constraints import Capacity, Family, Hold, Stream, lives, operations, relaxed_graphs, spread
+from ppopt.constraints import Capacity, Family, Hold, Stream, computing, lives, operations, relaxed_graphs, spread
 from ppopt.constraints.lives import Life
 from ppopt.constraints.shifts import Shifts
 from ppopt.cpsat import posting
@@ -101,7 +101,8 @@ class Memory:
         """The families that are run, all of each."""
         pipeline, present = self.ops.pipeline, self.ops.present
         stages, routes = range(pipeline.stages), range(len(pipeline.routes))
-        families = (Family(stage, kind, route) for stage in stages for kind in (*Kind, *Send) for route in routes)
+        families = [family for stage in stages for route in routes for family in computing(pipeline, stage, route)]
+        families += [Family(stage, send, route) for stage in stages for send in Send for route in routes]
         return {f for f in families if all(present.get(op, 0) is None for op in operations(pipeline, f).tolist())}
 
     @cached_property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from ppopt.constraints import equal_weights, graph_of, operations, weights_in_order
+from ppopt.constraints import Backward, equal_weights, graph_of, in_order, joined, operations, weights_in_order, weights_of
 from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans
@@ -77,26 +78,42 @@ class _Times:
 
     def _exchange_weights(self, ops: Operations) -> None:
         """Where the model wants that, weight gradients of equal cost take the order of their input gradients, at the same times
-        (:mod:`ppopt.constraints.weight_order`)."""
-        cuts = weights_in_order(ops.pipeline)
-        if not cuts or not set(cuts) <= set(ops.words):
+        (:mod:`ppopt.constraints.weight_order`); pieces those of their stage (:func:`ppopt.constraints.in_order`)."""
+        pipeline = ops.pipeline
+        cuts = weights_in_order(pipeline)
+        between = bool(cuts) and set(cuts) <= set(ops.words)
+        if not between and (pipeline.index.pieces == 1 or not set(in_order(pipeline)) <= set(ops.words)):
             return
-        graph = graph_of(ops.pipeline)
-        for stages in equal_weights(graph):
-            columns = ((operations(ops.pipeline, graph.families[o]).tolist() for o in stage) for stage in stages)
-            couples = [couple for inputs, weights in columns for couple in zip(inputs, weights, strict=True)]
-            couples = sorted((c for c in couples if self.begin.keys() >= set(c)), key=lambda couple: self.end[couple[0]])
-            slots = sorted((self.begin[weight], self.end[weight]) for _, weight in couples)
-            for (_, weight), (begin, end) in zip(couples, slots, strict=True):
+        graph = joined(graph_of(pipeline))
+        alike = equal_weights(graph) if between else []
+        if pipeline.index.pieces > 1:
+            known = {stage.weight for stages in alike for stage in stages}
+            number = {family: o for o, family in enumerate(graph.families)}
+            alike += [
+                [Backward(number[replace(graph.families[o], kind=Kind.I)], o)] for o in graph.of_kind(Kind.W) if o not in known
+            ]
+        for stages in alike:
+            rows = []
+            for input_, weight in stages:
+                family = graph.families[weight]
+                pieces = weights_of(pipeline, family.stage, family.route)
+                each = (operations(pipeline, of).tolist() for of in (graph.families[input_], *pieces))
+                rows += [row for row in zip(*each, strict=True) if self.begin.keys() >= set(row)]
+            rows.sort(key=lambda row: self.end[row[0]])
+            weights = [weight for row in rows for weight in row[1:]]
+            slots = sorted((self.begin[weight], self.end[weight]) for weight in weights)
+            for weight, (begin, end) in zip(weights, slots, strict=True):
                 self.begin[weight], self.end[weight] = begin, end
 
     def _split(self, ops: Operations) -> None:
         """What the model does not run as a whole is run in two."""
-        begin, slots = self.begin, ops.pipeline.index.stages * ops.pipeline.index.microbatches
+        begin, index = self.begin, ops.pipeline.index
+        slots = index.stages * index.microbatches
         for op in [op for op in begin if op not in ops.present or (op in ops.never_alone and op not in self.together)]:
-            input_, weight = op + (Kind.I - Kind.B) * slots, op + (Kind.W - Kind.B) * slots
-            begin[input_] = begin.pop(op)
-            begin[weight] = begin[input_] + ops.modes[input_][0].size
+            time = begin.pop(op)
+            for part in (op + (row - Kind.B) * slots for row in (Kind.I, *index.weights)):
+                begin[part] = time
+                time += ops.modes[part][0].size
 
 
 def _hint_operations(ops: Operations, times: _Times) -> None:

@@ -168,11 +168,11 @@ class _Transfers(NamedTuple):
 def _transfers(schedule: Schedule) -> _Transfers:
     pipeline = schedule.pipeline
     index = pipeline.index
-    device = np.full(index.computations, -1, dtype=np.int64)
+    device = np.full(len(Kind) * index.stages * index.microbatches, -1, dtype=np.int64)
     start, end, duration = np.zeros_like(device), np.zeros_like(device), np.zeros_like(device)
     for d, row in enumerate(schedule.order.rows):
         for half in halves(index, row):
-            there = half >= 0
+            there = (half >= 0) & (half < len(device))  # further pieces of weight gradients send nothing
             device[half[there]] = d
             start[half[there]], end[half[there]] = schedule.start[d][there], schedule.end[d][there]
             duration[half[there]] = schedule.duration[d][there]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ppopt.files.text import FileError
 from ppopt.op import Kind, Op, Pair
-from ppopt.pipeline import PLACEMENTS, Pipeline, PipelineError, routes_of
+from ppopt.pipeline import PLACEMENTS, Costs, Pipeline, PipelineError, routes_of
 
 Rows: TypeAlias = Sequence[Sequence[Op | Pair]]
 
@@ -27,6 +27,7 @@ def infer_pipeline(rows: Rows) -> Pipeline:
     singles = [(device, op) for device, row in enumerate(rows) for op in halves_of(row)]
     stages = max(op.stage for _, op in singles) + 1
     microbatches = max(op.microbatch for _, op in singles) + 1
+    costs = Costs(weight_pieces=max(1, *(op.piece + 1 for _, op in singles)))
     try:
         Pipeline(len(rows), microbatches, routes=((*range(len(rows)), *[0] * (stages - len(rows))),))  # sizes only
     except PipelineError as error:
@@ -36,7 +37,7 @@ def infer_pipeline(rows: Rows) -> Pipeline:
         visits[op.microbatch].setdefault(op.stage, device)
     apart = _with_backwards(singles, stages, microbatches)
     if apart is not None:
-        return apart
+        return apart.changed(costs=costs, route_of_microbatch=apart.route_of_microbatch)
     usual = [Counter(visit[s] for visit in visits if s in visit) for s in range(stages)]
     fallback = [count.most_common(1)[0][0] if count else 0 for count in usual]
     taken = [tuple(visit.get(s, fallback[s]) for s in range(stages)) for visit in visits]
@@ -51,7 +52,13 @@ def infer_pipeline(rows: Rows) -> Pipeline:
     explicit = () if placement else tuple(routes)
     try:
         return Pipeline(
-            len(rows), microbatches, placement or "routes", chunks, routes=explicit, route_of_microbatch=route_of_microbatch
+            len(rows),
+            microbatches,
+            placement or "routes",
+            chunks,
+            routes=explicit,
+            route_of_microbatch=route_of_microbatch,
+            costs=costs,
         )
     except PipelineError as error:
         raise FileError(f"{error.key}: {error.message}") from None

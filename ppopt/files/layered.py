@@ -41,7 +41,8 @@ def layers_of(tree: Mapping[str, Any], tables: Mapping[str, Tree]) -> Layers | N
     """
     if "layers" not in tree:
         return None
-    for table, allowed in (("costs", ("optimizer",)), ("memory", ("static", "limit", "weights_on", "weights_kept"))):
+    beside = {"costs": ("optimizer", "weight_pieces"), "memory": ("static", "limit", "weights_on", "weights_kept")}
+    for table, allowed in beside.items():
         for key in tables[table]:
             if (table, key) == ("memory", "working"):
                 problem = f"beside [[layers]] it belongs to memory.static: [memory] has {', '.join(allowed)}"

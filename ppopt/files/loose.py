@@ -58,11 +58,11 @@ def loose_times(pipeline: Pipeline, rows: Rows) -> Times:
 
 def _inputs(op: Op) -> list[Op]:
     """What an operation may wait for; of a backward in one piece or two, whichever is run."""
-    stage, kind, microbatch = op
+    stage, kind, microbatch, piece = op
     if kind == Kind.F:
         return [Op(stage - 1, Kind.F, microbatch)]
     if kind == Kind.W:
-        return [Op(stage, Kind.I, microbatch)]
+        return [op._replace(piece=piece - 1) if piece > 0 else Op(stage, Kind.I, microbatch)]
     return [Op(stage, Kind.F, microbatch), Op(stage + 1, Kind.B, microbatch), Op(stage + 1, Kind.I, microbatch)]
 
 

@@ -51,7 +51,7 @@ def model_dict(model: Model, *, resolved: bool = False) -> Tree:
         given |= given_parts(pipeline)  # without what follows from the layers
     parts: Tree = {name: _part(part) for name, part in given.items()}
     if pipeline.layers is not None:
-        parts["costs"] = _kept(parts["costs"], "optimizer")
+        parts["costs"] = _kept(parts["costs"], "optimizer", "weight_pieces")
         parts["memory"] = _kept(parts["memory"], "static", "limit", "weights_on", "weights_kept")
         parts["layers"] = as_tables(pipeline.layers)
     if given["data_parallel"] == DataParallel():
@@ -79,8 +79,9 @@ def _kept(table: Tree, *keys: str) -> Tree:
 
 def _part(part: Costs | Links | Memory | DataParallel | Units | Offload) -> Tree:
     values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-    if values.get("per_pass") is False:
-        del values["per_pass"]
+    for name, usual in (("per_pass", False), ("weight_pieces", 1)):
+        if values.get(name) == usual:
+            del values[name]
     return {name: _plain(value) for name, value in values.items() if value is not None}
 
 

@@ -10,7 +10,7 @@ from ppopt.files.torch_csv import Comm, CsvError, compute_only, parse_action, re
 from ppopt.named.model import OWN_ORDER
 from ppopt.op import Op, Pair
 from ppopt.pipeline import Pipeline, PipelineError
-from ppopt.schedule import Order
+from ppopt.schedule import Order, written_out
 from ppopt.timing import OrderError, time_order
 
 KEY = "pipeline.order"
@@ -68,7 +68,7 @@ def _check_places(pipeline: Pipeline, rows: Sequence[Sequence[Op | Pair]], file:
     seen: set[Op] = set()
     for device, row in enumerate(rows):
         for place, op in enumerate(row):
-            for half in op if isinstance(op, Pair) else (op,):
+            for half in written_out(pipeline.index, op):
                 problem = _problem(pipeline, half, device) or (f"{half} is run twice" if half in seen else None)
                 if problem is not None:
                     key, where = (KEY, f"{file}row {device}, operation {place}: ") if file else (f"{KEY}[{device}][{place}]", "")

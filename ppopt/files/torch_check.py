@@ -170,7 +170,7 @@ def _order(file: _File) -> Iterator[Violation]:
     for part, places in file.at.items():
         if not isinstance(part, Op):
             continue
-        stage, kind, microbatch = part
+        stage, kind, microbatch, _ = part
         needed = [Op(stage, Kind.I if kind == Kind.W else Kind.F, microbatch)] if kind != Kind.F else []
         if kind == Kind.F and stage and not file.crosses(stage, stage - 1):
             needed.append(Op(stage - 1, Kind.F, microbatch))

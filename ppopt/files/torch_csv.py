@@ -44,7 +44,7 @@ class CsvError(ValueError):
 
 
 _NUMBER = "(?:0|[1-9][0-9]{0,8})"
-_SINGLE = re.compile(rf"{_NUMBER}[FBIW]{_NUMBER}")
+_SINGLE = re.compile(rf"{_NUMBER}(?:[FBIW]{_NUMBER}|W{_NUMBER}\.{_NUMBER})")
 _COMM = re.compile(rf"({_NUMBER})(?:({'|'.join(TRANSFERS)})({_NUMBER})|({'|'.join(ONCE_PER_STAGE)}))")
 _PAIR = re.compile(rf"\( *{_NUMBER}[FB]{_NUMBER} *; *{_NUMBER}[FB]{_NUMBER} *\)OVERLAP_F_B")
 

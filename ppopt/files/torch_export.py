@@ -173,7 +173,7 @@ def with_comms(schedule: Schedule) -> list[list[Action]]:
     waiting: list[tuple[float, int]] = []  # transfers that hold a link, by their starts
 
     def send(number: int) -> None:
-        stage, kind, microbatch = _single(index, number)
+        stage, kind, microbatch, _ = _single(index, number)
         to, letter = (stage + 1, "F") if kind == Send.SEND_F else (stage - 1, "B")
         rows[route[stage]].append(Comm(stage, f"SEND_{letter}", microbatch))
         rows[route[to]].append(Comm(to, f"RECV_{letter}", microbatch))
@@ -185,7 +185,7 @@ def with_comms(schedule: Schedule) -> list[list[Action]]:
         parts = (action.forward, action.backward) if isinstance(action, Pair) else (action,)
         rank = route[parts[0].stage]
         rows[rank].append(action)
-        for stage, kind, microbatch in parts:
+        for stage, kind, microbatch, _ in parts:
             to = stage + (1 if kind == Kind.F else -1)
             if kind != Kind.W and 0 <= to < pipeline.stages and route[to] != rank:
                 carrier = index.number(Op(stage, Send.SEND_F if kind == Kind.F else Send.SEND_B, microbatch))
@@ -193,7 +193,7 @@ def with_comms(schedule: Schedule) -> list[list[Action]]:
                     send(carrier)
                 else:
                     heappush(waiting, (times[carrier], carrier))
-        for stage, kind, _ in parts:
+        for stage, kind, *_ in parts:
             if kind in (Kind.B, Kind.W):
                 left[stage] -= 1
                 if not left[stage]:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppopt.constraints import Family, Precede, Word
+from ppopt.constraints import Family, Precede, Word, weights_of
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
 
 def at_most_in_flight(pipeline: Pipeline, most: int) -> tuple[Word, ...]:
     """On every route at most ``most`` microbatches are in flight."""
-    last = (Kind.B, Kind.W) if pipeline.costs.split else (Kind.B,)
     return tuple(
-        Precede(Family(0, kind, route), Family(0, Kind.F, route), shift=most)
+        Precede(last, Family(0, Kind.F, route), shift=most)
         for route in range(len(pipeline.routes))
-        for kind in last
+        for last in (Family(0, Kind.B, route), *(weights_of(pipeline, 0, route)[-1:] if pipeline.costs.split else ()))
     )
 
 

@@ -142,8 +142,9 @@ def _cheapest(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
     if (family < pipeline.stages * Kind.B).any():
         raise ValueError("the list scheduler chooses between B and I, W only")
     duration = pipeline.ticks.duration
-    fused = duration[:, Kind.B] < duration[:, Kind.I] + duration[:, Kind.W]
+    fused = duration[:, Kind.B] < duration[:, Kind.I] + pipeline.ticks.weight
     if splitting_takes_memory(pipeline):
         fused |= pipeline.amounts.rebuilt > 0
-    cheaper = np.stack([fused, fused, ~fused, ~fused], axis=1).reshape(len(fused), -1)  # by route and family
+    split = [~fused] * (pipeline.index.rows - 2)
+    cheaper = np.stack([fused, fused, *split], axis=1).reshape(len(fused), -1)  # by route and family
     return np.sort(np.concatenate((forced, free[cheaper[pipeline.route_by_microbatch[microbatch], family]])))

@@ -14,7 +14,7 @@ import numpy as np
 from ppopt.clock import check_time
 from ppopt.constraints import Pairable, Precede, Stream, Together, Word, chosen, operations, rules_of, select
 from ppopt.op import Kind
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, computed
 from ppopt.schedule import Order, devices_of, halves
 from ppopt.timing import CyclicOrder
 
@@ -66,7 +66,7 @@ def covers(pipeline: Pipeline, words: Sequence[Word]) -> bool:
         ValueError: the words contradict each other.
     """
     forced, free = chosen(pipeline, (*rules_of(pipeline), *words))
-    forced = forced[forced < pipeline.index.computations]
+    forced = forced[computed(pipeline.index, forced)]
     if len(free) or select(words, Pairable):
         return False
     chained = [operations(pipeline, stream) for stream in _chained(words)]

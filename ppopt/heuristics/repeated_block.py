@@ -79,7 +79,8 @@ def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Sched
 
 
 def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
-    return pipeline.changed(costs=Costs(per="stage"), links=Links(), memory=Memory(), recompute="none")
+    costs = Costs(per="stage", weight_pieces=pipeline.costs.weight_pieces)
+    return pipeline.changed(costs=costs, links=Links(), memory=Memory(), recompute="none")
 
 
 def _order(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int) -> Order:

@@ -150,8 +150,8 @@ class Constraints:
 
     def _apart(self, a: int, b: int) -> bool:
         """Whether two jobs of which one is a copy may run at the same time, in any order."""
-        first, computations = self.variables.windows.first, self.jobs.pipeline.index.computations
-        copies = ((self.jobs.numbers[[a, b]] >= computations) & (self.jobs.numbers[[a, b]] < self.jobs.pipeline.index.size)).any()
+        first, index = self.variables.windows.first, self.jobs.pipeline.index
+        copies = any(map(index.sends, self.jobs.numbers[[a, b]].tolist()))
         return bool(copies and not first[a, b] and not first[b, a])
 
     def _claims_first(self, a: int, b: int) -> Expression:

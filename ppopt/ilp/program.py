@@ -70,7 +70,7 @@ class Program:
             numbers = halves(index, row)
             jobs = [np.where(half >= 0, self.jobs.job[half], -1).tolist() for half in numbers]
             for i, (forward, backward, number, time) in enumerate(zip(*jobs, numbers[0].tolist(), starts.tolist(), strict=True)):
-                sent = number >= index.computations
+                sent = index.sends(number)
                 turn = self.jobs.count if sent else i  # what starts with a transfer takes no time, and goes first
                 pairs.add((forward, backward))
                 for half, job in enumerate((forward, backward)):

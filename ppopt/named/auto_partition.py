@@ -116,7 +116,7 @@ def critical_stage(schedule: Schedule) -> int:
 
 def _needed(op: Op, stages: int) -> Iterator[Op]:
     """What an operation waits for from other devices; one of these is run."""
-    stage, kind, microbatch = op
+    stage, kind, microbatch, _ = op
     if kind == Kind.F:
         yield Op(stage - 1, Kind.F, microbatch)
     elif kind != Kind.W and stage + 1 < stages:

@@ -73,6 +73,7 @@ def _definition(
         open_rule="all but the order of each kind: F and I by their slots in the repeated block, W where the device would be "
         "idle or the peak asks for it; while the pipeline fills and drains, what can run does not wait for earlier slots",
         fill=lambda pipeline, words, params: repeated(pipeline, words, block(pipeline.devices)),
+        fills_gaps=True,
     )
 
 

@@ -10,13 +10,13 @@ from fractions import Fraction
 from typing import Any
 
 from ppopt.clock import OutOfTime, check_time
-from ppopt.constraints import Family, OneOf, Precede, Stream, Together, Word, chain, check_words
+from ppopt.constraints import Family, OneOf, Precede, Stream, Together, Word, chain, check_words, in_pieces
 from ppopt.heuristics import Stuck, covers, filled, order_of
 from ppopt.heuristics.room import activations_of_one
 from ppopt.named.in_turn import OUT_OF_TURN, in_turn, out_of_turn, retold
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError, Routes, alike, routes_of
-from ppopt.pipeline.rewriting import kept_here
+from ppopt.pipeline.rewriting import kept_here, undivided
 from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import CyclicOrder, time_order
@@ -98,6 +98,9 @@ class Definition:
     built_in: bool = field(default=False, compare=False)
     """Whether it is one of this package: its words are known to be about what a pipeline of its placement has, each on one
     device; to look at that takes as long as all else. Not for schedules of your own."""
+    fills_gaps: bool = False
+    """Whether ``fill`` lets the pieces of weight gradients go where a device would be idle. Else it knows whole ones alone, and
+    the pieces of each follow one another."""
     keeps_limit: bool = False
     """Whether ``fill`` keeps the pipeline's memory limit where it can."""
 
@@ -178,6 +181,8 @@ class Definition:
         if pipeline.mix.differs:
             plain = alike(pipeline)
             return tuple(retold(pipeline, plain, self.words(plain, **params)))
+        if pipeline.costs.weight_pieces > 1:
+            return in_pieces(pipeline, self.words(undivided(pipeline), **params))
         read = self.read(params)
         with self._noting():
             words = tuple(_timely(self.constrain(pipeline, read)))
@@ -243,8 +248,10 @@ class Definition:
                 order = order_of(pipeline, words) if self.built_in or covers(pipeline, words) else None
                 if order is not None:
                     return time_order(pipeline, order, words=() if self.built_in else words)
-                if self.fill is not None:
+                if self.fill is not None and (self.fills_gaps or pipeline.costs.weight_pieces == 1):
                     return self.fill(pipeline, words, self.read(params))
+                if self.fill is not None:  # the pieces stand where the whole weight gradient did
+                    return time_order(pipeline, self._timed(undivided(pipeline), params).order.divided(pipeline))
         except (CyclicOrder, Stuck) as error:
             raise self._stuck(pipeline, params, error) from error
         problem = "its constraints leave the order open, and it has no rule that settles it"

@@ -93,5 +93,6 @@ DEFINITIONS = (
         idle="(D-1)max(T_F, T_I-T_F, T_F+T_I-2T_W); of the device span (D-1)max(0, T_I-T_F, T_F+T_I-2T_W)",
         open_rule="variant = heuristic: W where the device would be idle, or where the peak of 2D - 1 asks for it",
         fill=filled_greedily,
+        fills_gaps=True,
     ),
 )

@@ -73,11 +73,13 @@ def _pipeline(
         return round(1000 * seconds, places)
 
     devices = range(grid.pipeline)
+    given: dict[str, Any] = {name: [ms(s) for s in each] for name, each in costs.items()}
+    given |= {name: ms(s) for name, s in update.items()}
     table: Any = [[ms(sent[min(a, b)]) if abs(a - b) == 1 else 0 for b in devices] for a in devices]
     return Pipeline(
         grid.pipeline,
         grid.microbatches,
-        costs=Costs(per="stage", **{n: [ms(s) for s in v] for n, v in costs.items()}, **{n: ms(s) for n, s in update.items()}),
+        costs=Costs(per="stage", **given),
         links=Links(occupancy=table, blocking=blocking),
         memory=Memory([round(size / 1e9, 9) for size in kept], static=round(static / 1e9, 9)),
         data_parallel=DataParallel(reduce_scatter=ms(scatter)),

@@ -15,7 +15,7 @@ from ppopt.pictures.layout import APART, BAR, height_of, label_of, shade_of
 from ppopt.pictures.links import names_of
 from ppopt.pictures.palette import CARRIED, IDLE, MARGIN, MEANING, RGB, SENDS, ink, rgb, shades
 from ppopt.pictures.timeaxis import Floats, TimeAxis, time_axis
-from ppopt.pipeline import IntArray
+from ppopt.pipeline import IntArray, kind_of
 from ppopt.schedule import Schedule, durations, halves
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def bars_of(schedule: Schedule) -> Bars:
         for ops, half in ((first, np.where(paired, 1, 0)), (second, np.full(len(second), 2))):
             shown = (ops >= 0) & (end > start)
             family, microbatch = np.divmod(ops[shown], pipeline.microbatches)
-            kind, stage = np.divmod(family, pipeline.stages)
+            row, stage = np.divmod(family, pipeline.stages)
+            kind = kind_of(pipeline.index, row)
             colour = table[kind, rank[pipeline.route_by_microbatch[microbatch], stage]]
             where = np.full(len(kind), device)
             columns.append([where, start[shown], end[shown], colour, kind, microbatch, half[shown]])
@@ -125,7 +126,7 @@ def legend_handles(schedules: Iterable[Schedule]) -> tuple[list[tuple[Patch, ...
         count = max(count, shade_of(schedule.pipeline)[1])
         for numbers in schedule.order.rows:
             for ops in halves(index, numbers):
-                kinds |= set((ops[ops >= 0] // (index.stages * index.microbatches)).tolist())
+                kinds |= set(kind_of(index, ops[ops >= 0] // (index.stages * index.microbatches)).tolist())
         for numbers in (*schedule.transfers.rows, *schedule.copies.rows):
             sends |= set((numbers // (index.stages * index.microbatches)).tolist())
     shown = min(count, 4)

@@ -75,7 +75,7 @@ def _one_stage_each(pipeline: Pipeline) -> bool:
 
 def _label(op: Op | Pair, short: bool) -> str:
     halves = (op.forward, op.backward) if isinstance(op, Pair) else (op,)
-    return ";".join(f"{'' if short else half.stage}{half.kind.name}{half.microbatch}" for half in halves)
+    return ";".join(str(half).removeprefix(str(half.stage) if short else "") for half in halves)
 
 
 def _line(row: list[tuple[int, int, str]], columns: int, cell: int) -> str:

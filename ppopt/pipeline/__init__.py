@@ -1,7 +1,7 @@
 """The problem: devices, microbatches, routes, and what everything costs."""
 
 from ppopt.pipeline.amounts import Amounts, least_limits, room_to_split, splitting_takes_memory
-from ppopt.pipeline.arrays import IntArray, halves, pairs
+from ppopt.pipeline.arrays import BoolArray, IntArray, computed, halves, kind_of, pairs
 from ppopt.pipeline.checks import MAX_OPS
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
@@ -43,6 +43,7 @@ __all__ = [
     "OPEN",
     "PLACEMENTS",
     "Amounts",
+    "BoolArray",
     "ChunksMisplaced",
     "Costs",
     "DataParallel",
@@ -68,11 +69,13 @@ __all__ = [
     "Value",
     "alike",
     "as_number",
+    "computed",
     "exact",
     "fewer_devices",
     "groups_of",
     "halves",
     "in_words",
+    "kind_of",
     "least_limits",
     "microseconds",
     "pairs",

@@ -2,14 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.op import Kind, OpIndex
+from ppopt.op import Kind, OpIndex, Send
+
+if TYPE_CHECKING:
+    from ppopt.pipeline.model import Pipeline
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+def by_row(pipeline: Pipeline, table: IntArray) -> IntArray:
+    """``[route, row, stage]`` of a table ``[route, kind, stage]``: the same where weight gradients are whole. Else every piece
+    has what its kind has, and a transfer what the kind has whose result it carries."""
+    if pipeline.index.pieces == 1:
+        return table
+    kinds = [int(_KIND_OF_SEND[kind] if isinstance(kind, Send) else kind) for kind in pipeline.index.kinds]
+    found: IntArray = table[:, kinds]
+    return found
+
+
+_KIND_OF_SEND = {Send.SEND_F: Kind.F, Send.SEND_B: Kind.B, Send.OFFLOAD: Kind.F, Send.RELOAD: Kind.F}
+
+
+def kind_of(index: OpIndex, row: IntArray) -> IntArray:
+    """The kinds of rows of tables by kind: of each piece that of a ``W``."""
+    return row if index.pieces == 1 else np.where(row < len(Kind) + len(Send), row, int(Kind.W))
+
+
+def computed(index: OpIndex, numbers: IntArray) -> BoolArray:
+    """Whether these are numbers of computations, pairs among them, and not of transfers."""
+    slots = index.stages * index.microbatches
+    found: BoolArray = (numbers < len(Kind) * slots) | (numbers >= (len(Kind) + len(Send)) * slots)
+    return found
+
+
+def in_pieces(pieces: OpIndex, numbers: IntArray) -> IntArray:
+    """Numbers of operations that ``pieces`` has whole, as its numbers: each ``W`` as its pieces, one after the other."""
+    if pieces.pieces == 1:
+        return numbers
+    slots = pieces.stages * pieces.microbatches
+    whole = pieces._replace(pieces=1)
+    weight = (numbers >= Kind.W * slots) & (numbers < whole.computations)
+    times = np.where(weight, pieces.pieces, 1)
+    renumbered = np.where(numbers >= whole.size, numbers + (pieces.size - whole.size), numbers)
+    found: IntArray = np.repeat(renumbered, times)
+    first = np.cumsum(times) - times
+    rows = np.array(pieces.weights, dtype=np.int64) - int(Kind.W)
+    place = first[weight][:, None] + np.arange(pieces.pieces)
+    found[place] += rows * slots
+    return found
 
 
 def pairs(index: OpIndex, forward: IntArray, backward: IntArray) -> IntArray:

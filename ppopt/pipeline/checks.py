@@ -21,9 +21,11 @@ def check_size(pipeline: Pipeline) -> None:
     Raises:
         PipelineError: it has.
     """
-    operations = 3 * pipeline.stages * pipeline.microbatches
+    pieces = pipeline.costs.weight_pieces
+    operations = (2 + pieces) * pipeline.stages * pipeline.microbatches
     if operations > MAX_OPS:
-        problem = f"at most {MAX_OPS} operations (3 x stages x microbatches) are supported, got {operations}"
+        each = 3 if pieces == 1 else f"(2 + {pieces} pieces of W)"
+        problem = f"at most {MAX_OPS} operations ({each} x stages x microbatches) are supported, got {operations}"
         raise PipelineError("pipeline.microbatches", problem)
 
 

@@ -260,6 +260,7 @@ def parts_of(pipeline: Pipeline) -> tuple[Costs, Memory]:
         backward=full,
         recompute=again if recomputes else None,
         optimizer=optimizer_of(pipeline, table),
+        weight_pieces=pipeline.costs.weight_pieces,
         **_quadratic(layers, table, squares if recomputes else ()),
     )
     memory = dataclasses.replace(
@@ -313,20 +314,26 @@ def given_parts(pipeline: Pipeline) -> dict[str, Any]:
     """Costs and data-parallel traffic of a pipeline of layers as they were given: without what follows from the cut."""
     layers = pipeline.layers
     assert layers is not None
-    found: dict[str, Any] = {"costs": Costs(optimizer=None if layers.has("optimizer") else pipeline.costs.optimizer)}
+    step = None if layers.has("optimizer") else pipeline.costs.optimizer
+    found: dict[str, Any] = {"costs": Costs(optimizer=step, weight_pieces=pipeline.costs.weight_pieces)}
     if layers.has("all_gather", "reduce_scatter"):
         found["data_parallel"] = DataParallel(overlap=pipeline.data_parallel.overlap)
     return found
 
 
 def check_step(pipeline: Pipeline, layers: Layers) -> None:
-    """Raise where layers and the rest both say what weights take, or what is done once per step.
+    """Raise where layers and the rest both say what weights take, or what is done once per step; or where weight gradients that
+    the layers do not have are to come in pieces.
 
     Raises:
-        PipelineError: they do.
+        PipelineError: they do, or are.
     """
     if pipeline.memory.weights is not None:
         raise PipelineError("memory.weights", "follows from the layers, which have weights")
+    pieces = pipeline.costs.weight_pieces
+    if pieces > 1 and not layers.split:
+        problem = f"the layers give backward alone, so that no weight gradient is run by itself; expected 1, got {pieces}"
+        raise PipelineError("costs.weight_pieces", problem)
     if layers.has("optimizer") and pipeline.costs.optimizer is not None:
         raise PipelineError("costs.optimizer", "follows from the layers, which give optimizer too")
     if layers.has("all_gather", "reduce_scatter"):

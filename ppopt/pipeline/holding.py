@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppopt.op import Kind, Send
-from ppopt.pipeline.arrays import IntArray, halves
+from ppopt.pipeline.arrays import IntArray, halves, kind_of
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -30,7 +30,8 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray, *, elsewhere: bool = F
     released = np.zeros(len(numbers), dtype=np.int64)
     for half in halves(index, numbers):
         family, microbatch = np.divmod(half, index.microbatches)
-        kind, stage = np.divmod(family, index.stages)
+        row, stage = np.divmod(family, index.stages)
+        kind = kind_of(index, row)
         activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
         present = (half >= 0) & counted[route[microbatch], stage]
         working = amounts.working[pipeline.device_by_kind[route[microbatch], Kind.B, stage]]
@@ -41,7 +42,7 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray, *, elsewhere: bool = F
         claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
         released += np.where(present & (kind == Kind.B), activation, 0)
         released += np.where(present & (kind == Kind.I), np.maximum(activation - retained, 0), 0)
-        released += np.where(present & (kind == Kind.W), retained, 0)
+        released += np.where(present & (row == index.weights[-1]), retained, 0)
     return claimed, released
 
 

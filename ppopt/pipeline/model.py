@@ -14,7 +14,7 @@ import numpy as np
 from ppopt.op import OpIndex
 from ppopt.pipeline import choices, rewriting
 from ppopt.pipeline.amounts import Amounts, amounts_of, check_limit
-from ppopt.pipeline.arrays import IntArray
+from ppopt.pipeline.arrays import IntArray, by_row
 from ppopt.pipeline.checks import check_activation, check_lengths, check_open_placement, check_passes, check_recompute
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
 from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, parts_of, read_levels, recomputing_of
@@ -323,7 +323,7 @@ class Pipeline:
     def index(self) -> OpIndex:
         """Numbers for this pipeline's operations."""
         self._with_routes()
-        return OpIndex(self.stages, self.microbatches)
+        return OpIndex(self.stages, self.microbatches, self.costs.weight_pieces)
 
     @cached_property
     def route_by_microbatch(self) -> IntArray:
@@ -342,8 +342,8 @@ class Pipeline:
 
     @cached_property
     def device_by_kind(self) -> IntArray:
-        """``[route, kind, stage]`` -> device."""
-        return np.asarray(devices_by_kind(self._with_routes()), dtype=np.int64)
+        """``[route, row, stage]`` -> device; rows as in :attr:`Ticks.duration`."""
+        return by_row(self, np.asarray(devices_by_kind(self._with_routes()), dtype=np.int64))
 
     @property
     def places(self) -> tuple[Routes, Routes]:

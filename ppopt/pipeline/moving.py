@@ -171,7 +171,8 @@ class _Move:
         else:
             tables = {name: by_stage(pipeline, getattr(pipeline.costs, name)) for name in DURATIONS}
         spread: dict[str, Any] = {name: self._spread(table) for name, table in tables.items()}
-        return Costs(per="device", **spread, optimizer=self.pipeline.costs.optimizer)
+        own = self.pipeline.costs
+        return Costs(per="device", **spread, optimizer=own.optimizer, weight_pieces=own.weight_pieces)
 
     def _memory(self) -> Memory:
         pipeline, memory = self.pipeline, self.pipeline.memory

@@ -140,6 +140,8 @@ QUADRATIC = ("forward_quadratic", "backward_input_quadratic", "backward_quadrati
 """The fields of :class:`Costs` that are parts of durations: those that grow with the square of a sequence's length."""
 DURATIONS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "recompute", *QUADRATIC)
 """The fields of :class:`Costs` that are durations, or parts of them."""
+MAX_PIECES = 256
+"""Most pieces of a weight gradient."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,9 @@ class Costs:
 
     ``forward_quadratic`` and so on are the parts of these durations that grow with the square of a sequence's length
     (:class:`~ppopt.pipeline.Mix`), by default 0; ``backward_quadratic`` is by default that of ``backward_input``.
+
+    ``weight_pieces`` is into how many equal pieces every ``W`` is cut. Each is an operation, and other operations of the device
+    may run between two of them. They run in their order; what ``W`` gives back is given back at the end of the last one.
     """
 
     per: Literal["device", "stage"] = "device"
@@ -173,6 +178,7 @@ class Costs:
     backward_input_quadratic: Value | None = None
     backward_quadratic: Value | None = None
     recompute_quadratic: Value | None = None
+    weight_pieces: int = 1
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
@@ -190,6 +196,7 @@ class Costs:
             backward_input_quadratic: Given | None = None,
             backward_quadratic: Given | None = None,
             recompute_quadratic: Given | None = None,
+            weight_pieces: int = 1,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -202,6 +209,11 @@ class Costs:
             if value is None and (name == "forward" or (name in ("backward_input", "backward_weight") and not fused_only)):
                 value = Fraction(1)
             object.__setattr__(self, name, value)
+        pieces = whole("costs.weight_pieces", self.weight_pieces, MAX_PIECES)
+        object.__setattr__(self, "weight_pieces", pieces)
+        if pieces > 1 and fused_only:
+            problem = f"costs.backward alone is given, so that no weight gradient is run by itself; expected 1, got {pieces}"
+            raise PipelineError("costs.weight_pieces", problem)
 
     @property
     def split(self) -> bool:

@@ -66,6 +66,13 @@ def unlimited(pipeline: Pipeline) -> Pipeline:
     return _with(pipeline, costs={}, memory={"limit": None}, offload=None)
 
 
+def undivided(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with whole weight gradients, the very same where they are."""
+    if pipeline.costs.weight_pieces == 1:
+        return pipeline
+    return _with(pipeline, costs={"weight_pieces": 1}, memory={})
+
+
 def kept_here(pipeline: Pipeline) -> Pipeline:
     """The pipeline where nothing is copied to the host; without a limit of memory where a microbatch does not fit then."""
     try:

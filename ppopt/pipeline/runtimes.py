@@ -33,11 +33,15 @@ def read_runtime(value: Any) -> str:
 
 
 def check_routes(pipeline: Pipeline) -> None:
-    """Raise where a runtime that a pipeline is for has no such routes.
+    """Raise where a runtime that a pipeline is for has no such routes, or no such operations.
 
     Raises:
-        PipelineError: PyTorch has every stage on one rank.
+        PipelineError: PyTorch has every stage on one rank, and every weight gradient in one piece.
     """
+    pieces = pipeline.costs.weight_pieces
+    if pipeline.runtime == TORCH and pieces > 1:
+        problem = f'PyTorch runs a weight gradient as a whole (pipeline.runtime = "{TORCH}"); expected 1, got {pieces}'
+        raise PipelineError("costs.weight_pieces", problem)
     if pipeline.runtime == TORCH and len(pipeline.ways) > 1:
         problem = f"PyTorch has one rank for each stage; {len(pipeline.ways)} routes have copies of it on several"
         raise PipelineError("pipeline.routes", problem)
@@ -86,6 +90,10 @@ def one_route(pipeline: Pipeline) -> Pipeline:
             if on != home:
                 problem = f"stage {stage} runs on rank {on}, and its weights live on rank {home}"
                 raise NotForTorch(f"{problem}; a schedule of PyTorch has no fetches, and keeps weights where they are used")
+    pieces = pipeline.costs.weight_pieces
+    if pieces > 1:
+        problem = f"weight gradients come in {pieces} pieces, between which others may run (costs.weight_pieces)"
+        raise NotForTorch(f"{problem}; PyTorch runs each as a whole")
     if pipeline.mix.differs:
         raise NotForTorch(f"microbatches differ, and {ONE_SHAPE}; pad them to one length")
     used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ppopt.op import Kind
-from ppopt.pipeline.arrays import IntArray
+from ppopt.op import Kind, Send
+from ppopt.pipeline.arrays import IntArray, by_row
 from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import PipelineError, Value
 from ppopt.pipeline.runtimes import TORCH
@@ -32,7 +32,8 @@ class Ticks(NamedTuple):
 
     per_unit: int
     duration: IntArray
-    """``[route, kind, stage]``."""
+    """``[route, row, stage]``: the row is the kind. Where weight gradients come in pieces, that of ``W`` is their first piece,
+    and the others have rows behind those of the transfers (:class:`~ppopt.op.OpIndex`), which have -1 here."""
     overlap: IntArray
     """``[route, stage]``: duration of a pair whose forward is of that stage; -1 = forward + backward."""
     latency: IntArray
@@ -43,10 +44,10 @@ class Ticks(NamedTuple):
     """``[route, send, stage]``: how long a transfer from the stage holds its link, forward results first, then gradients;
     0: there is no transfer that holds a link."""
     lead: IntArray
-    """``[route, kind, stage]``: how long before an operation its device begins at least, with an all-gather, or with fetching
+    """``[route, row, stage]``: how long before an operation its device begins at least, with an all-gather, or with fetching
     weights."""
     tail: IntArray
-    """``[route, kind, stage]``: how long after an operation its device ends at least: reduce-scatter and optimizer."""
+    """``[route, row, stage]``: how long after an operation its device ends at least: reduce-scatter and optimizer."""
     gather: IntArray
     """``[route, stage]``: how long the stage's weights are gathered before each of its passes; 0 where that is not done."""
     scatter: IntArray
@@ -60,6 +61,14 @@ class Ticks(NamedTuple):
     def lag(self) -> IntArray:
         """``[from, to]``: from the producer's end to the consumer's earliest start where nobody else needs the link."""
         return self.latency + self.occupancy
+
+    @property
+    def weight(self) -> IntArray:
+        """``[route, stage]``: how long a whole weight gradient takes, of all its pieces; -1: there is none."""
+        duration = self.duration
+        rest = duration[:, len(Kind) + len(Send) :].sum(axis=1)
+        whole: IntArray = duration[:, Kind.W] + np.where(duration[:, Kind.W] < 0, 0, rest)
+        return whole
 
     @property
     def margins(self) -> bool:
@@ -79,6 +88,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         PipelineError: their common tick is too fine for 64-bit integers, or which stages recompute is left open.
     """
     kinds = scaled_durations(pipeline, _by_kind(pipeline))
+    pieces = pipeline.costs.weight_pieces
+    kinds[Kind.W] = [[time if time is None else time / pieces for time in row] for row in kinds[Kind.W]]
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
     before, behind = (from_stage_down(pipeline, value) for value in both(pipeline))
@@ -98,18 +109,26 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         raise PipelineError("costs", TOO_FINE)
     return Ticks(
         per_unit,
-        duration=np.stack([scaled(table, per_unit) for table in kinds], axis=1),
+        duration=_in_pieces(pipeline, np.stack([scaled(table, per_unit) for table in kinds], axis=1)),
         overlap=scaled(overlap, per_unit),
         latency=scaled(latency, per_unit),
         occupancy=scaled(occupancy, per_unit),
         sending=np.stack([scaled(of, per_unit) for of in sending]),
-        lead=np.stack([scaled(rows, per_unit) for rows in lead]),
-        tail=np.stack([scaled(rows, per_unit) for rows in tail]),
+        lead=by_row(pipeline, np.stack([scaled(rows, per_unit) for rows in lead])),
+        tail=by_row(pipeline, np.stack([scaled(rows, per_unit) for rows in tail])),
         gather=scaled(gather, per_unit),
         scatter=scaled(scatter, per_unit),
         copying=np.stack([scaled(table, per_unit) for table in copying], axis=1),
         margin=scaled(margin, per_unit),
     )
+
+
+def _in_pieces(pipeline: Pipeline, duration: IntArray) -> IntArray:
+    """:attr:`Ticks.duration` of ``[route, kind, stage]``, where ``W`` has the time of one piece."""
+    rows = by_row(pipeline, duration)
+    if rows is not duration:
+        rows[:, list(Send)] = -1
+    return rows
 
 
 def _margins(pipeline: Pipeline, exchanged: Rows, own: Sequence[Fraction] | Value | None) -> list[Rows]:
@@ -175,7 +194,7 @@ def lines_of(pipeline: Pipeline) -> tuple[tuple[tuple[int, int], ...], ...]:
 def work_of(pipeline: Pipeline) -> IntArray:
     """``[device]``: the least work in ticks, every backward run the cheaper way; without overlapped pairs."""
     duration = pipeline.ticks.duration
-    split = np.where(duration[:, Kind.I] >= 0, duration[:, Kind.I] + duration[:, Kind.W], np.iinfo(np.int64).max)
+    split = np.where(duration[:, Kind.I] >= 0, duration[:, Kind.I] + pipeline.ticks.weight, np.iinfo(np.int64).max)
     per_microbatch = duration[:, Kind.F] + np.minimum(duration[:, Kind.B], split)
     work = np.zeros(pipeline.devices, dtype=np.int64)
     for route, microbatches in enumerate(pipeline.microbatches_of):
@@ -194,7 +213,7 @@ def copies_of(pipeline: Pipeline) -> int:
 def horizon_of(pipeline: Pipeline) -> int:
     """A number of ticks by which every schedule that wastes no time has ended."""
     ticks = pipeline.ticks
-    per_microbatch = sum(int(max(ticks.duration[:, kind].sum(axis=1).max(), 0)) for kind in Kind)
+    per_microbatch = sum(int(max(row.sum(axis=1).max(), 0)) for row in ticks.duration.swapaxes(0, 1))
     margins = int(ticks.lead.max() + ticks.tail.max())
     per_microbatch += int((2 * ticks.gather + ticks.scatter).sum(axis=1).max())
     transfers = 2 * pipeline.stages * int(ticks.lag.max()) + copies_of(pipeline)

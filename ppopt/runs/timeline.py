@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import median
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def _pipeline(run: Run, unit: str, held: Pipeline | None, scale: float) -> Pipel
         found = [samples.get((kind, stage), [0.0]) for stage in range(run.stages)]
         return [Fraction(round(median(seconds) * scale), per_unit(unit)) for seconds in found]
 
-    costs = {"forward": medians(Kind.F)}
+    costs: dict[str, Any] = {"forward": medians(Kind.F)}
     parts = {"backward_input": medians(Kind.I), "backward_weight": medians(Kind.W)}
     kinds = {kind for kind, _ in samples}
     if Kind.I in kinds or Kind.W in kinds:

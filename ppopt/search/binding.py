@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ppopt.constraints import Word
+from ppopt.constraints import Word, in_pieces
 from ppopt.constraints.binding import binding
 from ppopt.named import Definition, Restriction, find
 from ppopt.named.model import Model
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
+from ppopt.pipeline.rewriting import undivided
 from ppopt.schedule import Schedule
 from ppopt.timing import time_order
 
@@ -77,7 +78,8 @@ class Binding:
             Restriction: it is not defined for this pipeline; or which stages recompute is open, and its words depend on it.
         """
         if pipeline.recompute != CHOOSE:
-            return binding(pipeline, self.definition.words(pipeline, **self.params), self.free)
+            whole = undivided(pipeline)
+            return in_pieces(pipeline, binding(whole, self.definition.words(whole, **self.params), self.free))
         found = []
         for choice in ("none", "all"):
             try:

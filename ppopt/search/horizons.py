@@ -23,7 +23,7 @@ def horizon(pipeline: Pipeline, words: Iterable[Word] = ()) -> int:
     pairs = int(np.maximum(pipeline.ticks.overlap, 0).sum(axis=1).max())
     per_microbatch = int(duration.sum(axis=(1, 2)).max()) + pairs + 2 * stages * int(pipeline.ticks.lag.max())
     per_microbatch += int((2 * pipeline.ticks.gather + pipeline.ticks.scatter).sum(axis=1).max())
-    waits = 3 * stages * longest_lag(words)
+    waits = (2 + pipeline.costs.weight_pieces) * stages * longest_lag(words)
     per_microbatch += copies_of(pipeline)
     return pipeline.microbatches * (per_microbatch + waits) + int(pipeline.ticks.lead.max() + pipeline.ticks.tail.max())
 

@@ -20,6 +20,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
 from ppopt.pipeline.cutting import StageLevels, first_times_of_layers, times_of_layers
 from ppopt.pipeline.parts import Table
+from ppopt.pipeline.rewriting import undivided
 from ppopt.schedule import Objective
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class OverCuts:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
         if self.objective != "makespan":
             return False
-        pipeline = _without_step(pipeline)  # constants of one cut would not hold for others
+        pipeline = undivided(_without_step(pipeline))  # constants of one cut would not hold for others; ticks are those of all
         found = certificates(pipeline, MOST)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound
         new = [self._learn(certificate, pipeline.ticks.per_unit) for certificate in found]
@@ -176,9 +177,9 @@ class OverCuts:
     @property
     def joint(self) -> bool:
         """Whether there is a model of cut and order together (:mod:`ppopt.bounds.scheduled_cuts`): for the makespan of pipelines
-        with one route in which it is not open what recomputes, nor said stage by stage."""
+        with one route and whole weight gradients in which it is not open what recomputes, nor said stage by stage."""
         pipeline = self.pipeline
-        alike = self.objective == "makespan" and len(self._some.routes) == 1
+        alike = self.objective == "makespan" and len(self._some.routes) == 1 and pipeline.costs.weight_pieces == 1
         return alike and isinstance(pipeline.recompute, str) and pipeline.recompute != CHOOSE
 
     def with_order(self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box) -> FoundCut:

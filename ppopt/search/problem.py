@@ -40,8 +40,8 @@ class Problem:
 
     @property
     def operations(self) -> int:
-        """How many there are, three per stage and microbatch."""
-        return 3 * self.pipeline.stages * self.pipeline.microbatches
+        """How many there are, three per stage and microbatch; more where weight gradients come in pieces."""
+        return (2 + self.pipeline.costs.weight_pieces) * self.pipeline.stages * self.pipeline.microbatches
 
     @property
     def large(self) -> bool:

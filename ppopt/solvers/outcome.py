@@ -11,7 +11,7 @@ import numpy as np
 from ppopt.constraints import Capacity, Word, select, spread
 from ppopt.heuristics import Jobs, listable, run_jobs
 from ppopt.op import COPIES
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Pipeline, computed
 from ppopt.schedule import Objective, Order, Schedule, Transfers, durations, halves, in_sequence
 from ppopt.timing.copies import reloaded_late
 from ppopt.timing.demands import demands_of, settled
@@ -83,11 +83,11 @@ def timed(
     when = dict(zip(numbers.tolist(), (starts // parts).tolist(), strict=True))
     if pipeline.engines:
         return timed_with_copies(pipeline, words, numbers, starts, objective, grid, parts)
-    computed = (numbers < pipeline.index.computations) | (numbers >= pipeline.index.size)
+    computing = computed(pipeline.index, numbers)
     if parts > 1:
         order = in_sequence(pipeline, numbers[np.argsort(starts, kind="stable")])
     else:
-        order = _listed(pipeline, listable(pipeline, words), numbers[computed], when, grid)
+        order = _listed(pipeline, listable(pipeline, words), numbers[computing], when, grid)
     demands = demands_of(pipeline, words)
     if between := tuple(word for word in words if spread(pipeline, word)):
         demands += settled(pipeline, between, *_when(pipeline, numbers, starts, grid, parts))

@@ -29,7 +29,7 @@ def copies_in(schedule: Schedule) -> list[Copy]:
     start, end = when(schedule)
     found = []
     for route, stage in np.argwhere(pipeline.ticks.copying[:, 0] >= 0).tolist():
-        forward, full, input_, _ = (operations(pipeline, Family(stage, kind, route)) for kind in Kind)
+        forward, full, input_ = (operations(pipeline, Family(stage, kind, route)) for kind in (Kind.F, Kind.B, Kind.I))
         out, back = (operations(pipeline, Family(stage, send, route)) for send in COPIES)
         first = np.maximum(start[full], start[input_]) - int(pipeline.ticks.margin[route, stage])
         takes = tuple(pipeline.ticks.copying[route, :, stage].tolist())

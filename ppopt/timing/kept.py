@@ -58,7 +58,7 @@ class Kept:
         """The numbers of a stream's operations; ``None``: it is not known here."""
         index = self.pipeline.index
         if isinstance(stream, Family) and 0 <= stream.stage < index.stages:
-            return index.family(stream.stage, stream.kind) + np.flatnonzero(
+            return index.family(stream.stage, stream.kind, stream.piece) + np.flatnonzero(
                 np.array(self.pipeline.route_of_microbatch) == stream.route
             )
         if isinstance(stream, Listed) and all(isinstance(op, Op) for op in stream.ops):

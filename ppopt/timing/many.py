@@ -27,7 +27,7 @@ def time_settings(pipeline: Pipeline, order: Order, duration: IntArray, lag: Int
     """The makespans and device spans of an order under many settings of the costs: those of :func:`~ppopt.timing.time_order`,
     much faster than one after the other.
 
-    ``duration``: ``[setting, route, kind, stage]``, in ticks, as :attr:`~ppopt.pipeline.Ticks.duration` has it for one. ``lag``:
+    ``duration``: ``[setting, route, row, stage]``, in ticks, as :attr:`~ppopt.pipeline.Ticks.duration` has it for one. ``lag``:
     ``[setting, from, to]``, from the end of an operation on a device until its result is on another (the diagonal counts
     nothing); by default the pipeline's in every setting. All else is the pipeline's own; so what comes before and after the
     operations of a device is in its ticks.
@@ -51,7 +51,7 @@ def time_settings(pipeline: Pipeline, order: Order, duration: IntArray, lag: Int
     if not isinstance(found, Swept):
         raise _impossible(pipeline, numbers, offsets, NO_DEMANDS)
     family, microbatch = np.divmod(numbers, pipeline.microbatches)
-    family = family + pipeline.route_by_microbatch[microbatch] * (4 * pipeline.stages)
+    family = family + pipeline.route_by_microbatch[microbatch] * (pipeline.index.rows * pipeline.stages)
     if settings and (int(duration.reshape(settings, -1)[:, np.unique(family)].min(initial=0)) < 0 or int(lag.min()) < 0):
         raise ValueError("duration, lag: expected numbers >= 0")
     places = _places(pipeline, numbers, offsets, found.sequence)

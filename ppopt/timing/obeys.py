@@ -124,7 +124,7 @@ class _Reading:
         """
         if isinstance(stream, Family):
             route_of = self.pipeline.route_of_microbatch
-            return [Op(stream.stage, stream.kind, m) for m, route in enumerate(route_of) if route == stream.route]
+            return [Op(stream.stage, stream.kind, m, stream.piece) for m, route in enumerate(route_of) if route == stream.route]
         if isinstance(stream, Listed):
             return list(stream.ops)
         if not isinstance(stream, Dealt):

@@ -15,8 +15,8 @@ import numpy as np
 
 from ppopt.clock import check_time
 from ppopt.constraints import Family, Precede, Word, data_of, expand, select
-from ppopt.op import Kind
-from ppopt.pipeline import DataParallel, IntArray, Pipeline
+from ppopt.op import Kind, OpIndex
+from ppopt.pipeline import BoolArray, DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves, of_stages
 from ppopt.timing.copies import with_copies
 from ppopt.timing.demands import NO_DEMANDS, Demands, demands_of, settled, when
@@ -122,18 +122,17 @@ def _positions(pipeline: Pipeline, numbers: IntArray, device: IntArray) -> IntAr
     twice = position[ops] != places
     if twice.any():
         raise OrderError(f"{index.op(int(ops[twice][0]))} is run twice")
-    table = position[: index.computations].reshape(4, index.stages, index.microbatches)
+    table = position.reshape(-1, index.stages, index.microbatches)[: index.rows]
     present = table >= 0
-    split = present[Kind.I] | present[Kind.W]
-    for kind, missing in (
+    split = present[Kind.I] | present[list(index.weights)].any(axis=0)
+    for row, missing in (
         (Kind.F, ~present[Kind.F]),
         (Kind.B, ~present[Kind.B] & ~split),
         (Kind.I, split & ~present[Kind.I]),
-        (Kind.W, split & ~present[Kind.W]),
+        *((weight, split & ~present[weight]) for weight in index.weights),
     ):
         if missing.any():
-            stage, microbatch = map(int, np.argwhere(missing)[0])
-            raise OrderError(f"{stage}{kind.name}{microbatch} is missing")
+            raise OrderError(f"{_text(index, row, missing)} is missing")
     if (present[Kind.B] & split).any():
         stage, microbatch = map(int, np.argwhere(present[Kind.B] & split)[0])
         raise OrderError(f"the backward {stage}B{microbatch} is also run as {stage}I{microbatch} and {stage}W{microbatch}")
@@ -143,12 +142,16 @@ def _positions(pipeline: Pipeline, numbers: IntArray, device: IntArray) -> IntAr
     expected = pipeline.device_by_kind[pipeline.route_by_microbatch].transpose(1, 2, 0)
     wrong = present & (device[table] != expected)
     if wrong.any():
-        kind_, stage, microbatch = map(int, np.argwhere(wrong)[0])
-        found = device[table[kind_, stage, microbatch]]
-        op = f"{stage}{Kind(kind_).name}{microbatch}"
-        what = "its stage" if not pipeline.backward_routes or kind_ == Kind.F else "the backward of its stage"
-        raise OrderError(f"{op} is on device {found}; {what} is on device {expected[kind_, stage, microbatch]}")
+        row, stage, microbatch = map(int, np.argwhere(wrong)[0])
+        found, op = device[table[row, stage, microbatch]], _text(index, row, wrong[row])
+        what = "its stage" if not pipeline.backward_routes or row == Kind.F else "the backward of its stage"
+        raise OrderError(f"{op} is on device {found}; {what} is on device {expected[row, stage, microbatch]}")
     return position
+
+
+def _text(index: OpIndex, row: int, some: BoolArray) -> str:
+    """The first of some operations of a row, ``[stage, microbatch]``."""
+    return str(index.op(row * index.stages * index.microbatches + int(np.flatnonzero(some)[0])))
 
 
 def _waits(pipeline: Pipeline, position: IntArray, demands: Demands) -> Waits:
@@ -192,7 +195,7 @@ def swept(
     ``numbers``: the rows of all devices, ``offsets``: where each begins. ``traced``: with the ``sequence``.
     """
     count, size, ticks = len(numbers), pipeline.index.size, pipeline.ticks
-    order = numbers, offsets, pipeline.stages * pipeline.microbatches, pipeline.microbatches
+    order = numbers, offsets, pipeline.stages * pipeline.microbatches, pipeline.microbatches, pipeline.index.pieces
     place = pipeline.route_by_microbatch, pipeline.device_by_kind.ravel()
     duration, end = np.empty(count, np.int64), np.full(size, NOT_RUN, np.int64)
     lead = of_stages(pipeline, numbers, ticks.lead)
@@ -209,14 +212,14 @@ def swept(
 
 def needs_of(pipeline: Pipeline) -> tuple[IntArray, IntArray, IntArray]:
     """What each family waits for, as :func:`~ppopt.timing.loops.sweep` has it; transfers are lags."""
-    stages, families = pipeline.stages, 4 * pipeline.stages
+    stages, families = pipeline.stages, pipeline.index.rows * pipeline.stages
     rows: list[tuple[int, int, int]] = []
     for word in select(data_of(pipeline, links=False), Precede):
         before, after = word.before, word.after
         assert isinstance(before, Family)
         assert isinstance(after, Family)
         assert (word.shift, before.route) == (0, after.route)
-        rows.append((after.route * families + after.kind * stages + after.stage, before.kind * stages + before.stage, word.lag))
+        rows.append((after.route * families + after.row * stages + after.stage, before.row * stages + before.stage, word.lag))
     rows.sort()
     after_, before_, lag = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     return np.searchsorted(after_, np.arange(families * len(pipeline.routes) + 1)), before_.copy(), lag.copy()

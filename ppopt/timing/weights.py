@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.op import Kind
+from ppopt.pipeline import kind_of
 from ppopt.pipeline.cutting import weights_of_stages
 from ppopt.pipeline.holding import peak_of
 from ppopt.pipeline.work_map import weight_use
@@ -38,12 +39,13 @@ class DeviceFigures(NamedTuple):
 def device_figures(schedule: Schedule) -> tuple[DeviceFigures, ...]:
     """The figures of each device."""
     pipeline, makespan = schedule.pipeline, schedule.makespan
+    index = pipeline.index
     counts = np.zeros((len(pipeline.routes), len(Kind), pipeline.stages), dtype=np.int64)
     for row in schedule.order.rows:
         for half in halves(pipeline.index, row):
             family, microbatch = np.divmod(half[half >= 0], pipeline.microbatches)
-            kind, stage = np.divmod(family, pipeline.stages)
-            np.add.at(counts, (pipeline.route_by_microbatch[microbatch], kind, stage), 1)
+            row_, stage = np.divmod(family, pipeline.stages)
+            np.add.at(counts, (pipeline.route_by_microbatch[microbatch], kind_of(index, row_), stage), 1)
     weights = weight_use(pipeline, counts.tolist(), weights_of_stages(pipeline))
     sent, peaks = transfers(schedule)[0], _peaks(schedule)
     return tuple(
@@ -81,9 +83,9 @@ def _peaks(schedule: Schedule) -> list[int]:
         for half in halves(pipeline.index, row):
             run = half >= 0
             family, microbatch = np.divmod(half[run], pipeline.microbatches)
-            kind, stage = np.divmod(family, pipeline.stages)
+            place, stage = np.divmod(family, pipeline.stages)
             device = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], Kind.B, stage]
-            for d, k, start, end in zip(*(c.tolist() for c in (device, kind, starts[run], ends[run])), strict=True):
-                if k != Kind.I:
+            for d, k, start, end in zip(*(c.tolist() for c in (device, place, starts[run], ends[run])), strict=True):
+                if k in (Kind.F, Kind.B, pipeline.index.weights[-1]):
                     changes[d].append((start, 1) if k == Kind.F else (end, -1))
     return [peak_of(of_device) for of_device in changes]

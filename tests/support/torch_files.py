@@ -69,7 +69,7 @@ def rendezvous(pipeline: Pipeline, rows: Rows) -> dict[str, int]:
                 else:
                     halves_ = (action.forward, action.backward) if isinstance(action, Pair) else (action,)
                     needs = []
-                    for stage, kind, m in halves_:
+                    for stage, kind, m, _ in halves_:
                         neighbour = stage - 1 if kind == Kind.F else stage + 1
                         if kind != Kind.W and 0 <= neighbour < len(route) and route[neighbour] != rank:
                             needs.append(("F" if kind == Kind.F else "B", stage, m))

@@ -44,10 +44,11 @@ class Schedule {
     this.start = new Float64Array(n);
     this.end = new Float64Array(n);
     this.kind = new Uint8Array(n);
+    this.piece = new Int16Array(n).fill(-1);
     this.stage = new Int32Array(n);
     this.microbatch = new Int32Array(n);
     this.row = new Int32Array(n);
-    this.where = new Int32Array(6 * this.S * this.M).fill(-1);
+    this.where = new Int32Array((KINDS.length - 1 + Math.max(this.facts.pieces, 1)) * this.S * this.M).fill(-1);
     for (let row = 0; row + 1 < this.first.length; row++) {
       let time = 0;
       for (let i = this.first[row]; i < this.first[row + 1]; i++) {
@@ -57,7 +58,9 @@ class Schedule {
         this.end[i] = time + durations[i];
         this.microbatch[i] = code % this.M;
         this.stage[i] = family % this.S;
-        this.kind[i] = Math.floor(family / this.S);
+        const place = Math.floor(family / this.S), pieces = this.facts.pieces;
+        this.kind[i] = place < KINDS.length ? place : 3;
+        if (pieces > 1 && this.kind[i] === 3) this.piece[i] = place < KINDS.length ? 0 : place - KINDS.length + 1;
         this.row[i] = row;
         this.where[code] = i;
       }
@@ -113,10 +116,17 @@ class Schedule {
     }
     if (kind === 6) add(this.find(0, stage, m), -1, 0);
     if (kind === 7) add(this.find(6, stage, m), -1, 0);
-    if (kind === 3) add(this.find(2, stage, m), -1, 0);
+    if (kind === 3) add(this.piece[i] > 0 ? this.pieceOf(stage, m, this.piece[i] - 1) : this.find(2, stage, m), -1, 0);
     if (kind === 4) add(this.find(0, stage, m), -1, 0);
     if (kind === 5) add(this.backward(stage, m), -1, 0);
     return found.sort((a, b) => b.there - a.there);
+  }
+
+  // A piece of a weight gradient.
+  pieceOf(stage, microbatch, piece) {
+    if (piece >= this.facts.pieces) return -1;
+    const place = piece ? KINDS.length - 1 + piece : 3;
+    return this.where[(place * this.S + stage) * this.M + microbatch];
   }
 
   // The operations that need the result of this one.
@@ -124,6 +134,7 @@ class Schedule {
     const kind = this.kind[i], stage = this.stage[i], m = this.microbatch[i], found = [];
     if (kind === 0) found.push(this.find(0, stage + 1, m), this.backward(stage, m));
     if (kind === 1 || kind === 2) found.push(this.backward(stage - 1, m), kind === 2 ? this.find(3, stage, m) : -1);
+    if (kind === 3 && this.piece[i] >= 0) found.push(this.pieceOf(stage, m, this.piece[i] + 1));
     if (kind === 0) found.push(this.find(6, stage, m));
     if (kind === 6) found.push(this.find(7, stage, m));
     if (kind === 7) found.push(this.backward(stage, m));
@@ -139,7 +150,7 @@ class Schedule {
   }
 
   name(i) {
-    return `${this.stage[i]}${KINDS[this.kind[i]]}${this.microbatch[i]}`;
+    return `${this.stage[i]}${KINDS[this.kind[i]]}${this.microbatch[i]}${this.piece[i] < 0 ? "" : `.${this.piece[i]}`}`;
   }
 
   // What a device holds: times, ascending, and the amount from each on. Amounts are whole units.
@@ -157,7 +168,8 @@ class Schedule {
     for (let i = this.first[device]; i < this.first[device + 1]; i++) {
       const kind = KINDS[this.kind[i]], route = this.route(this.microbatch[i]), stage = this.stage[i];
       change(this.start[i], claims[kind] ? claims[kind][route][stage] : 0);
-      change(this.end[i], releases[kind] ? -releases[kind][route][stage] : 0);
+      const more = this.piece[i] >= 0 && this.piece[i] < this.facts.pieces - 1 ? claims : releases; // the last piece gives back
+      change(this.end[i], more[kind] ? -more[kind][route][stage] : 0);
     }
     return (this.curves[device] = { times, levels, always: always[device] });
   }

@@ -54,6 +54,7 @@ def facts_of(each: Shown, columns: Columns, doubles: bool) -> Tree:
         "devices": pipeline.devices,
         "stages": pipeline.stages,
         "microbatches": pipeline.microbatches,
+        "pieces": pipeline.index.pieces,
         "links": names_of(pipeline),
         "rows": columns.rows,
         "doubles": doubles,
