@@ -1,17 +1,22 @@
-"""What rules that order microbatches of different lengths lose: 1F1B in each rule's order, and the best order of operations.
+"""What rules that order microbatches of different lengths lose to the best order for the same schedule; and the best schedule.
 
-    python scripts/sorting_rules.py [--microbatches 16] [--time-limit 60]
+    python scripts/sorting_rules.py [--microbatches 16 32] [--time-limit 20] [--into docs/studies.md]
 
 Sequences of three shapes are drawn (long tail, bimodal, uniform) and rounded to 1024 tokens, so that ticks are coarse. A
 microbatch is one sequence; costs are of 4096 tokens at a hidden size of 4096 (a thirteenth of F is attention). ``loop`` has two
-chunks, in the order of interleaved 1F1B. There is no limit of memory. The rules' columns are percent above the best schedule that
-was found over all orders, which splits backwards; the last columns are that, a proved bound, and how much is left open.
+chunks, in the order of interleaved 1F1B. There is no limit of memory. The rules' columns are percent above the best order of the
+microbatches that was found for 1F1B (interleaved 1F1B on the loop). Behind them stand its makespan and a bound of any order for
+this schedule; then, in any order, the best schedule of all that was found, which splits backwards, and a bound of all schedules.
+``--into`` puts the table into a page, between the lines ``<!-- sorting rules -->`` and ``<!-- end of sorting rules -->``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from proof_times import replaced
 
 import ppopt as pp
 from ppopt.named import compare
@@ -19,6 +24,7 @@ from ppopt.named.microbatch_orders import ORDERS
 from ppopt.pipeline import Costs, Memory, Mix, Pipeline
 from ppopt.sequences import generated
 
+MARKS = ("<!-- sorting rules -->", "<!-- end of sorting rules -->")
 SHAPES = {"long tail": "wiki", "bimodal": "rl-bimodal", "uniform": "uniform"}
 SCHEDULES = {"linear": "1f1b", "loop": "interleaved-1f1b"}
 
@@ -34,38 +40,40 @@ def pipeline_of(shape: str, microbatches: int, placement: str) -> Pipeline:
     return Pipeline(4, microbatches, placement, memory=Memory(activation=1), costs=costs, mix=mix)
 
 
-def rows(microbatches: list[int], seconds: float) -> Iterator[list[str]]:
+def found(result: pp.Result) -> list[str]:
+    """The makespan of an answer, its bound, and how much is open."""
+    proved = "proved" if result.reason == "optimal" else f"{100 * (result.gap or 0):.1f} % open"
+    return [f"{result.makespan:g}", f"{result.lower_bound:g}", proved]
+
+
+def rows(microbatches: Sequence[int], seconds: float) -> Iterator[list[str]]:
     """A row per shape, number of microbatches and placement."""
     for shape in SHAPES:
         for many in microbatches:
             for placement, schedule in SCHEDULES.items():
                 pipeline = pipeline_of(shape, many, placement)
-                found = {row.turns: row for row in compare(pipeline, (2,), {schedule: {}}, only=(schedule,))}
-                result = pp.solve(pipeline, seconds=seconds)
-                least = result.lower_bound
-                losses = [100 * (found[name].makespan / result.makespan - 1) for name in ("", *ORDERS)]
-                proved = "optimal" if result.reason == "optimal" else f"{100 * result.gap:.1f} % open"
-                yield [
-                    shape,
-                    str(many),
-                    placement,
-                    *(f"{loss:.1f}" for loss in losses),
-                    f"{result.makespan:g}",
-                    f"{least:g}",
-                    proved,
-                ]
+                by_rule = {row.turns: row for row in compare(pipeline, (2,), {schedule: {}}, only=(schedule,))}
+                alike, free = pp.solve(pipeline, order=schedule, seconds=seconds), pp.solve(pipeline, seconds=seconds)
+                losses = [100 * (by_rule[name].makespan / alike.makespan - 1) for name in ("", *ORDERS)]
+                yield [shape, str(many), placement, *(f"{loss:.1f}" for loss in losses), *found(alike), *found(free)]
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the table, and put it into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--microbatches", type=int, nargs="+", default=[16, 32])
-    parser.add_argument("--time-limit", type=float, default=60)
-    options = parser.parse_args()
-    heads = ["lengths", "M", "placement", "given", *ORDERS, "best found", "bound", "proof"]
-    print("| " + " | ".join(heads) + " |")
-    print("|" + "---|" * len(heads))
+    parser.add_argument("--time-limit", type=float, default=20)
+    parser.add_argument("--into", type=Path, help="a Markdown file whose table is replaced")
+    options = parser.parse_args(argv)
+    heads = ["lengths", "M", "placement", "given", *ORDERS, "best order", "bound", "", "best schedule", "bound", ""]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    print(*lines, sep="\n", flush=True)
     for row in rows(options.microbatches, options.time_limit):
-        print("| " + " | ".join(row) + " |", flush=True)
+        lines.append(f"| {' | '.join(row)} |")
+        print(lines[-1], flush=True)
+    if options.into is not None:
+        text = options.into.read_text(encoding="utf-8")
+        options.into.write_text(replaced(text, "\n".join(lines), MARKS), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Instants:
 
     def inputs(self, op: Op) -> list[Run]:
         """When each input is made, and when it arrives."""
-        stage, kind, m = op
+        stage, kind, m = op[:3]
         route = self.pipeline.route_of_microbatch[m]
         gathered = self.schedule.begin + int(self.pipeline.ticks.lead[route, kind, stage])
         found = [(gathered, gathered)]

@@ -90,7 +90,7 @@ class _Search:
         return sum((self.fetches[home][device] for _, home in lacking), Fraction(0))
 
     def time(self, op: tuple[int, str, int]) -> Fraction:
-        stage, kind, m = op
+        stage, kind, m = op[:3]
         costs, device, route = self.p.costs, self.place(op), self.p.route_of_microbatch[m]
         full = costs.backward
         parts = {"F": costs.forward, "I": costs.backward_input, "W": costs.backward_weight, "B": full}
@@ -162,7 +162,7 @@ class _Search:
 
     def _fits(self, ends, op, start):  # type: ignore[no-untyped-def]
         """The first time from ``start`` on at which there is room for what a forward leaves behind."""
-        stage, kind, m = op
+        stage, kind, m = op[:3]
         limit = self.p.memory.limit
         if kind != "F" or limit is None:
             return start

@@ -45,7 +45,7 @@ class World:
 
     def needs(self, op: Single) -> list[tuple[list[Single], int]]:
         """What an operation waits for: one of these, and how long that travels."""
-        stage, kind, m = op
+        stage, kind, m = op[:3]
         here = self.home(op)
         if kind == "W":
             return [([(stage, "I", m)], 0)]

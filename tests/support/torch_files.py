@@ -127,7 +127,7 @@ def random_rows(pipeline: Pipeline, chance: random.Random) -> list[list[Op]]:
     while ready:
         op = ready.pop(chance.randrange(len(ready)))
         rows[pipeline.routes[0][op.stage]].append(op)
-        stage, kind, m = op
+        stage, kind, m = op[:3]
         if kind == Kind.F and stage < last:
             ready.append(Op(stage + 1, Kind.F, m))
         if kind == Kind.I:
