@@ -38,5 +38,5 @@ def slot_by_slot(devices: int, chunks: int, microbatches: int) -> list[list[tupl
 def test_groups_go_on_as_slot_by_slot(devices: int, chunks: int) -> None:
     pipeline = Pipeline(devices, 9 * devices, placement="wave", chunks=chunks)
     schedule = find("hanayo").schedule(pipeline, chunks)
-    found = [[tuple(op) for op in schedule.order.ops(d)] for d in range(devices)]
+    found = [[tuple(op)[:3] for op in schedule.order.ops(d)] for d in range(devices)]
     assert found == slot_by_slot(devices, chunks, pipeline.microbatches)

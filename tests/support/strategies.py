@@ -309,7 +309,7 @@ def streams(draw: st.DrawFn, pipeline: Pipeline) -> Stream:
     stages, kinds = st.integers(0, pipeline.stages - 1), st.sampled_from(kinds_of(pipeline))
     if draw(st.booleans()):
         return Family(draw(stages), draw(kinds))
-    op = st.builds(Op, stages, kinds, st.integers(0, pipeline.microbatches - 1))
+    op = st.tuples(stages, kinds, st.integers(0, pipeline.microbatches - 1)).map(lambda given: Op(*given))
     return Listed(tuple(draw(st.lists(op, min_size=1, max_size=2, unique=True))))
 
 

@@ -76,7 +76,7 @@ def rendezvous(pipeline: Pipeline, rows: Rows) -> dict[str, int]:
                     if any(need not in arrived for need in needs):
                         break
                     begin = max([clock[rank], *(arrived[need] for need in needs)])
-                    duration = sum(int(ticks.duration[0, kind, stage]) for stage, kind, _ in halves_)
+                    duration = sum(int(ticks.duration[0, kind, stage]) for stage, kind, *_ in halves_)
                     if isinstance(action, Pair) and ticks.overlap[0, action.forward.stage] >= 0:
                         duration = int(ticks.overlap[0, action.forward.stage])
                     start.update({str(op): begin for op in halves_})
