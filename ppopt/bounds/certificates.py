@@ -11,7 +11,7 @@ Of weight gradients in pieces these are the reasons of whole ones (:func:`~ppopt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -145,6 +145,18 @@ class Reasons:
         """The way from an instance of a family, counted from the last one."""
         return _way(self._back, self._back, self.tails[::-1], len(self.graph.families) - 1 - family, instance)
 
+    def since_last(self, backward: int) -> tuple[Way, Way]:
+        """How early a backward can start behind the first one of the last stage, and how close one may be to the next.
+
+        On its device the backward of microbatch m of the last stage comes behind m + 1 forwards and m backwards of that stage.
+        """
+        return _since_turn(self.graph, backward, self.head)
+
+    def until_last(self, forward: int) -> tuple[Way, Way]:
+        """The same from the end: how late a forward can end before the last one of the last stage, and how close they may be."""
+        last = len(self.graph.families) - 1
+        return _since_turn(self._back, last - forward, lambda o, n: self.tail(last - o, n))
+
     def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
         """What all instances of some families take, or so many of each."""
         times: Counter[Part] = Counter()
@@ -174,6 +186,26 @@ class Reasons:
         o, n = at
         way = Way.of({_part(self.graph, o): 1})
         return best, Certificate((self.head(o, n),), way, (self.tail(o, self.graph.count[o] - 1 - n),))
+
+
+def _since_turn(graph: FamilyGraph, family: int, head: Callable[[int, int], Way]) -> tuple[Way, Way]:
+    """:meth:`Reasons.since_last` in a graph or its reverse; ``head``: the way to an instance there."""
+    times: Counter[Part] = Counter()
+    constant = 0
+    while True:
+        own, stage = _part(graph, family)
+        before = {_part(graph, o): (o, lag) for o, _, _, lag in graph.into[family]}
+        same = next(((part, *found) for part, found in before.items() if part[0] == own and part[1] != stage), None)
+        if same is None:
+            break
+        part, family, lag = same
+        times[part] += 1
+        constant += lag
+    part, (turn, lag) = next((part, found) for part, found in before.items() if part[1] == stage)
+    way = head(turn, 0)
+    since = Way.of(Counter(dict(way.times)) + times + Counter({part: 1}), way.constant + constant + lag)
+    alternating = set(graph.machines_of[turn]) & set(graph.machines_of[family])
+    return since, Way.of({part: 1, (own, stage): 1}) if alternating else Way()
 
 
 def _way(graph: FamilyGraph, names: FamilyGraph, starts: Heads, family: int, instance: int) -> Way:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ortools.sat.python import cp_model
 
 from ppopt.bounds.certificates import Certificate, Part, Way
-from ppopt.bounds.filling import Filling, Phase
+from ppopt.bounds.filling import Count, Filling, Phase
 from ppopt.clock import Limits
 from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Answer, Known, race
 from ppopt.op import Kind
@@ -89,20 +89,20 @@ class CutModel:
         """Keep what some stages have together at ``most``: of each amount its :meth:`ends`, and the stages that count."""
         self.model.add(sum(_within(ends, stages) for ends, stages in amounts) <= most)
 
-    def fill(self, filling: Filling, held: list[End], kept: list[End], own: list[End], limit: int) -> None:
+    def fill(self, filling: Filling, held: list[End], kept: list[End], own: list[End], limit: int, scale: int = 1) -> None:
         """No cut is better than what a limit of memory says of a device (:mod:`ppopt.bounds.filling`).
 
         ``held``, ``kept``, ``own``: the :meth:`ends` of what a microbatch holds, of what is left of that between ``I`` and ``W``,
-        and of what is always held; ``limit``: of what all these have together.
+        and of what is always held; ``limit``: of what all these have together; ``scale``: ticks here in one of the filling.
         """
         always = _within(own, filling.stages)
-        begin = [self._idle(phase, held, limit - always, filling.microbatches) for phase in filling.first]
-        end = [self._idle(phase, kept, limit - always, filling.microbatches) for phase in filling.last]
-        work = self._time(filling.work)
+        begin = [self._idle(phase, held, limit - always, filling.microbatches, scale) for phase in filling.first]
+        end = [self._idle(phase, kept, limit - always, filling.microbatches, scale) for phase in filling.last]
+        work = self._time(filling.work, scale)
         for idle in begin:
-            self.model.add(self.bound >= work + idle + self._time(filling.tail))
+            self.model.add(self.bound >= work + idle + self._time(filling.tail, scale))
         for idle in end:
-            self.model.add(self.bound >= self._time(filling.head) + work + idle)
+            self.model.add(self.bound >= self._time(filling.head, scale) + work + idle)
         for j in range(len(filling.stages)):
             some = filling.stages[: j + 1]
             all_ = always + filling.microbatches * _within(held, some)
@@ -113,19 +113,36 @@ class CutModel:
                     if min(i, k) == j:
                         self.model.add(self.bound >= work + one + other).only_enforce_if(full)
 
-    def _idle(self, phase: Phase, held: list[End], room: End, most: int) -> End:
+    def _idle(self, phase: Phase, held: list[End], room: End, most: int, scale: int) -> End:
         """The idle time of a phase, for numbers of microbatches that fit."""
         counts: list[cp_model.IntVar] = []
         claimed, gained = [], []
-        for stage, gain in zip(phase.stages, phase.gains, strict=True):
-            count = self.model.new_int_var(int(len(counts) < phase.some), most, "")
-            if counts and phase.falling:
-                self.model.add(count <= counts[-1])
+        until = self._time(phase.way, scale)
+        for of in phase.counts:
+            count = self.model.new_int_var(of.least, most, "")
+            for place in of.within:
+                self.model.add(count <= counts[place])
             counts.append(count)
-            claimed.append(self._times(count, most, held[stage + 1] - held[stage]))
-            gained.append(self._times(count, most, self._time(gain)))
+            if of.holds:
+                claimed.append(of.holds * self._times(count, most, held[of.stage + 1] - held[of.stage]))
+            gained.append(self._done(of, count, most, until, scale))
         self.model.add(cp_model.LinearExpr.sum(claimed) <= room)
-        return self._time(phase.way) - cp_model.LinearExpr.sum(gained)
+        return until - cp_model.LinearExpr.sum(gained)
+
+    def _done(self, of: Count, count: cp_model.IntVar, most: int, until: End, scale: int) -> cp_model.IntVar:
+        """How much of so many operations can be run by a time, at most."""
+        gain = self._time(of.gain, scale)
+        whole = self._times(count, most, gain)
+        if of.since is None:
+            return whole
+        every = self._time(of.every, scale)
+        left = until - self._time(of.since, scale) - (self._times(count, most, every) - every)  # since the last one may begin
+        any_, done = self.model.new_bool_var(""), self.model.new_int_var(0, self._most, "")
+        self.model.add(count == 0).only_enforce_if(~any_)
+        self.model.add(left >= 1).only_enforce_if(any_)
+        self.model.add(done <= whole - gain + left).only_enforce_if(any_)
+        self.model.add(done <= whole)
+        return done
 
     def _times(self, count: cp_model.IntVar, most: int, value: End) -> cp_model.IntVar:
         """A number times a value."""
@@ -144,8 +161,8 @@ class CutModel:
         self.model.add(bound >= self._least(certificate.heads) + self._time(certificate.work) + self._least(certificate.tails))
         self.learned += 1
 
-    def _time(self, way: Way) -> End:
-        return cp_model.LinearExpr.sum([n * self._of(part) for part, n in way.times]) + way.constant
+    def _time(self, way: Way, scale: int = 1) -> End:
+        return cp_model.LinearExpr.sum([n * self._of(part) for part, n in way.times]) + way.constant * scale
 
     def _of(self, part: Part) -> End:
         kind, stage = part

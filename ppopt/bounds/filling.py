@@ -3,22 +3,25 @@
 Let a device hold the stages ``s_1 < ... < s_v`` of one route, ``room`` be its limit without what it always holds, ``held_k`` what
 one microbatch holds of stage ``s_k``.
 
-*Filling.* Consider the moment at which the first backward of ``s_j`` starts on the device. No backward of ``s_1 .. s_j`` has
+*Filling.* Let ``t`` be the head of the first backward of ``s_j`` on the device. Before ``t`` no backward of ``s_1 .. s_j`` has
 begun: one of ``s_k``, k < j, comes behind that of ``s_j`` of its own microbatch. Let ``n_k`` be the number of forwards of ``s_k``
-that have started. All that they took is held: ``n_1 held_1 + ... + n_j held_j <= room``. Microbatches run in order
-(:mod:`ppopt.constraints.graphs`), so ``n_1 >= ... >= n_j``, and of a stage behind ``s_j`` no more than ``n_j`` forwards and
-backwards have started. So far the device has done at most
+that have started by then, and ``r_k`` that of backwards, 0 up to ``s_j``. All that is not given back is held:
+``(n_1 - r_1) held_1 + ... + (n_v - r_v) held_v <= room``. Microbatches run in order (:mod:`ppopt.constraints.graphs`), so
+``n_1 >= ... >= n_v``, ``n_k >= r_k`` and ``r_1 <= ... <= r_v``. The backwards of the last stage of the pipeline alternate with
+its forwards: the one of microbatch m begins no earlier than m times both behind the first one, and so does that of each stage.
+So ``r_k`` is limited by ``t``, too, and the last one of them may have run in part only. By ``t`` the device has done
 
-    ``gain = n_1 f_1 + ... + n_j f_j + n_j (all that it does of one microbatch behind s_j)``
+    ``gain = n_1 f_1 + ... + n_v f_v + r_1 b_1 + ... + r_v b_v``
 
-and the moment is no earlier than the head of that backward. What is left is yet to come, and behind it a least tail:
-``makespan >= head + work - gain + tail``, for one such choice of the numbers at least.
+at most. What is left is yet to come, and behind it a least tail: ``makespan >= t + work - gain + tail``, for one such choice of
+the numbers at least. For the last stage ``s_v`` of the device ``t`` may as well be the moment at which that backward starts,
+which is no earlier than its head: then ``n_1 .. n_v`` are 1 at least.
 
-*Emptying* is the same from the end: behind the end of the last forward of ``s_j``, of ``s_k`` the last ``n_k`` backwards are run,
-and what they give back was all held when that forward started. A ``W`` may come long behind its ``I``. So where there are any,
-``n_k`` counts the microbatches of ``s_k`` that have a ``W`` to come; each holds the lesser of activation and ``retained``. The
-numbers need not fall with k then. And a stage ``s_k`` behind ``s_j`` has its number, too: of the microbatches held there whose
-``I`` is over already, which have just their ``W`` to come. All others of which it has anything to run are among the ``n_j``.
+*Emptying* is the same from the end: behind the end of the last forward of ``s_j``, of ``s_k`` the last ``n_k`` backwards are run
+and the last ``r_k`` forwards, and what the other backwards give back was all held when that time began. A ``W`` may come long
+behind its ``I``. So where there are any, ``n_k`` counts the microbatches of ``s_k`` that have a ``W`` to come; each holds the
+lesser of activation and ``retained``. The numbers need not fall with k then; of the stages behind ``s_j`` those that have an
+``I`` to come do, and are no more than ``n_j``.
 
 *Both.* Idle time before the one moment and behind the other one adds up where the first comes before the last:
 ``makespan >= work + (head - gain) + (tail - other gain)``. It does unless all microbatches are held at once. For, if the first
@@ -42,35 +45,65 @@ from ppopt.constraints import joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 
+NOTHING = Way()
+"""No time."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many operations of a kind a device runs in a phase, and what that says.
+
+    ``gain``: how long each of them takes. ``stage``, ``holds``: 1, each holds what a microbatch takes of a stage; -1, each gives
+    it back; 0, neither. ``within``: counts of the phase, by their places, that are no smaller. ``least``: at least so many.
+    ``since``, ``every``: the first one begins no earlier than ``since``, and each no earlier than ``every`` behind the one before
+    (``None``: nothing is known).
+    """
+
+    gain: Way
+    stage: int
+    holds: int
+    within: tuple[int, ...] = ()
+    least: int = 0
+    since: Way | None = None
+    every: Way = NOTHING
+
+    def done(self, duration: Mapping[Part, int], count: int, until: int) -> int | None:
+        """How much of that many can be run by a time; ``None``: not all of them can have begun."""
+        gain = self.gain.value(duration)
+        if self.since is None or not count:
+            return count * gain
+        last = self.since.value(duration) + (count - 1) * self.every.value(duration)
+        return None if last >= until else (count - 1) * gain + min(gain, until - last)
+
 
 @dataclass(frozen=True)
 class Phase:
     """The time before the first backward of a stage starts on a device, or behind the end of its last forward of it.
 
-    ``way``: how long that is at least. ``gains``: of each of the ``stages``, what the device does in that time for one more
-    microbatch that it holds. ``some``: of so many of the stages at least one is held. ``falling``: the numbers fall from stage to
-    stage.
+    ``way``: how long that is at least. ``counts``: what the device does in that time.
     """
 
     way: Way
-    stages: tuple[int, ...]
-    gains: tuple[Way, ...]
-    some: int
-    falling: bool
+    counts: tuple[Count, ...]
 
     def least(self, duration: Mapping[Part, int], held: Mapping[int, int], room: int, most: int) -> int:
         """Idle ticks at least, with these durations and amounts of the stages; ``most`` microbatches."""
-        gains = [way.value(duration) for way in self.gains]
+        until = self.way.value(duration)
+        best = -1
 
-        def best(place: int, last: int, left: int) -> int:
-            if place == len(self.stages):
-                return 0
-            amount = held[self.stages[place]]
-            fit = last if not amount else min(last, left // amount)
-            values = (n * gains[place] + best(place + 1, n if self.falling else most, left - n * amount) for n in range(fit + 1))
-            return max(values)
+        def count(numbers: tuple[int, ...], done: int, left: int) -> None:
+            nonlocal best
+            if len(numbers) == len(self.counts):
+                best = max(best, done) if left >= 0 else best
+                return
+            of = self.counts[len(numbers)]
+            for n in range(of.least, min((numbers[i] for i in of.within), default=most) + 1):
+                more = of.done(duration, n, until)
+                if more is not None:
+                    count((*numbers, n), done + more, left - n * of.holds * held[of.stage])
 
-        return self.way.value(duration) - best(0, most, room)
+        count((), 0, room)
+        return until - best
 
 
 @dataclass(frozen=True)
@@ -108,18 +141,16 @@ def fillings(pipeline: Pipeline) -> Iterator[Filling]:
     reasons = Reasons(graph)
     number = {(Kind.I if f.kind == Kind.B else f.kind, f.stage): o for o, f in enumerate(graph.families)}
     weights = any(kind == Kind.W for kind, _ in number)
+    back = (Kind.I, Kind.W) if weights else (Kind.I,)
     for device, (_, families) in enumerate(graph.machines[: graph.devices]):
         stages = tuple(s for s, d in enumerate(pipeline.routes[0]) if d == device)
-        back = (Kind.I, Kind.W) if weights else (Kind.I,)
         first, last = [], []
         for j, stage in enumerate(stages):
-            behind = [(kind, s) for s in stages[j + 1 :] for kind in (Kind.F, *back)]
-            held = [[(Kind.F, s)] for s in stages[:j]] + [[(Kind.F, stage), *behind]]
-            first.append(Phase(reasons.head(number[Kind.I, stage], 0), stages[: j + 1], _each_once(held), j + 1, True))
-            held = [[(kind, s) for kind in back] for s in stages[:j]] + [[*((kind, stage) for kind in back), *behind]]
-            held += [[(Kind.W, s)] for s in stages[j + 1 :]] if weights else []
-            way = reasons.tail(number[Kind.F, stage], 0)
-            last.append(Phase(way, stages[: len(held)], _each_once(held), j + 1, not weights))
+            begun = {s: reasons.since_last(number[Kind.I, s]) for s in stages[j + 1 :]}
+            first.append(Phase(reasons.head(number[Kind.I, stage], 0), _numbers(stages, j, ((Kind.F,),), back, begun)))
+            begun = {s: reasons.until_last(number[Kind.F, s]) for s in stages[j + 1 :]}
+            parts = ((Kind.W,), (Kind.I,)) if weights else ((Kind.I,),)
+            last.append(Phase(reasons.tail(number[Kind.F, stage], 0), _numbers(stages, j, parts, (Kind.F,), begun)))
         nothing = Way((), min(graph.tail[o] for o in families))
         tail = nothing if weights else reasons.tail(number[Kind.I, stages[0]], 0)
         head = reasons.head(number[Kind.F, stages[0]], 0)
@@ -127,5 +158,41 @@ def fillings(pipeline: Pipeline) -> Iterator[Filling]:
         yield Filling(device, stages, pipeline.microbatches, work, head, tail, tuple(first), tuple(last))
 
 
-def _each_once(parts: Sequence[Sequence[Part]]) -> tuple[Way, ...]:
-    return tuple(Way.of(dict.fromkeys(some, 1)) for some in parts)
+def _numbers(
+    stages: Sequence[int],
+    j: int,
+    claiming: Sequence[Sequence[Kind]],
+    other: Sequence[Kind],
+    begun: Mapping[int, tuple[Way, Way]],
+) -> tuple[Count, ...]:
+    """The counts of a phase up to ``stages[j]``.
+
+    ``claiming``: the kinds that it begins with, those of one stage that hold anything (or will have been holding it) first;
+    ``other``: the kinds that come with the end of what is held, of the stages behind alone; ``begun``: of these, how early they
+    come and how close to each other.
+    """
+    counts: list[Count] = []
+    least = int(j == len(stages) - 1)  # the moment itself, else a time before it
+    before: tuple[int, ...] = ()  # the count of the stage before, which is no smaller
+    ends = []
+    for k, stage in enumerate(stages):
+        alone = len(claiming) == 1
+        if k <= j:
+            gain = Way.of({(kind, stage): 1 for kinds in claiming for kind in kinds})
+            counts.append(Count(gain, stage, 1, before if alone else (), least))
+            before = (len(counts) - 1,)
+            continue
+        own: tuple[int, ...] = ()
+        for place, kinds in enumerate(claiming):
+            within = (*own, *(before if place == len(claiming) - 1 else ()))
+            counts.append(Count(Way.of({(kind, stage): 1 for kind in kinds}), stage, int(not place), within))
+            own = (len(counts) - 1,)
+        before = own
+        ends.append((stage, own))
+    later: tuple[int, ...] = ()
+    for stage, own in reversed(ends):
+        since, every = begun[stage]
+        gain = Way.of({(kind, stage): 1 for kind in other})
+        counts.append(Count(gain, stage, -1, (*own, *later), 0, since, every))
+        later = (len(counts) - 1,)
+    return tuple(counts)

@@ -42,17 +42,22 @@ class Looked:
 
 
 class Looks:
-    """Looks at cut and order together. ``seconds``: of the next look; ``spent``: of all so far."""
+    """Looks at cut and order together.
+
+    ``seconds``: of the next look; ``spent``: of all so far; ``in_vain``: the number of looks since the last one that came to an
+    end or found something.
+    """
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
-        self.spent, self.seconds = 0.0, seconds
+        self.spent, self.seconds, self.in_vain = 0.0, seconds, 0
         self.useful = over.joint
         """Whether there is a model, and what it finds is what it seems to be: better once it is timed by the rules."""
         self._over, self._at, self._settings = over, at, settings
 
     def due(self, others: float) -> bool:
-        """Whether a look comes next, where single cuts have taken that many seconds: as long as those it may take."""
-        return self.useful and self.spent + self.seconds <= others
+        """Whether a look comes next, where single cuts have taken that many seconds: as long as all looks may take; after one in
+        vain these may take half as long, after two a third, and so on."""
+        return self.useful and (1 + self.in_vain) * (self.spent + self.seconds) <= others
 
     def _look(self, box: Box, lower: Time, below: Time, clock: Clock) -> tuple[FoundCut, Schedule | None]:
         """Look for a schedule below that much on a cut of a box, of which none has less than ``lower``."""
@@ -60,6 +65,7 @@ class Looks:
         limits = Limits(clock.slice(self.seconds), 0.0, self._settings.workers, self._settings.seed)
         found = self._over.with_order(limits, lower, below, box)
         self.spent += clock.spent - before
+        self.in_vain = 0 if found.settled or found.counts is not None else self.in_vain + 1
         schedule = None
         if found.counts is not None:
             schedule = self._timed(found.counts, found.rows)

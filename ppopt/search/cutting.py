@@ -24,15 +24,14 @@ from ppopt.interrupt import noting
 from ppopt.named import Restriction, Row, Table, placed_freely, placed_here
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
-from ppopt.pipeline.cutting import work_of_layers
-from ppopt.pipeline.layers import STEP
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
-from ppopt.search.near_cuts import Key, followed, improved, retimed
+from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating, work_per_device
+from ppopt.search.near_cuts import Key, improved, retimed
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
@@ -92,18 +91,14 @@ class PartitionChoice:
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
         looks = self.over, self._at, self.settings, self._first_look
         self.looks: tuple[Around | Everywhere, ...] = Around(*looks), Everywhere(*looks)
-        self._spent = 0.0
+        self.order = BestOrder(self.objective, self.settings, self._at, self._first_look)
+        self._begun = self._spent = 0.0
 
     # --- the branch ---
 
     def floor(self, objective: Objective) -> Fraction:
         """A quick lower bound: the devices share the work of all layers, and what these take once per step."""
-        layers, pipeline = self.pipeline.layers, self.pipeline
-        assert layers is not None
-        work = sum(work_of_layers(layers, pipeline.recompute)) * pipeline.microbatches
-        once = [value or Fraction(0) for name in STEP for value in map(layers.each(name).__getitem__, layers.group_of)]
-        overlapped = pipeline.data_parallel.overlap
-        return (work + (Fraction(0) if overlapped else sum(once, Fraction(0)))) / pipeline.devices
+        return work_per_device(self.pipeline)
 
     def begin(self, start: Schedule | None, bound: Fraction) -> None:
         """Take over a schedule of some cut, and a bound that holds for all."""
@@ -121,6 +116,7 @@ class PartitionChoice:
                     self._ask(math.inf)  # a bound for all, whatever the rest takes
                     self.named = tuple(self.beside())
                     self._begin()
+                    self._begun = clock.spent
                 while not self.closed and not self._clock.over and self.lower < min(self.enough, self.value):
                     self._next()
         except KeyboardInterrupt:
@@ -185,8 +181,8 @@ class PartitionChoice:
             self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
         named = [counts for counts in (even, balanced) if counts is not None]
         self._ask(min(self.value, self.enough))
-        near = list(dict.fromkeys(map(self._nearby, named)))
-        for counts in near:
+        near = [self._improved(counts, lambda known: (known[0], sum(known, Fraction(0)))) for counts in named]
+        for counts in dict.fromkeys(near):
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
 
@@ -225,7 +221,10 @@ class PartitionChoice:
         return Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
 
     def _next(self) -> None:
-        """Look at a cut, into a box of cuts around the best one, or at all cuts at once: a third of the time each."""
+        """Improve the order of the best cut, look at another cut, into a box of cuts, or at all cuts at once."""
+        if self.best is not None and self.order.due(self.best, self.words, self._begun + self._spent):
+            self._improve(self.best)
+            return
         for looks in self.looks:
             if self.best is not None and not self.words and looks.due(self._spent):
                 self._look_with_order(looks, self.best.pipeline.counts)
@@ -233,6 +232,15 @@ class PartitionChoice:
         before = self._clock.spent
         self._next_cut()
         self._spent += self._clock.spent - before
+
+    def _improve(self, best: Schedule) -> None:
+        """Search for a better order of the best cut."""
+        leaf = self.leaves.get(best.pipeline.counts)
+        least = self.lower if leaf is None else self.value if leaf.settled else max(self.lower, leaf.bound)
+        found = self.order.improved(best, least, self._clock, self.steps)
+        if found is not best:
+            self._found(found, ())
+            self._follow()
 
     def _look_with_order(self, looks: Around | Everywhere, counts: Counts) -> None:
         """Search for cut and order together."""
@@ -304,14 +312,8 @@ class PartitionChoice:
     def _follow(self) -> None:
         """Run the best order on other cuts, where nothing binds."""
         assert self.best is not None
-        if self.words or self.objective != "makespan":
-            return
-        begun, settled = time.monotonic(), [counts for counts, leaf in self.leaves.items() if leaf.settled]
-        found = followed(self.best, self._at, settled, self._clock.slice(strategies.MOVES * self.settings.seconds))
-        if found is not self.best:
-            self._found(found, ())
-            said = f"best {plain(self.value)} on {shown(found.pipeline.counts)}"
-            self.steps.append(Taken("the order on other cuts", time.monotonic() - begun, said))
+        settled = [counts for counts, leaf in self.leaves.items() if leaf.settled]
+        self._found(self.order.on_near_cuts(self.best, self.words, settled, self._clock, self.steps), self.words)
 
     def _solve(self, leaf: _Leaf, name: str) -> None:
         begun, most, before = time.monotonic(), min(self.value, self.enough), self.value
@@ -323,19 +325,14 @@ class PartitionChoice:
         self.versions.update(result.versions)
         if result.schedule is not None:
             self._found(result.schedule, leaf.words)
-        time_ = result.pipeline.time
-        value = "nothing found" if result.ticks.value is None else f"best {time_(result.ticks.value)}"
-        outcome = f"{value}, bound {time_(result.ticks.lower_bound)}" + ("" if leaf.settled else ": stays open")
+        value = "nothing found" if result.value is None else f"best {result.value}"
+        outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
         if self.value < before:
             self._follow()
         self._report()
 
     # --- cuts with small bounds ---
-
-    def _nearby(self, counts: Counts) -> Counts:
-        """A cut with a small bound that single ends lead to."""
-        return self._improved(counts, lambda known: (known[0], sum(known, Fraction(0))))
 
     def _polished(self, counts: Counts) -> Counts:
         """A cut that is likely to have a good order, its bound not much above that of ``counts``: its devices have slack.

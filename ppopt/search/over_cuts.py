@@ -121,11 +121,11 @@ class OverCuts:
         if self._amounts is None:
             return
         *amounts, room = self._amounts
-        ends = [self.model.ends(of) for of in amounts]
+        ends, scale = [self.model.ends(of) for of in amounts], self.per_unit // some.ticks.per_unit
         for filling in fillings(some):
             self.model.hold([(ends[0], filling.stages), (ends[2], filling.stages)], room[filling.device])
             if self.objective == "makespan":
-                fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device])
+                fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device], scale)
                 self._fillings.append(fill)
 
     def _with_levels(self) -> None:

@@ -151,6 +151,8 @@ LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), no(full_speed), {"most": tunin
 SMALL: tuple[Entry, ...] = (
     # what others have reached may be out of reach
     Turn(Decide, left(1 / 3), to_beat, {"between": False, "exact": True}),
+    # a first look at a cut of layers takes a second or a few: measured, without this they hardly get to neighbourhoods
+    Turn(Neighbourhoods, left(2 / 3), both(to_beat, wide)),
     # decisions at the bound and between bound and best; better schedules first where much is open
     Turn(NamedHeuristics, left(1 / 4, most=1.0), wide),
     Turn(PacedSchedules, left(1 / 40), both(wide, no(many))),

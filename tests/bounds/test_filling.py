@@ -9,7 +9,7 @@ import pytest
 
 from ppopt.bounds.certificates import Part, Way, durations_of
 from ppopt.bounds.cuts import CutModel
-from ppopt.bounds.filling import Filling, Phase, fillings
+from ppopt.bounds.filling import Count, Filling, Phase, fillings
 from ppopt.clock import Limits
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError
@@ -138,14 +138,36 @@ def test_the_model_of_cuts_says_the_same() -> None:
             left.pop(found.counts, None)
 
 
+F0, F1, I1 = ((kind, stage) for kind, stage in ((Kind.F, 0), (Kind.F, 1), (Kind.I, 1)))
+
+
+def each(part: Part) -> Way:
+    return Way.of({part: 1})
+
+
 def test_the_longest_choice_of_numbers_counts() -> None:
     """Room for 7, where two stages hold 2 and 3: 3 and 0 microbatches, 2 and 1, or, where they need not fall, 0 and 2."""
-    phase = Phase(Way((), 100), (0, 1), (Way.of({(Kind.F, 0): 1}), Way.of({(Kind.F, 1): 1})), 2, True)
 
-    def idle(first: int, second: int, **changes: object) -> int:
-        duration: Mapping[Part, int] = {(Kind.F, 0): first, (Kind.F, 1): second}
-        return replace(phase, **changes).least(duration, {0: 2, 1: 3}, 7, 4)  # type: ignore[arg-type]
+    def idle(first: int, second: int, falling: bool, least: int) -> int:
+        counts = (Count(each(F0), 0, 1, (), least), Count(each(F1), 1, 1, (0,) if falling else (), least))
+        duration: Mapping[Part, int] = {F0: first, F1: second}
+        return Phase(Way((), 100), counts).least(duration, {0: 2, 1: 3}, 7, 4)
 
-    assert idle(5, 1) == 100 - 3 * 5
-    assert idle(1, 5) == 100 - 2 - 5
-    assert idle(1, 5, falling=False) == 100 - 2 * 5
+    assert idle(5, 1, True, 0) == 100 - 3 * 5
+    assert idle(5, 1, True, 1) == 100 - 2 * 5 - 1
+    assert idle(1, 5, True, 0) == 100 - 2 - 5
+    assert idle(1, 5, False, 0) == 100 - 2 * 5
+
+
+def test_what_is_given_back_makes_room_as_early_as_it_comes() -> None:
+    """Room for two of a stage of F = 5, I = 7 within 100 ticks; the first I begins at 90, 80, 79, the next 10 behind it."""
+
+    def idle(since: int) -> int:
+        counts = (Count(each(F1), 1, 1), Count(each(I1), 1, -1, (0,), 0, Way((), since), Way((), 10)))
+        return Phase(Way((), 100), counts).least({F1: 5, I1: 7}, {1: 1}, 2, 8)
+
+    assert idle(100) == 100 - 2 * 5
+    assert idle(99) == 100 - 3 * 5 - 1
+    assert idle(90) == 100 - 3 * 5 - 7
+    assert idle(80) == 100 - 4 * 5 - 2 * 7
+    assert idle(79) == 100 - 5 * 5 - 2 * 7 - 1

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ppopt import cpsat
+from ppopt.constraints import Word
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Objective
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
+
+
+def not_for_windows(pipeline: Pipeline, objective: Objective, words: Collection[Word]) -> str | None:
+    """Why windows of a schedule cannot be arranged anew, where ``words`` bind beside the rules; ``None``: they can."""
+    if words:
+        return "it knows nothing of constraints that bind"
+    if pipeline.ticks.margins:
+        return "it knows nothing of what a device does before and after its operations"
+    if pipeline.engines and objective == "span":
+        return "it knows nothing of spans with copies to the host"
+    return None
 
 
 class Neighbourhoods(Step):
@@ -23,13 +38,9 @@ class Neighbourhoods(Step):
 
     def applies(self, run: Run) -> str | None:
         """Where there is a schedule, and nothing but the rules."""
-        if run.problem.words:
-            return "it knows nothing of constraints that bind"
-        if run.problem.pipeline.ticks.margins:
-            return "it knows nothing of what a device does before and after its operations"
-        if run.problem.pipeline.engines and run.problem.span:
-            return "it knows nothing of spans with copies to the host"
-        return "there is no schedule yet" if run.incumbent.best is None else None
+        problem = run.problem
+        unknown = not_for_windows(problem.pipeline, problem.objective, problem.words)
+        return unknown or ("there is no schedule yet" if run.incumbent.best is None else None)
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
         """From the best schedule on."""
