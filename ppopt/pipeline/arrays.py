@@ -71,7 +71,8 @@ def by_operation(pipeline: Pipeline, table: IntArray, numbers: IntArray) -> IntA
     """What of a table ``[route, row, stage]`` each of these single operations has (:class:`~ppopt.op.OpIndex`)."""
     by_family = table.reshape(len(table), -1)
     if len(by_family) == 1:
-        return by_family[0].take(numbers // pipeline.microbatches)
+        alone: IntArray = by_family[0].take(numbers // pipeline.microbatches)
+        return alone
     family = numbers // pipeline.microbatches
     microbatch = numbers - family * pipeline.microbatches
     found: IntArray = by_family.ravel().take(pipeline.route_by_microbatch[microbatch] * by_family.shape[1] + family)
