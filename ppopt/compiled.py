@@ -7,7 +7,8 @@ runs only load it. Both give the same numbers.
 
 To load numba takes a moment, which only much work makes up for. So what the loops of a process have done is counted, in
 operations, each with the time that it takes in Python: once that is as long as loading takes, numba is loaded. So no run takes
-much more than twice as long as it would with the better choice, and what is chosen depends on no clock.
+much more than twice as long as it would with the better choice, and what is chosen depends on no clock. Who knows beforehand that
+much is to be done says so (:func:`expect`).
 """
 
 from __future__ import annotations
@@ -86,6 +87,11 @@ class _State:
         self.spent += seconds
         return self.spent > LOADING and self.there
 
+    def expect(self, seconds: float) -> None:
+        """So much is to be done soon."""
+        if self.spent + seconds > LOADING:
+            self.spent = max(self.spent, LOADING)
+
     @property
     def there(self) -> bool:
         """Whether numba can be loaded here."""
@@ -110,6 +116,11 @@ def using(compiled: bool) -> Iterator[None]:
 def available() -> bool:
     """Whether numba can be loaded here."""
     return _state.there
+
+
+def expect(operations: int, *loops: Loop) -> None:
+    """Loops will work on so many operations soon, each of them on all: where that is much, none of it is left to Python."""
+    _state.expect(operations * sum(loop.seconds for loop in loops))
 
 
 def bare(argument: Any) -> Any:

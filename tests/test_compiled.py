@@ -111,6 +111,16 @@ def test_much_work_is_compiled_at_once(fresh: list[str]) -> None:
     assert fresh == ["load", "sums"]
 
 
+def test_what_is_expected_is_compiled_from_the_first_loop_on(fresh: list[str]) -> None:
+    own, further = Loop(sums.function, LOADING / 10, ["tables.sums"], ()), Loop(sums.function, LOADING / 10, ["tables.sums"], ())
+    compiled.expect(4, own, further)
+    own(1, 100, tables(1), 0)
+    assert not fresh
+    compiled.expect(5, own, further)
+    own(1, 100, tables(1), 0)
+    assert fresh == ["load", "sums"]
+
+
 def test_python_runs_what_has_more_than_64_bits(fresh: list[str]) -> None:
     with using(compiled=True):
         assert sums(1, 2**70, Tables(np.array([2**62]), [0]), 2**69) == 2**69 + 2**62
