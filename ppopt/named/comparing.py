@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ppopt.checker.quick import keeps_all_rules
-from ppopt.clock import OutOfTime
+from ppopt.checker.quick import keeps_all_rules, seconds_to_read
+from ppopt.clock import OutOfTime, check_room
 from ppopt.compiled import expect
 from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
@@ -91,6 +91,7 @@ def rows_of(
     expect(2 * pipeline.devices * pipeline.microbatches * len(shown), enter, sweep, keeps_all_rules)  # F and B at least
     for definition, v in shown:
         try:
+            check_room(2 * seconds_to_read(pipeline))  # to time it takes about as long
             schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
             figures(verified(schedule, definition.name))  # they are kept, and asked for when no time may be left
             rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
