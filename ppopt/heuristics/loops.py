@@ -300,30 +300,20 @@ PARTS = (
 )
 
 
-@loop(1e-5, ("sequence", "heads", "account.held"), PARTS)
+@loop(1e-5, ("state.sequence", "state.heads", "account.held"), PARTS)
 def simulate(
-    sizes: Any,
-    patient: bool,
-    instant: bool,
-    work: Any,
-    use: Any,
-    memories: Any,
-    ends: Any,
-    account: Any,
-    state: Any,
-    sequence: Any,
-    heads: Any,
+    sizes: Any, patient: bool, instant: bool, work: Any, use: Any, memories: Any, ends: Any, account: Any, state: Any
 ) -> int:
-    """Jobs in the order of their starts, ``sequence`` (what is left of it is -1 once nothing can go on any more), and the time of
-    the last event.
+    """Jobs in the order of their starts, ``state.sequence`` (what is left of it is -1 once nothing can go on any more), and the
+    time of the last event.
 
     An event is that a job arrives (all that it waits for is there) or that a machine is to be looked at (its job has ended).
     Whenever a machine is free it starts what comes first. Of machines that are looked at at one time the
     one with the smaller number comes first; where transfers block, the larger one, for links stop devices. ``instant``: something
     takes no time; that goes first on all machines, for what it makes may be wanted at once.
 
-    ``heads``: by device the first job that has arrived and claims memory, -1: none; ``account.held``: by memory what is held at
-    the end.
+    ``state.heads``: by device the first job that has arrived and claims memory, -1: none; ``account.held``: by memory what is
+    held at the end.
     """
     work, use, memories, ends = bare(work), bare(use), bare(memories), bare(ends)
     account, state = bare(account), bare(state)
@@ -345,7 +335,7 @@ def simulate(
                 later += 1
             elif job >= 0:
                 start(job, time, patient, sizes, work, use, memories, account, ends, state)
-                sequence[done] = job
+                state.sequence[done] = job
                 done += 1
         again = count(0, state.events) > 0 and first(0, state.events) < until
         for place in range(later):
@@ -355,10 +345,10 @@ def simulate(
                 push(0, time * sizes.stride + sizes.jobs + work.machine[job], state.events)
             else:
                 start(job, time, patient, sizes, work, use, memories, account, ends, state)
-                sequence[done] = job
+                state.sequence[done] = job
                 done += 1
     for d in range(ends.devices):
         for queue in range(d * sizes.width + 1, (d + 1) * sizes.width):
-            if count(queue, state.queues) > 0 and (heads[d] < 0 or first(queue, state.queues) < heads[d]):
-                heads[d] = first(queue, state.queues)
+            if count(queue, state.queues) > 0 and (state.heads[d] < 0 or first(queue, state.queues) < state.heads[d]):
+                state.heads[d] = first(queue, state.queues)
     return time

@@ -130,3 +130,7 @@ class State(NamedTuple):
     """By machine how many blocking transfers let it start nothing new."""
     later: Any
     """The jobs that start once everything that takes no time has been started."""
+    sequence: Any
+    """The jobs in the order of their starts; -1: not known yet."""
+    heads: Any
+    """By device the first job that has arrived and claims memory at the end; -1: none."""

@@ -33,7 +33,6 @@ def sequence_of(jobs: Ranked, *, patient: bool, reserve: bool) -> IntArray:
         Stuck: memory, or a cycle in the words, lets nothing go on.
     """
     count = jobs.count
-    sequence, heads = np.full(count, -1, np.int64), np.full(jobs.devices, -1, np.int64)
     sizes = Sizes(count, int(jobs.claimer.max(initial=-1)) + 2, count + jobs.machines)
     begin = jobs.needs.copy(), jobs.release.copy()  # they change
     work = Work(jobs.duration, jobs.machine, jobs.awaited, *begin, jobs.offset, jobs.after, jobs.lag)
@@ -41,10 +40,11 @@ def sequence_of(jobs: Ranked, *, patient: bool, reserve: bool) -> IntArray:
     longest = int(jobs.duration.max(initial=0)) + int(jobs.lag.max(initial=0))
     most = ((count + 1) * longest + int(jobs.release.max(initial=0)) + 1) * sizes.stride
     how = patient, not jobs.duration.all()
-    memories, account = _memories(jobs, reserve), _account(jobs)
-    time = simulate(count, most, sizes, *how, work, use, memories, _ends(jobs), account, _state(jobs, sizes), sequence, heads)
+    memories, account, state = _memories(jobs, reserve), _account(jobs), _state(jobs, sizes)
+    time = simulate(count, most, sizes, *how, work, use, memories, _ends(jobs), account, state)
+    sequence: IntArray = state.sequence
     if count and sequence[-1] < 0:
-        raise _stuck(jobs, int(time), sequence, heads, account.held)
+        raise _stuck(jobs, int(time), sequence, state.heads, account.held)
     return sequence
 
 
@@ -69,6 +69,8 @@ def _state(jobs: Ranked, sizes: Sizes) -> State:
         taken=none.copy(),
         stops=np.zeros(machines, np.int64),
         later=none.copy(),
+        sequence=np.full(jobs.count, -1, np.int64),
+        heads=np.full(jobs.devices, -1, np.int64),
     )
 
 
