@@ -102,13 +102,13 @@ def check_time(seconds: float = 0.0) -> None:
 def check_room(seconds: float) -> None:
     """Raise where the clock that bounds what is done (:func:`bounded`) has less than this left: for what cannot be interrupted.
 
-    A deterministic clock counts no such seconds: nothing is raised while it has anything left.
+    A deterministic clock counts no such seconds: it has room while it is not over.
 
     Raises:
         OutOfTime: it has.
     """
     clock = _BOUND.get()
-    if clock is not None and clock.left < (0 if clock.deterministic else seconds):
+    if clock is not None and (clock.over or (clock.left < seconds and not clock.deterministic)):
         raise OutOfTime
 
 
