@@ -99,6 +99,19 @@ def check_time(seconds: float = 0.0) -> None:
         clock.charge(seconds)
 
 
+def check_room(seconds: float) -> None:
+    """Raise where the clock that bounds what is done (:func:`bounded`) has less than this left: for what cannot be interrupted.
+
+    A deterministic clock counts no such seconds: it has room while it is not over.
+
+    Raises:
+        OutOfTime: it has.
+    """
+    clock = _BOUND.get()
+    if clock is not None and (clock.over or (clock.left < seconds and not clock.deterministic)):
+        raise OutOfTime
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a step has to stop, and how it goes about its search.

@@ -7,7 +7,8 @@ runs only load it. Both give the same numbers.
 
 To load numba takes a moment, which only much work makes up for. So what the loops of a process have done is counted, in
 operations, each with the time that it takes in Python: once that is as long as loading takes, numba is loaded. So no run takes
-much more than twice as long as it would with the better choice, and what is chosen depends on no clock.
+much more than twice as long as it would with the better choice, and what is chosen depends on no clock. Who knows beforehand that
+much is to be done says so (:func:`expect`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +27,8 @@ from ppopt.interrupt import uninterrupted
 LOADING = 1.0
 """Seconds that loops take in Python before numba is loaded. Measured: to import numba takes 0.5 s, and every loop that was
 compiled before 0.03 s more; from then on the loops take a hundredth to a tenth of what they took."""
+Part: TypeAlias = Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
+"""A function that a loop calls; or one that Python calls, and one that numba compiles in its place."""
 MOST = 2**62
 """Compiled loops keep to numbers below this; where larger ones may occur, Python runs them, whose integers have no end."""
 
@@ -32,7 +36,7 @@ MOST = 2**62
 class Loop:
     """A function that Python or numba runs (:func:`loop`)."""
 
-    def __init__(self, function: Callable[..., Any], seconds: float, changes: Sequence[str], parts: Sequence[Callable[..., Any]]):
+    def __init__(self, function: Callable[..., Any], seconds: float, changes: Sequence[str], parts: Sequence[Part]):
         self.function, self.seconds, self.parts = function, seconds, tuple(parts)
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         self._changed = [(names.index(name), field) for name, _, field in (change.partition(".") for change in changes)]
@@ -58,14 +62,12 @@ class Loop:
         return found
 
 
-def loop(
-    seconds: float, changes: Sequence[str] = (), parts: Sequence[Callable[..., Any]] = ()
-) -> Callable[[Callable[..., Any]], Loop]:
+def loop(seconds: float, changes: Sequence[str] = (), parts: Sequence[Part] = ()) -> Callable[[Callable[..., Any]], Loop]:
     """Make a :class:`Loop` of a function.
 
     ``seconds``: what Python takes for an operation, about. ``changes``: the arguments whose arrays it changes, or, with a dot,
     fields of these. ``parts``: the functions that it calls, in the same module: what is kept on disk is compiled again when that
-    module changes.
+    module changes; a pair of functions is one for Python and one for numba.
     """
     return lambda function: Loop(function, seconds, changes, parts)
 
@@ -84,6 +86,11 @@ class _State:
             return self.forced and self.there
         self.spent += seconds
         return self.spent > LOADING and self.there
+
+    def expect(self, seconds: float) -> None:
+        """So much is to be done soon."""
+        if self.spent + seconds > LOADING:
+            self.spent = max(self.spent, LOADING)
 
     @property
     def there(self) -> bool:
@@ -111,7 +118,23 @@ def available() -> bool:
     return _state.there
 
 
+def expect(operations: int, *loops: Loop) -> None:
+    """Loops will work on so many operations soon, each of them on all: where that is much, none of it is left to Python."""
+    _state.expect(operations * sum(loop.seconds for loop in loops))
+
+
+def bare(argument: Any) -> Any:
+    """A tuple of arrays that a loop hands on to its parts; what is beside arrays is kept.
+
+    Compiled, it has their addresses alone, without lengths. To hand on an array as it is takes seven numbers, and every function
+    counts one reference more to each: both together took two thirds of the time of a list schedule.
+    """
+    return argument
+
+
 def _plain(argument: Any) -> Any:
+    if hasattr(argument, "plain"):
+        return argument.plain()
     if isinstance(argument, tuple):
         made = map(_plain, argument)
         return argument._make(made) if hasattr(argument, "_make") else tuple(made)
@@ -150,14 +173,49 @@ def _teller() -> Any:
     return Teller()
 
 
-def _compiled(function: Callable[..., Any], parts: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], parts: Sequence[Part]) -> Callable[..., Any]:
     import numba
-    from numba.extending import register_jitable
+    from numba.extending import overload
 
+    _teach_bare()
     for part in parts:
-        register_jitable(part)
+        own, instead = part if isinstance(part, tuple) else (part, part)
+        overload(own, strict=False)(lambda *_, instead=instead: instead)
     try:
         made: Callable[..., Any] = numba.njit(cache=True)(function)
     except RuntimeError:  # there is no folder that it can be kept in
         made = numba.njit(function)
     return made
+
+
+@cache
+def _teach_bare() -> None:
+    """Let numba know :func:`bare`."""
+    import numba.core.cgutils
+    import numba.extending
+
+    core: Any = numba.core
+    extending: Any = numba.extending
+    types = core.types
+
+    def kind(given: Any) -> Any:
+        if isinstance(given, types.Array):
+            return types.CPointer(given.dtype)
+        if isinstance(given, types.BaseTuple):
+            return types.BaseTuple.from_types(tuple(map(kind, given.types)), getattr(given, "instance_class", None))
+        return given
+
+    def value(context: Any, builder: Any, given: Any, what: Any) -> Any:
+        if isinstance(given, types.Array):
+            return context.make_array(given)(context, builder, what).data
+        if isinstance(given, types.BaseTuple):
+            parts = core.cgutils.unpack_tuple(builder, what, len(given))
+            made = [value(context, builder, of, part) for of, part in zip(given.types, parts, strict=True)]
+            return context.make_tuple(builder, kind(given), made)
+        return what
+
+    def addresses(_: Any, given: Any) -> Any:
+        return kind(given)(given), lambda context, builder, _, what: value(context, builder, given, what[0])
+
+    compiled = extending.intrinsic(addresses)
+    extending.overload(bare)(lambda argument: lambda argument: compiled(argument))

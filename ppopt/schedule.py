@@ -11,9 +11,9 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ppopt.op import WHOLE, Kind, Op, OpIndex, Pair, Send, parse
-from ppopt.pipeline import IntArray, Pipeline, computed, kind_of, microseconds
+from ppopt.pipeline import IntArray, Pipeline, computed, microseconds
 from ppopt.pipeline import halves as halves
-from ppopt.pipeline.arrays import in_pieces
+from ppopt.pipeline.arrays import by_operation, every_row, in_pieces
 from ppopt.pipeline.holding import held_over_time, most_on_host, peak_of
 from ppopt.pipeline.holding import memory_changes as memory_changes
 from ppopt.pipeline.rewriting import working_once
@@ -95,41 +95,32 @@ def _numbers(index: OpIndex, op: Op | Pair) -> list[int]:
 def durations(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """What each of these operations takes, in ticks."""
     index, ticks = pipeline.index, pipeline.ticks
-    route = pipeline.route_by_microbatch
     table = np.concatenate((ticks.duration[:, : len(Kind)], ticks.sending, ticks.copying), axis=1)
     table = np.concatenate((table, ticks.duration[:, table.shape[1] :]), axis=1)
-
-    def single(ops: IntArray) -> IntArray:
-        family, microbatch = np.divmod(ops, index.microbatches)
-        kind, stage = np.divmod(family, index.stages)
-        return table[route[microbatch], kind, stage]
-
     first, second = halves(index, numbers)
-    result = single(first)
+    result = by_operation(pipeline, table, first)
     paired = second >= 0
     if paired.any():
         forward, backward = first[paired], second[paired]
-        stage, microbatch = np.divmod(forward, index.microbatches)
-        given = ticks.overlap[route[microbatch], stage]
-        result[paired] = np.where(given >= 0, given, single(forward) + single(backward))
+        given = by_operation(pipeline, ticks.overlap[:, None], forward)
+        apart = result[paired] + by_operation(pipeline, table, backward)
+        result[paired] = np.where(given >= 0, given, apart)
     return result
 
 
 def devices_of(pipeline: Pipeline, numbers: IntArray) -> IntArray:
     """The device of each of these operations; of a transfer the one that it is from."""
-    family, microbatch = np.divmod(halves(pipeline.index, numbers)[0], pipeline.microbatches)
-    row, stage = np.divmod(family, pipeline.stages)
-    kind = kind_of(pipeline.index, row)
-    kind = np.where(kind < len(Kind), kind, np.where(kind == Send.SEND_B, int(Kind.B), int(Kind.F)))
-    device: IntArray = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], kind, stage]
-    return device
+    table = pipeline.device_by_kind[:, : len(Kind)]
+    return by_operation(pipeline, every_row(pipeline, table), halves(pipeline.index, numbers)[0])
 
 
 def in_sequence(pipeline: Pipeline, numbers: IntArray) -> Order:
     """The order in which every device runs its operations in the sequence of ``numbers``; transfers are left out."""
     numbers = numbers[computed(pipeline.index, numbers)]
-    device = devices_of(pipeline, numbers)
-    return Order(pipeline.index, tuple(numbers[device == d] for d in range(pipeline.devices)))
+    device = devices_of(pipeline, numbers).astype(np.int16)  # short integers are sorted in linear time
+    by_device = numbers[np.argsort(device, kind="stable")]
+    ends = np.cumsum(np.bincount(device, minlength=pipeline.devices))
+    return Order(pipeline.index, tuple(np.split(by_device, ends[:-1])))
 
 
 def of_stages(pipeline: Pipeline, numbers: IntArray, table: IntArray) -> IntArray:

@@ -1,6 +1,8 @@
 """One clock: what is left, slices, and work that is counted instead of seconds."""
 
-from ppopt.clock import Clock, Limits
+import pytest
+
+from ppopt.clock import Clock, Limits, OutOfTime, bounded, check_room
 
 
 def test_counted_work() -> None:
@@ -41,3 +43,17 @@ def test_after_an_interrupt_nothing_is_left() -> None:
 def test_one_thread_in_deterministic_mode() -> None:
     assert Limits.of(1, deterministic=True).threads == 1
     assert Limits.of(1, workers=3).threads == 3
+
+
+def test_what_cannot_be_interrupted_needs_room() -> None:
+    check_room(1e9)  # nothing bounds it
+    with bounded(Clock(1000)):
+        check_room(1)
+        with pytest.raises(OutOfTime):
+            check_room(2000)
+    counted = Clock(1000, deterministic=True)
+    with bounded(counted):
+        check_room(2000)
+        counted.charge(1000)
+        with pytest.raises(OutOfTime):
+            check_room(0)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from ppopt import compiled
 from ppopt.checker import violations
 from ppopt.checker.quick import sound
-from ppopt.compiled import LOADING, Loop, loop, using
+from ppopt.compiled import LOADING, Loop, bare, loop, using
 from ppopt.constraints import Family, Precede, rules_of
-from ppopt.heuristics import PRIORITIES, Jobs, run_jobs
+from ppopt.heuristics import PRIORITIES, Jobs, loops, run_jobs
+from ppopt.heuristics.running import Heaps
 from ppopt.named import find
 from ppopt.named.definition import Restriction
 from ppopt.op import Kind
@@ -51,6 +52,44 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
+def test_heaps_of_one_array_are_heaps() -> None:
+    generator = random.Random(3)
+    heaps = Heaps.of(np.array([7, 0, 40]))
+    lists: list[list[int]] = [[], [], []]
+    assert heaps.plain() == lists
+    for _ in range(2000):
+        heap = generator.choice((0, 2))
+        own = lists[heap]
+        assert loops.compiled_count(heap, heaps) == len(own)
+        if own and (len(own) == (7, 0, 40)[heap] or generator.random() < 0.45):
+            assert loops.compiled_first(heap, heaps) == loops.first(heap, lists)
+            assert loops.compiled_pop(heap, heaps) == loops.pop(heap, lists)
+        else:
+            number = generator.randrange(-20, 20)
+            loops.compiled_push(heap, number, heaps)
+            loops.push(heap, number, lists)
+
+
+def bare_sum(tables: Any, rest: Any) -> int:
+    total: int = tables.values[1] + rest[1][0][0]
+    tables.sums[0] = total
+    return total
+
+
+@loop(1.0, parts=(bare_sum,))
+def bare_sums(tables: Any, rest: Any) -> int:
+    return bare_sum(bare(tables), bare(rest)) + len(tables.values)
+
+
+@with_numba
+def test_bare_tuples_have_the_same_numbers() -> None:
+    for compiled_too in (False, True):
+        given = tables(5, 7)
+        with using(compiled=compiled_too):
+            assert bare_sums(1, 100, given, (3, (np.array([10]), True))) == 19
+        assert (given.sums[0] == 17) == compiled_too  # Python changes a list, which is not among the changes
+
+
 def tables(*values: int) -> Tables:
     return Tables(np.array(values), np.zeros(len(values), np.int64))
 
@@ -69,6 +108,16 @@ def test_python_runs_a_loop_until_loading_pays(fresh: list[str]) -> None:
 
 def test_much_work_is_compiled_at_once(fresh: list[str]) -> None:
     Loop(sums.function, 1e-6, ["tables.sums"], ())(10**8, 100, tables(1), 0)
+    assert fresh == ["load", "sums"]
+
+
+def test_what_is_expected_is_compiled_from_the_first_loop_on(fresh: list[str]) -> None:
+    own, further = Loop(sums.function, LOADING / 10, ["tables.sums"], ()), Loop(sums.function, LOADING / 10, ["tables.sums"], ())
+    compiled.expect(4, own, further)
+    own(1, 100, tables(1), 0)
+    assert not fresh
+    compiled.expect(5, own, further)
+    own(1, 100, tables(1), 0)
     assert fresh == ["load", "sums"]
 
 

@@ -83,16 +83,19 @@ def _complete(run: Run) -> Found:
 
 def _times(run: Run, ran: Ran) -> Found:
     for sent in run.sent:
-        at, text = run.time(sent.start), str(sent)
-        device = _ends(run, sent)[0]
-        if sent.start < -run.tolerance:
+        held, made = held_for(run, sent), _made(run, ran, sent)
+        negative = sent.start < -run.tolerance
+        unlike = abs(sent.end - sent.start - held) > run.tolerance
+        early = made is not None and sent.start < made - run.tolerance
+        if not (negative or unlike or early):
+            continue
+        at, text, device = run.time(sent.start), str(sent), _ends(run, sent)[0]
+        if negative:
             yield Violation(Rule.NEGATIVE, device, text, at, f"the transfer {text} starts at {at}, before 0")
-        held = held_for(run, sent)
-        if abs(sent.end - sent.start - held) > run.tolerance:
+        if unlike:
             message = f"the transfer {text} holds its link for {run.time(sent.end - sent.start)}; it takes {run.time(held)}"
             yield Violation(Rule.DURATION, device, text, at, message)
-        made = _made(run, ran, sent)
-        if made is not None and sent.start < made - run.tolerance:
+        if made is not None and early:
             message = f"the transfer {text} starts at {at}, before its result exists at {run.time(made)}"
             yield Violation(Rule.TRANSFER, device, text, at, message)
     for key, arrival in arrivals(run):

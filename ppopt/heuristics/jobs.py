@@ -147,4 +147,7 @@ def _cheapest(pipeline: Pipeline, words: Sequence[Word]) -> IntArray:
         fused |= pipeline.amounts.rebuilt > 0
     split = [~fused] * (pipeline.index.rows - 2)
     cheaper = np.stack([fused, fused, *split], axis=1).reshape(len(fused), -1)  # by route and family
-    return np.sort(np.concatenate((forced, free[cheaper[pipeline.route_by_microbatch[microbatch], family]])))
+    ran = np.zeros(pipeline.index.size, dtype=bool)
+    ran[forced] = True
+    ran[free[cheaper[pipeline.route_by_microbatch[microbatch], family]]] = True
+    return np.flatnonzero(ran)

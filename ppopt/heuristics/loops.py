@@ -1,127 +1,84 @@
 """The loop of a list schedule; see :mod:`ppopt.compiled`.
 
-Jobs go by their rank (:class:`~ppopt.heuristics.ranked.Ranked`), times are in ticks. Columns are read one by one where they are
-used: a compiled function counts the references to each that it takes out of a tuple, which takes longer than all else here.
+Jobs go by their rank (:class:`~ppopt.heuristics.ranked.Ranked`), times are in ticks. What the arguments are:
+:mod:`ppopt.heuristics.running`.
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
-from ppopt.compiled import loop
+from ppopt.compiled import bare, loop
 
 NOTHING = -1
 """No job."""
 
 
-class Work(NamedTuple):
-    """By job what it takes, where, and when; and who waits for it."""
-
-    duration: Any
-    machine: Any
-    awaited: Any
-    """Whether a patient device waits for it."""
-    needs: Any
-    """How many it still waits for."""
-    arrival: Any
-    """When it arrives, as far as that is known."""
-    offset: Any
-    """Entries ``offset[j]`` to ``offset[j + 1]`` of what follows are about the jobs that wait for job j."""
-    after: Any
-    lag: Any
+def count(heap: int, heaps: Any) -> int:
+    """How many numbers a heap has."""
+    return len(heaps[heap])
 
 
-class Use(NamedTuple):
-    """By job what it does to memories: :class:`~ppopt.heuristics.claims.Claims`."""
-
-    memory: Any
-    amount: Any
-    returned: Any
-    claimer: Any
-    finishes: Any
+def first(heap: int, heaps: Any) -> int:
+    """The smallest number of a heap that has some."""
+    found: int = heaps[heap][0]
+    return found
 
 
-class Memories(NamedTuple):
-    """By memory, and by claimer of all of them."""
-
-    limit: Any
-    reserves: Any
-    """0: nothing; 1: for what forwards claim; 2: for what input gradients claim, too."""
-    first: Any
-    """Where the claimers of a memory begin."""
-    route: Any
-    amount: Any
-    more: Any
-    begun: Any
-    """How many microbatches it has."""
+def push(heap: int, number: int, heaps: Any) -> None:
+    """A heap has one number more."""
+    heappush(heaps[heap], number)
 
 
-class Account(NamedTuple):
-    """What is held, by memory; and how far its claimers have come."""
-
-    held: Any
-    claimed: Any
-    """How many microbatches have claimed."""
-    back: Any
-    """How many of their input gradients have claimed more."""
-    finished: Any
-    """How many of them hold nothing any more."""
+def pop(heap: int, heaps: Any) -> int:
+    """The smallest number of a heap that has some is taken from it."""
+    found: int = heappop(heaps[heap])
+    return found
 
 
-class Ends(NamedTuple):
-    """The transfers that block."""
-
-    devices: int
-    """How many of the machines are devices."""
-    blocking: bool
-    """Whether there are such transfers."""
-    source: Any
-    target: Any
-    """By job its devices."""
-    first: Any
-    links: Any
-    """Entries ``first[d]`` to ``first[d + 1]`` are the links of device d."""
+def compiled_count(heap: int, heaps: Any) -> int:
+    """How many numbers a heap has, in the array of all."""
+    found: int = heaps.count[heap]
+    return found
 
 
-class Sizes(NamedTuple):
-    """How much there is."""
-
-    jobs: int
-    """How many there are."""
-    width: int
-    """Queues of a machine: one for jobs that claim nothing, and one for each claimer that its memory may have."""
-    stride: int
-    """Jobs and machines. An event is its time times that, and a job that arrives, or behind these a machine to be looked at."""
+def compiled_first(heap: int, heaps: Any) -> int:
+    """Its smallest number."""
+    found: int = heaps.numbers[heaps.begin[heap]]
+    return found
 
 
-class State(NamedTuple):
-    """What is going on."""
-
-    events: Any
-    """A heap."""
-    queues: Any
-    """Heaps of the jobs that have arrived, those of a machine side by side."""
-    coming: Any
-    """By device a heap of the times at which awaited jobs arrive."""
-    touched: Any
-    """A heap of the machines to be looked at, or of their negative numbers where the larger ones come first."""
-    seen: Any
-    """By machine whether it is among these."""
-    running: Any
-    """By machine its job."""
-    taken: Any
-    """By link the transfer that it has taken on."""
-    stops: Any
-    """By machine how many blocking transfers let it start nothing new."""
+def compiled_push(heap: int, number: int, heaps: Any) -> None:
+    """It has one number more, which goes up until the one above it is no larger."""
+    begin, at = heaps.begin[heap], heaps.count[heap]
+    heaps.count[heap] = at + 1
+    while at > 0 and heaps.numbers[begin + (at - 1) // 2] > number:
+        heaps.numbers[begin + at] = heaps.numbers[begin + (at - 1) // 2]
+        at = (at - 1) // 2
+    heaps.numbers[begin + at] = number
 
 
-def heaps(number: int) -> Any:
-    """So many empty heaps."""
-    made = [[0] for _ in range(number)]
-    for heap in made:
-        heap.pop()
-    return made
+def compiled_pop(heap: int, heaps: Any) -> int:
+    """Its smallest number is taken from it; the last one goes down from its place."""
+    begin, left = heaps.begin[heap], heaps.count[heap] - 1
+    found: int = heaps.numbers[begin]
+    last = heaps.numbers[begin + left]
+    heaps.count[heap] = left
+    at, below = 0, 1
+    while below < left:
+        if below + 1 < left and heaps.numbers[begin + below + 1] < heaps.numbers[begin + below]:
+            below += 1
+        if heaps.numbers[begin + below] >= last:
+            break
+        heaps.numbers[begin + at] = heaps.numbers[begin + below]
+        at, below = below, 2 * below + 1
+    heaps.numbers[begin + at] = last
+    return found
+
+
+HEAPS = ((count, compiled_count), (first, compiled_first), (push, compiled_push), (pop, compiled_pop))
+"""Python has a list for each of :class:`~ppopt.heuristics.running.Heaps`, and numba one array for all."""
 
 
 def to_finish(memory: int, route: int, turn: int, memories: Any, account: Any) -> int:
@@ -191,11 +148,11 @@ def first_that_fits(machine: int, sizes: Any, use: Any, memories: Any, account: 
     """The queue of a device whose first job comes first, of those that have room for it; -1: none has."""
     begin = machine * sizes.width
     best, source = sizes.jobs, -1
-    if len(state.queues[begin]) > 0:
-        best, source = state.queues[begin][0], begin
+    if count(begin, state.queues) > 0:
+        best, source = first(begin, state.queues), begin
     for queue in range(begin + 1, begin + sizes.width):
-        if len(state.queues[queue]) > 0:
-            job = state.queues[queue][0]
+        if count(queue, state.queues) > 0:
+            job = first(queue, state.queues)
             if job < best and fits(job, use, memories, account):
                 best, source = job, queue
     return source
@@ -208,8 +165,8 @@ def transfer(link: int, sizes: Any, ends: Any, state: Any) -> int:
     :mod:`ppopt.timing.links`, but for ties).
     """
     job: int = state.taken[link]
-    if job < 0 and len(state.queues[link * sizes.width]) > 0:
-        job = heappop(state.queues[link * sizes.width]) % sizes.jobs
+    if job < 0 and count(link * sizes.width, state.queues) > 0:
+        job = pop(link * sizes.width, state.queues) % sizes.jobs
         state.taken[link] = job
         if ends.blocking:
             state.stops[ends.source[job]] += 1
@@ -242,42 +199,42 @@ def touch(machine: int, ends: Any, state: Any) -> None:
     """A machine is to be looked at."""
     if state.seen[machine] == 0:
         state.seen[machine] = 1
-        heappush(state.touched, -machine if ends.blocking else machine)
+        push(0, -machine if ends.blocking else machine, state.touched)
 
 
 def arrive(job: int, patient: bool, sizes: Any, work: Any, state: Any) -> None:
     """All that a job waits for is known: so is the time of its arrival."""
-    heappush(state.events, work.arrival[job] * sizes.stride + job)
-    if patient and work.awaited[job]:
-        heappush(state.coming[work.machine[job]], work.arrival[job])
+    push(0, work.arrival[job] * sizes.stride + job, state.events)
+    if patient and work.awaited[job] > 0:
+        push(work.machine[job], work.arrival[job], state.coming)
 
 
 def enqueue(job: int, sizes: Any, work: Any, use: Any, ends: Any, state: Any) -> None:
     """A job has arrived: what claims memory goes by its claimer, a transfer by when it came."""
     machine = work.machine[job]
     if machine < ends.devices:
-        heappush(state.queues[machine * sizes.width + (use.claimer[job] + 1 if use.amount[job] > 0 else 0)], job)
+        push(machine * sizes.width + (use.claimer[job] + 1 if use.amount[job] > 0 else 0), job, state.queues)
     elif job != state.taken[machine]:
-        heappush(state.queues[machine * sizes.width], work.arrival[job] * sizes.jobs + job)
+        push(machine * sizes.width, work.arrival[job] * sizes.jobs + job, state.queues)
 
 
-def waits(job: int, time: int, work: Any, state: Any) -> int:
-    """Until when a patient device had better wait instead of starting a job now; 0: it had not."""
-    if work.awaited[job]:
-        return 0
-    expected = state.coming[work.machine[job]]
-    while len(expected) > 0 and expected[0] <= time:
-        heappop(expected)
-    if len(expected) == 0 or expected[0] - time >= time + work.duration[job] - expected[0]:
-        return 0
-    until: int = expected[0]
-    return until
+def had_better_wait(job: int, time: int, work: Any, state: Any) -> bool:
+    """Whether a patient device had better wait for something that arrives soon instead of starting a job now."""
+    if work.awaited[job] > 0:
+        return False
+    machine = work.machine[job]
+    while count(machine, state.coming) > 0 and first(machine, state.coming) <= time:
+        pop(machine, state.coming)
+    if count(machine, state.coming) == 0:
+        return False
+    arrival = first(machine, state.coming)
+    return bool(arrival - time < time + work.duration[job] - arrival)
 
 
 def happen(until: int, sizes: Any, work: Any, use: Any, memories: Any, account: Any, ends: Any, state: Any) -> None:
     """All events before ``until`` take place."""
-    while len(state.events) > 0 and state.events[0] < until:
-        code = heappop(state.events) % sizes.stride
+    while count(0, state.events) > 0 and first(0, state.events) < until:
+        code = pop(0, state.events) % sizes.stride
         if code < sizes.jobs:
             enqueue(code, sizes, work, use, ends, state)
             touch(work.machine[code], ends, state)
@@ -309,11 +266,9 @@ def next_job(
     queue = first_that_fits(machine, sizes, use, memories, account, state)
     if queue < 0:
         return NOTHING
-    until = waits(state.queues[queue][0], time, work, state) if patient else 0
-    if until > 0:
-        heappush(state.events, until * sizes.stride + sizes.jobs + machine)
-        return NOTHING
-    job: int = heappop(state.queues[queue])
+    if patient and had_better_wait(first(queue, state.queues), time, work, state):
+        return NOTHING  # what it waits for lets it be looked at again when it arrives
+    job: int = pop(queue, state.queues)
     return job
 
 
@@ -328,7 +283,7 @@ def start(
     elif use.amount[job] > 0:
         claim(job, use, memories, account)
     end = time + work.duration[job]
-    heappush(state.events, end * sizes.stride + sizes.jobs + machine)
+    push(0, end * sizes.stride + sizes.jobs + machine, state.events)
     for i in range(work.offset[job], work.offset[job + 1]):
         follower = work.after[i]
         if end + work.lag[i] > work.arrival[follower]:
@@ -339,61 +294,61 @@ def start(
 
 
 PARTS = (
-    *(heaps, to_finish, can_go_back, fits, first_that_fits, transfer, give_back, claim, touch, arrive, enqueue, waits, happen),
+    *HEAPS,
+    *(to_finish, can_go_back, fits, first_that_fits, transfer, give_back, claim, touch, arrive, enqueue, had_better_wait, happen),
     *(next_job, start),
 )
 
 
-@loop(1e-5, ("sequence", "heads", "held"), PARTS)
+@loop(1e-5, ("state.sequence", "state.heads", "account.held"), PARTS)
 def simulate(
-    sizes: Any, patient: bool, instant: bool, work: Any, use: Any, memories: Any, ends: Any, sequence: Any, heads: Any, held: Any
+    sizes: Any, patient: bool, instant: bool, work: Any, use: Any, memories: Any, ends: Any, account: Any, state: Any
 ) -> int:
-    """Jobs in the order of their starts, ``sequence`` (what is left of it is -1 once nothing can go on any more), and the time of
-    the last event.
+    """Jobs in the order of their starts, ``state.sequence`` (what is left of it is -1 once nothing can go on any more), and the
+    time of the last event.
 
-    An event is that a job arrives (all that it waits for is there) or that a machine is to be looked at (its job has ended, or it
-    has waited long enough). Whenever a machine is free it starts what comes first. Of machines that are looked at at one time the
+    An event is that a job arrives (all that it waits for is there) or that a machine is to be looked at (its job has ended).
+    Whenever a machine is free it starts what comes first. Of machines that are looked at at one time the
     one with the smaller number comes first; where transfers block, the larger one, for links stop devices. ``instant``: something
     takes no time; that goes first on all machines, for what it makes may be wanted at once.
 
-    ``heads``: by device the first job that has arrived and claims memory, -1: none; ``held``: by memory what is held at the end.
+    ``state.heads``: by device the first job that has arrived and claims memory, -1: none; ``account.held``: by memory what is
+    held at the end.
     """
-    machines, claimers = sizes.stride - sizes.jobs, len(memories.route)
-    none = [0] * claimers
-    account = Account(held, none, none.copy(), none.copy())
-    idle, zero = [NOTHING] * machines, [0] * machines
-    queues, coming, lists = heaps(machines * sizes.width), heaps(machines), heaps(3)
-    state = State(lists[0], queues, coming, lists[1], zero, idle, idle.copy(), zero.copy())
-    later, done, time = lists[2], 0, 0
+    work, use, memories, ends = bare(work), bare(use), bare(memories), bare(ends)
+    account, state = bare(account), bare(state)
+    done, time = 0, 0
     for job in range(sizes.jobs):
         if work.needs[job] == 0:
             arrive(job, patient, sizes, work, state)
-    while len(state.events) > 0:
-        time = state.events[0] // sizes.stride
+    while count(0, state.events) > 0:
+        time = first(0, state.events) // sizes.stride
         until = (time + 1) * sizes.stride
         happen(until, sizes, work, use, memories, account, ends, state)
-        while len(state.touched) > 0:
-            machine = abs(heappop(state.touched))
+        later = 0
+        while count(0, state.touched) > 0:
+            machine = abs(pop(0, state.touched))
             state.seen[machine] = 0
             job = next_job(machine, time, patient, sizes, work, use, memories, account, ends, state)
             if job >= 0 and instant and work.duration[job] > 0:
-                later.append(job)
+                state.later[later] = job
+                later += 1
             elif job >= 0:
                 start(job, time, patient, sizes, work, use, memories, account, ends, state)
-                sequence[done] = job
+                state.sequence[done] = job
                 done += 1
-        again = len(state.events) > 0 and state.events[0] < until
-        for job in later:
+        again = count(0, state.events) > 0 and first(0, state.events) < until
+        for place in range(later):
+            job = state.later[place]
             if again:
                 enqueue(job, sizes, work, use, ends, state)
-                heappush(state.events, time * sizes.stride + sizes.jobs + work.machine[job])
+                push(0, time * sizes.stride + sizes.jobs + work.machine[job], state.events)
             else:
                 start(job, time, patient, sizes, work, use, memories, account, ends, state)
-                sequence[done] = job
+                state.sequence[done] = job
                 done += 1
-        later.clear()
     for d in range(ends.devices):
         for queue in range(d * sizes.width + 1, (d + 1) * sizes.width):
-            if len(queues[queue]) > 0 and (heads[d] < 0 or queues[queue][0] < heads[d]):
-                heads[d] = queues[queue][0]
+            if count(queue, state.queues) > 0 and (state.heads[d] < 0 or first(queue, state.queues) < state.heads[d]):
+                state.heads[d] = first(queue, state.queues)
     return time

@@ -34,16 +34,20 @@ def order_of(pipeline: Pipeline, words: Iterable[Word]) -> Order | None:
     for stream in _chained(relations):
         check_time()
         columns[stream] = operations(pipeline, stream)
-    seen = np.zeros(pipeline.index.size, dtype=bool)
+    place = np.full(pipeline.index.size, -1, dtype=np.int64)  # of each operation that is in a stream its place there
     for stream, column in columns.items():
         if not len(column):
             continue
         singles = np.concatenate(halves(pipeline.index, column))
         singles = singles[singles >= 0]
         on = devices_of(pipeline, singles)
-        if (on == on[0]).all() and not seen[singles].any() and len(np.unique(singles)) == len(singles):
-            seen[singles] = True
+        if (on != on[0]).any() or (place[singles] >= 0).any():
+            continue
+        place[singles] = once = np.arange(len(singles))
+        if (place[singles] == once).all():
             by_device[int(on[0])].append(stream)
+        else:
+            place[singles] = -1
     related: dict[Stream, list[Precede | Together]] = {}
     for word in relations:
         for stream in {*_ends(word)}:

@@ -23,7 +23,7 @@ class Ranked:
         pipeline, claims = jobs.pipeline, jobs.claims
         self.pipeline, self.claims = pipeline, claims
         self.count = count = len(jobs.numbers)
-        job = np.lexsort((np.arange(count), *keys[::-1]))
+        job = np.lexsort(keys[::-1])  # jobs with equal keys stay in their order
         rank = np.empty(count, dtype=np.int64)
         rank[job] = np.arange(count)
         self.place = job
@@ -39,7 +39,7 @@ class Ranked:
         by_before = np.argsort(before, kind="stable")
         self.after = after[by_before]
         self.lag = jobs.lag[by_before]
-        self.offset = np.searchsorted(before[by_before], np.arange(count + 1))
+        self.offset = np.concatenate(([0], np.cumsum(np.bincount(before, minlength=count))))
         """Entries ``offset[j]`` to ``offset[j + 1]`` of ``after`` and ``lag`` are the jobs that wait for job j, and how long
         after its end."""
         self.needs = np.bincount(after, minlength=count)

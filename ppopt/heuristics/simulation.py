@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ppopt.constraints import operations, transfers_of
-from ppopt.heuristics.loops import Ends, Memories, Sizes, Use, Work, simulate
+from ppopt.heuristics.loops import simulate
 from ppopt.heuristics.ranked import Ranked
+from ppopt.heuristics.running import Account, Ends, Heaps, Memories, Sizes, State, Use, Work
 from ppopt.pipeline import IntArray
 
 
@@ -32,8 +33,6 @@ def sequence_of(jobs: Ranked, *, patient: bool, reserve: bool) -> IntArray:
         Stuck: memory, or a cycle in the words, lets nothing go on.
     """
     count = jobs.count
-    sequence, heads = np.full(count, -1, np.int64), np.full(jobs.devices, -1, np.int64)
-    held = np.zeros(len(jobs.claims.limits), np.int64)
     sizes = Sizes(count, int(jobs.claimer.max(initial=-1)) + 2, count + jobs.machines)
     begin = jobs.needs.copy(), jobs.release.copy()  # they change
     work = Work(jobs.duration, jobs.machine, jobs.awaited, *begin, jobs.offset, jobs.after, jobs.lag)
@@ -41,10 +40,38 @@ def sequence_of(jobs: Ranked, *, patient: bool, reserve: bool) -> IntArray:
     longest = int(jobs.duration.max(initial=0)) + int(jobs.lag.max(initial=0))
     most = ((count + 1) * longest + int(jobs.release.max(initial=0)) + 1) * sizes.stride
     how = patient, not jobs.duration.all()
-    time = simulate(count, most, sizes, *how, work, use, _memories(jobs, reserve), _ends(jobs), sequence, heads, held)
+    memories, account, state = _memories(jobs, reserve), _account(jobs), _state(jobs, sizes)
+    time = simulate(count, most, sizes, *how, work, use, memories, _ends(jobs), account, state)
+    sequence: IntArray = state.sequence
     if count and sequence[-1] < 0:
-        raise _stuck(jobs, int(time), sequence, heads, held)
+        raise _stuck(jobs, int(time), sequence, state.heads, account.held)
     return sequence
+
+
+def _account(jobs: Ranked) -> Account:
+    claimers = sum(map(len, jobs.claims.claimers))
+    return Account(np.zeros(len(jobs.claims.limits), np.int64), *np.zeros((3, claimers), np.int64))
+
+
+def _state(jobs: Ranked, sizes: Sizes) -> State:
+    """Before anything has begun. A job is in no heap more than once, and a machine is to be looked at once, but that one event is
+    that a job of it ends and another that what it was to start is put off."""
+    machines = jobs.machines
+    queue = jobs.machine * sizes.width + np.where((jobs.machine < jobs.devices) & (jobs.amount > 0), jobs.claimer + 1, 0)
+    none = np.full(machines, -1, np.int64)
+    return State(
+        events=Heaps.of(np.array([jobs.count + 2 * machines])),
+        queues=Heaps.of(np.bincount(queue, minlength=machines * sizes.width)),
+        coming=Heaps.of(np.bincount(jobs.machine[jobs.awaited > 0], minlength=machines)),
+        touched=Heaps.of(np.array([machines])),
+        seen=np.zeros(machines, np.int64),
+        running=none,
+        taken=none.copy(),
+        stops=np.zeros(machines, np.int64),
+        later=none.copy(),
+        sequence=np.full(jobs.count, -1, np.int64),
+        heads=np.full(jobs.devices, -1, np.int64),
+    )
 
 
 def _memories(jobs: Ranked, reserve: bool) -> Memories:

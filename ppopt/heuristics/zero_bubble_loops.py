@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ppopt.compiled import loop
+from ppopt.compiled import bare, loop
 
 F, I, W = 0, 1, 2  # noqa: E741 - the field's own letters
 FREE, HELD, IDLE, FIRST, LAST, RUN, LIMIT, PER_DEVICE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -221,6 +221,7 @@ def wants_forward(d: int, microbatch: int, prefer_input: bool, progress: Any) ->
 @loop(8e-6, ("progress.rows",), (*PARTS, first_forwards, wants_forward))
 def linear(delay_first: bool, prefer_input: bool, fill_all: bool, progress: Any) -> None:
     """The automatic scheduler of the zero-bubble papers."""
+    progress = bare(progress)
     devices, microbatches = progress.devices, progress.microbatches
     first_forwards(delay_first, progress)
     wanted = [False] * devices
@@ -329,6 +330,7 @@ def fit(kind: int, d: int, back: bool, filled: bool, allowance: Any, progress: A
 @loop(1e-5, ("progress.rows", "progress.device"), (*PARTS, leg, has_input, count, behind, warm_up, comes_back, fit))
 def on_v(fill_forward: bool, fill_out: bool, allowance: Any, progress: Any) -> bool:
     """The heuristic on a V; whether it did not get stuck. ``allowance``: by device, how much longer than others it may idle."""
+    progress, allowance = bare(progress), bare(allowance)
     devices, microbatches = progress.devices, progress.microbatches
     if not warm_up(progress):
         return False

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ppopt.clock import OutOfTime
+from ppopt.checker.quick import keeps_all_rules, seconds_to_read
+from ppopt.clock import OutOfTime, check_room
+from ppopt.compiled import expect
 from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
@@ -19,6 +21,7 @@ from ppopt.named.verified import verified, verified_rows
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.timing import time_order
+from ppopt.timing.loops import enter, sweep
 
 
 def compare(
@@ -80,10 +83,15 @@ def rows_of(
             for row in _resolved(pipeline, choice, chunks, params, only, maps)
         ]
     rows = []
-    for definition, v in each(chunks, maps or shows_maps(pipeline, (*params, *only))):
-        if only and definition.name not in only:
-            continue
+    shown = [
+        (definition, v)
+        for definition, v in each(chunks, maps or shows_maps(pipeline, (*params, *only)))
+        if not only or definition.name in only
+    ]
+    expect(2 * pipeline.devices * pipeline.microbatches * len(shown), enter, sweep, keeps_all_rules)  # F and B at least
+    for definition, v in shown:
         try:
+            check_room(2 * seconds_to_read(pipeline))  # to time it takes about as long
             schedule = definition.schedule(pipeline, v, **read.get(definition.name, {}))
             figures(verified(schedule, definition.name))  # they are kept, and asked for when no time may be left
             rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))

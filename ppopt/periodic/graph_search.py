@@ -141,9 +141,9 @@ class GraphSearch:
     def with_shorter_ends(self, periodic: PeriodicSchedule) -> PeriodicSchedule:
         """Epilogue and prologue made shorter by list scheduling alone, in a few variations."""
         trials = self.tuning.variations
-        after = shortened_by_list_scheduling(periodic, trials=trials, chance=self.chance)
+        after = shortened_by_list_scheduling(periodic, self.limits.clock, trials=trials, chance=self.chance)
         backwards = reversed_periodic(after, self.reversed_graph)
-        before = shortened_by_list_scheduling(backwards, trials=trials, chance=self.chance)
+        before = shortened_by_list_scheduling(backwards, self.limits.clock, trials=trials, chance=self.chance)
         self.limits.clock.charge(2 * trials * sum(map(len, periodic.start)) * self.tuning.operation_seconds)
         return reversed_periodic(before, self.graph)
 

@@ -182,7 +182,7 @@ class MakespanSearch:
         search, size = self.search, Epilogue(periodic).size
         trial = self.tuning.operation_seconds * max(1, size)
         trials = max(4, int(seconds / 2 / trial))
-        found = shortened_by_list_scheduling(periodic, trials=trials, chance=search.chance)
+        found = shortened_by_list_scheduling(periodic, search.limits.clock, trials=trials, chance=search.chance)
         search.limits.clock.charge(trials * trial)
         if size <= self.tuning.decided:
             reach = max(1, *search.graph.duration) * (2 + search.chance.randrange(4))

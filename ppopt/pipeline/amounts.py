@@ -14,7 +14,7 @@ from ppopt.pipeline.mix import groups_of, way_of_microbatch
 from ppopt.pipeline.offload import least_held, moving
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
 from ppopt.pipeline.scaling import scaled_amounts
-from ppopt.pipeline.tables import Rows, common_denominator, entry, held, largest, scaled
+from ppopt.pipeline.tables import Rows, common_denominator, entry, held, most_scaled, scaled
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -82,7 +82,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     working = [entry(memory.working or Fraction(0), device) for device in devices]
     tables: Rows = [*activation, *retained, working, static, limit or [], *away, [host]]
     per_unit = common_denominator(tables)
-    if largest(tables) * per_unit * pipeline.stages * pipeline.microbatches >= 2**62:
+    if most_scaled(tables, per_unit) * pipeline.stages * pipeline.microbatches >= 2**62:
         raise PipelineError("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
     return Amounts(
         per_unit,

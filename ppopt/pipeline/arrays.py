@@ -19,8 +19,11 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 def by_row(pipeline: Pipeline, table: IntArray) -> IntArray:
     """``[route, row, stage]`` of a table ``[route, kind, stage]``: the same where weight gradients are whole. Else every piece
     has what its kind has, and a transfer what the kind has whose result it carries."""
-    if pipeline.index.pieces == 1:
-        return table
+    return table if pipeline.index.pieces == 1 else every_row(pipeline, table)
+
+
+def every_row(pipeline: Pipeline, table: IntArray) -> IntArray:
+    """``[route, row, stage]`` of a table ``[route, kind, stage]``, with rows of transfers (:func:`by_row`) in any case."""
     kinds = [int(_KIND_OF_SEND[kind] if isinstance(kind, Send) else kind) for kind in pipeline.index.kinds]
     found: IntArray = table[:, kinds]
     return found
@@ -64,8 +67,22 @@ def pairs(index: OpIndex, forward: IntArray, backward: IntArray) -> IntArray:
     return index.size + forward * slots + backward - int(Kind.B) * slots
 
 
+def by_operation(pipeline: Pipeline, table: IntArray, numbers: IntArray) -> IntArray:
+    """What of a table ``[route, row, stage]`` each of these single operations has (:class:`~ppopt.op.OpIndex`)."""
+    by_family = table.reshape(len(table), -1)
+    if len(by_family) == 1:
+        alone: IntArray = by_family[0].take(numbers // pipeline.microbatches)
+        return alone
+    family = numbers // pipeline.microbatches
+    microbatch = numbers - family * pipeline.microbatches
+    found: IntArray = by_family.ravel().take(pipeline.route_by_microbatch[microbatch] * by_family.shape[1] + family)
+    return found
+
+
 def halves(index: OpIndex, numbers: IntArray) -> tuple[IntArray, IntArray]:
     """Two arrays of single operations: the operation itself, or a pair's forward; and a pair's backward, else -1."""
+    if not len(numbers) or int(numbers.max()) < index.size:
+        return numbers, np.full(len(numbers), -1, dtype=np.int64)
     slots = index.stages * index.microbatches
     paired = numbers >= index.size
     forward, backward = np.divmod(numbers - index.size, slots)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppopt.op import Kind, Send
-from ppopt.pipeline.arrays import IntArray, halves, kind_of
+from ppopt.pipeline.arrays import IntArray, by_operation, halves
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -21,28 +21,31 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray, *, elsewhere: bool = F
     Of stages whose backward runs on another device than the forward nothing is said, or, with ``elsewhere``, the same: what these
     claim and release is that other device's.
     """
+    first, second = halves(pipeline.index, numbers)
+    changes = _changes(pipeline, elsewhere)
+    claimed, released = (by_operation(pipeline, table, first) for table in changes)
+    paired = second >= 0
+    if paired.any():
+        for column, table in zip((claimed, released), changes, strict=True):
+            column[paired] += by_operation(pipeline, table, second[paired])
+    return claimed, released
+
+
+def _changes(pipeline: Pipeline, elsewhere: bool) -> tuple[IntArray, IntArray]:
+    """:func:`memory_changes` of single operations, ``[route, row, stage]``; transfers have rows, too."""
     index, amounts = pipeline.index, pipeline.amounts
-    route = pipeline.route_by_microbatch
-    counted = np.ones_like(pipeline.device_of, dtype=np.bool_)
+    home = pipeline.device_by_kind
+    claimed, released = np.zeros((2, len(home), len(index.kinds), index.stages), dtype=np.int64)
+    backward = [Kind.B, Kind.I, *index.weights]
+    claimed[:, backward] = released[:, backward] = amounts.working[home[:, None, Kind.B]]
+    claimed[:, Kind.F] += amounts.activation
+    claimed[:, Kind.I] += amounts.rebuilt
+    released[:, Kind.B] += amounts.activation
+    released[:, Kind.I] += amounts.activation - amounts.kept
+    released[:, index.weights[-1]] += amounts.retained
     if pipeline.backward_routes and not elsewhere:
-        counted = pipeline.device_by_kind[:, Kind.F] == pipeline.device_by_kind[:, Kind.B]
-    claimed = np.zeros(len(numbers), dtype=np.int64)
-    released = np.zeros(len(numbers), dtype=np.int64)
-    for half in halves(index, numbers):
-        family, microbatch = np.divmod(half, index.microbatches)
-        row, stage = np.divmod(family, index.stages)
-        kind = kind_of(index, row)
-        activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
-        present = (half >= 0) & counted[route[microbatch], stage]
-        working = amounts.working[pipeline.device_by_kind[route[microbatch], Kind.B, stage]]
-        backward = present & (kind > Kind.F) & (kind <= Kind.W)
-        claimed += np.where(backward, working, 0)
-        released += np.where(backward, working, 0)
-        claimed += np.where(present & (kind == Kind.F), activation, 0)
-        claimed += np.where(present & (kind == Kind.I), np.maximum(retained - activation, 0), 0)
-        released += np.where(present & (kind == Kind.B), activation, 0)
-        released += np.where(present & (kind == Kind.I), np.maximum(activation - retained, 0), 0)
-        released += np.where(present & (row == index.weights[-1]), retained, 0)
+        away = home[:, Kind.F] != home[:, Kind.B]
+        claimed.swapaxes(1, 2)[away] = released.swapaxes(1, 2)[away] = 0
     return claimed, released
 
 

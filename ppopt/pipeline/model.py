@@ -314,7 +314,7 @@ class Pipeline:
         """The ways through the devices: :attr:`routes`, but one for those on which microbatches merely differ."""
         return tuple(dict.fromkeys(self.routes)) if self.mix.differs else self.routes
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """S, the number of stages of a route."""
         return len(self._with_routes().routes[0])

@@ -115,6 +115,16 @@ def largest(rows: Rows) -> Fraction:
     return max(value for row in rows for value in row if value is not None)
 
 
+def most_scaled(rows: Rows, per_unit: int) -> int:
+    """The largest entry times ``per_unit``, as in :func:`scaled`."""
+    return max(_times(value, per_unit) for row in rows for value in row if value is not None)
+
+
+def _times(value: Fraction, per_unit: int) -> int:
+    """``value * per_unit``, which is an integer >= 0: without a fraction in between, which takes ten times as long."""
+    return value.numerator * per_unit // value.denominator
+
+
 def scaled(rows: Rows, per_unit: int) -> IntArray:
     """The entries times ``per_unit``, which makes them integers; -1 for ``None``."""
-    return np.array([[-1 if value is None else int(value * per_unit) for value in row] for row in rows], dtype=np.int64)
+    return np.array([[-1 if value is None else _times(value, per_unit) for value in row] for row in rows], dtype=np.int64)

@@ -15,7 +15,7 @@ from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import PipelineError, Value
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
-from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, largest, scaled
+from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, most_scaled, scaled
 from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 from ppopt.pipeline.work_map import before_the_step, devices_by_kind, waits_for_weights
 
@@ -96,7 +96,8 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     lead, tail = (_margins(pipeline, *of) for of in ((before, before_the_step(pipeline)), (behind, pipeline.costs.optimizer)))
     sending = scaled_transfers(pipeline, _sending(pipeline, occupancy))
     longest = longest_transfer(pipeline)
-    occupancy = [[(time or Fraction(0)) * longest for time in row] for row in occupancy]
+    none = Fraction(0)
+    occupancy = [[time * longest if time and longest != 1 else time or none for time in row] for row in occupancy]
     copying = copy_times(pipeline)
     margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     every_pass = int(pipeline.data_parallel.per_pass)
@@ -105,7 +106,7 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *margins, *gather, *scatter]
     tables = [*tables, *chain(*copying), *margin]
     per_unit = common_denominator(tables)
-    if largest(tables) * per_unit >= MOST:
+    if most_scaled(tables, per_unit) >= MOST:
         raise PipelineError("costs", TOO_FINE)
     return Ticks(
         per_unit,
@@ -159,9 +160,9 @@ def _by_kind(pipeline: Pipeline) -> list[Rows]:
 
 def _by_link(pipeline: Pipeline) -> tuple[Rows, Rows]:
     """``[from][to]``: latency and occupancy in the user's unit."""
-    devices = range(pipeline.devices)
+    devices, none = range(pipeline.devices), Fraction(0)
     latency, occupancy = (
-        table if isinstance(table, tuple) else [[table * (a != b) for b in devices] for a in devices]
+        table if isinstance(table, tuple) else [[none if a == b else table for b in devices] for a in devices]
         for table in (pipeline.links.latency, pipeline.links.occupancy)
     )
     return latency, occupancy

@@ -80,8 +80,17 @@ def _in_place(pipeline: Pipeline, *streams: Stream) -> bool:
     return len(devices) <= 1
 
 
+def between_devices(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Exclusive | Capacity, ...]:
+    """The words that say who goes first between devices, or of copies: the orders of the devices do not tell that."""
+    return tuple(
+        word
+        for word in select(words, Exclusive, Capacity)
+        if (isinstance(word, Capacity) and word.away) or spread(pipeline, word)
+    )
+
+
 def settled(pipeline: Pipeline, words: Iterable[Word], start: IntArray, end: IntArray) -> Demands:
-    """Waits that make every ``Exclusive`` and ``Capacity`` between devices hold, whatever the times, in the order of given ones.
+    """Waits that make the words :func:`between_devices` hold, whatever the times, in the order of given ones.
 
     ``start``, ``end``: by the number of each single operation when it runs (in any unit), -1 where it does not. What excludes
     each other runs in the order of its starts. What is claimed waits until enough has been given back of what was claimed before,
@@ -89,11 +98,11 @@ def settled(pipeline: Pipeline, words: Iterable[Word], start: IntArray, end: Int
     some time.
     """
     waits: list[tuple[int, int]] = []
-    words = tuple(words)
-    for exclusive in select(words, Exclusive):
-        waits += _one_by_one(pipeline, exclusive, start, end) if spread(pipeline, exclusive) else []
-    for capacity in select(words, Capacity):
-        waits += _held(pipeline, capacity, start, end) if capacity.away or spread(pipeline, capacity) else []
+    for word in between_devices(pipeline, words):
+        if isinstance(word, Exclusive):
+            waits += _one_by_one(pipeline, word, start, end)
+        else:
+            waits += _held(pipeline, word, start, end)
     if not waits:
         return NO_DEMANDS
     before, after = np.array(waits, dtype=np.int64).T

@@ -18,12 +18,15 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ppopt.clock import check_time
 from ppopt.constraints import Family, Precede, Word, copies_of, data_of, expand, operations, select, transfers_of
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands
 from ppopt.timing.turns import between_turns
 
+LOOKED_AT = 256
+"""Times between two looks at the clock. Measured: everything of one time takes 10 us to 1 ms, the more devices the longer."""
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -251,11 +254,19 @@ class _Event:
         self.links: set[int] = set()
 
     def run(self) -> list[int]:
-        """The start of every node."""
+        """The start of every node.
+
+        Raises:
+            OutOfTime: the clock is over that bounds what is done (:func:`~ppopt.clock.bounded`).
+        """
         for node, needs in enumerate(self.needs):
             if not needs:
                 heapq.heappush(self.events, (self.earliest[node], False, node))
+        times = 0
         while self.events:
+            times += 1
+            if times % LOOKED_AT == 0:
+                check_time()
             time = self.events[0][0]
             while self.events and self.events[0][0] == time:
                 _, ended, node = heapq.heappop(self.events)

@@ -19,7 +19,7 @@ from ppopt.op import Kind, OpIndex
 from ppopt.pipeline import BoolArray, DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves, of_stages
 from ppopt.timing.copies import with_copies
-from ppopt.timing.demands import NO_DEMANDS, Demands, demands_of, settled, when
+from ppopt.timing.demands import NO_DEMANDS, Demands, between_devices, demands_of, settled, when
 from ppopt.timing.links import begun, first_come, in_turn
 from ppopt.timing.loops import FINE, NOT_RUN, enter, sweep
 from ppopt.timing.turns import between_turns
@@ -63,7 +63,8 @@ def time_order(
     if words:
         demands += demands_of(pipeline, words)
         schedule = time_order(pipeline, order, guess, demands=demands)
-        more = settled(pipeline, words, *when(schedule))
+        between = between_devices(pipeline, words)
+        more = settled(pipeline, between, *when(schedule)) if between else NO_DEMANDS
         return time_order(pipeline, order, demands=demands + more) if more else schedule
     numbers, offsets = _flat(pipeline, order)
     check_time(sweep.seconds * len(numbers))

@@ -2,11 +2,13 @@
 
 import pytest
 
+from ppopt.checker import quick
 from ppopt.clock import Clock, OutOfTime, bounded, check_time
-from ppopt.named import compare
+from ppopt.named import compare, find
 from ppopt.named.comparing import rows_of
 from ppopt.named.table import Table
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Links, Pipeline
+from ppopt.timing import links, time_order
 
 
 def test_a_clock_that_is_over_leaves_all_out() -> None:
@@ -45,3 +47,22 @@ def test_a_bound_holds_within_only() -> None:
         with bounded(None):
             check_time()
     check_time()
+
+
+def test_transfers_look_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is time when the order is about to be timed, and none any more once its operations are counted."""
+    pipeline = find("1f1b").place(Pipeline(2, 4, links=Links(occupancy=1)))
+    order = find("1f1b").order(pipeline)
+    with bounded(Clock(1e-9, deterministic=True)):
+        time_order(pipeline, order)
+    monkeypatch.setattr(links, "LOOKED_AT", 1)
+    with bounded(Clock(1e-9, deterministic=True)), pytest.raises(OutOfTime):
+        time_order(pipeline, order)
+
+
+def test_what_would_take_too_long_to_check_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "READ", 1e3)
+    for occupancy in (0, 1):
+        with bounded(Clock(1000)):
+            rows = rows_of(Pipeline(2, 4, links=Links(occupancy=occupancy)))
+        assert all(row.late for row in rows) == any(row.late for row in rows) == (occupancy > 0)

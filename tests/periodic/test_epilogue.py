@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ppopt.clock import Limits
+from ppopt.clock import Clock, Limits
 from ppopt.periodic import PeriodicSchedule
 from ppopt.periodic.epilogue import reversed_periodic, shortened_by_cpsat, shortened_by_list_scheduling
 from tests.support.periodic import PIPELINES, examples, keeps_the_rules
@@ -18,7 +18,7 @@ def test_ends_get_shorter_and_keep_the_rules(name: str) -> None:
     for side in range(2):
         end = reversed_periodic(after, turned) if side else after
         for shorter in (
-            shortened_by_list_scheduling(end, trials=12, chance=chance),
+            shortened_by_list_scheduling(end, Clock(1, deterministic=True), trials=12, chance=chance),
             shortened_by_cpsat(end, limits, reach=100, seconds=2)[0],
         ):
             assert shorter.makespan <= end.makespan
@@ -39,7 +39,10 @@ def test_a_poor_end_is_repaired() -> None:
         rows.append(late)
     poor = PeriodicSchedule(good.graph, tuple(rows), good.prologue, good.period, good.unroll)
     assert poor.is_valid()
-    assert shortened_by_list_scheduling(poor, trials=4, chance=random.Random(0)).makespan <= good.makespan
+    clock = Clock(1, deterministic=True)
+    assert shortened_by_list_scheduling(poor, clock, trials=4, chance=random.Random(0)).makespan <= good.makespan
+    clock.charge(1)
+    assert shortened_by_list_scheduling(poor, clock, trials=4, chance=random.Random(0)) is poor
 
 
 def test_reversed_twice_is_the_same() -> None:
