@@ -13,7 +13,7 @@ this schedule; then, in any order, the best schedule of all that was found, whic
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from proof_times import replaced
@@ -24,20 +24,25 @@ from ppopt.named.microbatch_orders import ORDERS
 from ppopt.pipeline import Costs, Memory, Mix, Pipeline
 from ppopt.sequences import generated
 
+TOKENS = 1024
+"""Lengths are multiples of so many tokens."""
 MARKS = ("<!-- sorting rules -->", "<!-- end of sorting rules -->")
 SHAPES = {"long tail": "wiki", "bimodal": "rl-bimodal", "uniform": "uniform"}
 SCHEDULES = {"linear": "1f1b", "loop": "interleaved-1f1b"}
 
 
-def pipeline_of(shape: str, microbatches: int, placement: str) -> Pipeline:
-    """Four devices and sequences of one shape."""
-    drawn = generated(SHAPES[shape], microbatches, seed=1)
-    lengths = [max(1, round(length / 1024)) for length in drawn]
+def rounded(length: int) -> int:
+    """A number of tokens as a multiple of :data:`TOKENS`, and at least one."""
+    return TOKENS * max(1, round(length / TOKENS))
+
+
+def pipeline_of(lengths: Sequence[int | Sequence[int]], placement: str = "linear") -> Pipeline:
+    """Four devices and microbatches of these lengths in tokens, in any order."""
     costs = Costs(
         forward=52, forward_quadratic=4, backward_input=56, backward_input_quadratic=8, backward_weight=48
-    )  # of 4 x 1024 tokens
-    mix = Mix(lengths=lengths, length=4, microbatch_order="choose")
-    return Pipeline(4, microbatches, placement, memory=Memory(activation=1), costs=costs, mix=mix)
+    )  # of 4096 tokens
+    mix = Mix(lengths=lengths, length=4 * TOKENS, microbatch_order="choose")
+    return Pipeline(4, len(lengths), placement, memory=Memory(activation=1), costs=costs, mix=mix)
 
 
 def found(result: pp.Result) -> list[str]:
@@ -51,11 +56,23 @@ def rows(microbatches: Sequence[int], seconds: float) -> Iterator[list[str]]:
     for shape in SHAPES:
         for many in microbatches:
             for placement, schedule in SCHEDULES.items():
-                pipeline = pipeline_of(shape, many, placement)
+                lengths = [rounded(length) for length in generated(SHAPES[shape], many, seed=1)]
+                pipeline = pipeline_of(lengths, placement)
                 by_rule = {row.turns: row for row in compare(pipeline, (2,), {schedule: {}}, only=(schedule,))}
                 alike, free = pp.solve(pipeline, order=schedule, seconds=seconds), pp.solve(pipeline, seconds=seconds)
                 losses = [100 * (by_rule[name].makespan / alike.makespan - 1) for name in ("", *ORDERS)]
                 yield [shape, str(many), placement, *(f"{loss:.1f}" for loss in losses), *found(alike), *found(free)]
+
+
+def tell(heads: Sequence[str], rows: Iterable[Sequence[str]], into: Path | None, marks: tuple[str, str]) -> None:
+    """Print a table row by row, and put it into a page between its marks."""
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    print(*lines, sep="\n", flush=True)
+    for row in rows:
+        lines.append(f"| {' | '.join(row)} |")
+        print(lines[-1], flush=True)
+    if into is not None:
+        into.write_text(replaced(into.read_text(encoding="utf-8"), "\n".join(lines), marks), encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -66,14 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--into", type=Path, help="a Markdown file whose table is replaced")
     options = parser.parse_args(argv)
     heads = ["lengths", "M", "placement", "given", *ORDERS, "best order", "bound", "", "best schedule", "bound", ""]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    print(*lines, sep="\n", flush=True)
-    for row in rows(options.microbatches, options.time_limit):
-        lines.append(f"| {' | '.join(row)} |")
-        print(lines[-1], flush=True)
-    if options.into is not None:
-        text = options.into.read_text(encoding="utf-8")
-        options.into.write_text(replaced(text, "\n".join(lines), MARKS), encoding="utf-8")
+    tell(heads, rows(options.microbatches, options.time_limit), options.into, MARKS)
 
 
 if __name__ == "__main__":

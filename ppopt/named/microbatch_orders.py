@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.sequences import full_attention
 
 Turns: TypeAlias = tuple[int, ...]
 """Microbatches, or sequences, in the order in which they run."""
@@ -54,7 +55,7 @@ def sizes_of(pipeline: Pipeline) -> Sizes:
     times = [(duration[route[m], Kind.F], duration[route[m], Kind.B]) for m in range(pipeline.microbatches)]
     work = [int((forward + backward).sum()) for forward, backward in times]
     squares = [sum(s * s for s in bag) for bag in mix.lengths] or work
-    weight = [24576 * sum(bag) + square for bag, square in zip(mix.lengths, squares, strict=False)] or work
+    weight = [sum(map(full_attention, bag)) for bag in mix.lengths] or work
     features = [(int(f[0]), int(f[-1]), int(b[0]), int(b[-1])) for f, b in times]
 
     def whole(values: Sequence[int]) -> tuple[int, ...]:

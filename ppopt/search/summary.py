@@ -217,9 +217,8 @@ def remarks(result: Result) -> list[str]:
     for row in fitting:
         if result.named.marks(row):
             time = _objective(result, row)
-            best = "the optimum" if result.reason == "optimal" else "the best found"
             equal = "equals" if time == value else f"takes {percent(time / value - 1) if value else number(time)} more than"
-            lines.append(f"{row.label} {equal} {best}.")
+            lines.append(f"{row.label} {equal} {answer_name(result)}.")
     solved = [placed.pipeline for placed in result.placements] or [result.pipeline]
     routes, scope = {each.places for each in solved}, _solved(result)
     for row in fitting:
@@ -294,13 +293,18 @@ def stopped(result: Result) -> str:
     return "Interrupted" if result.interrupted else "Stopped at the time limit"
 
 
+def answer_name(result: Result) -> str:
+    """What the answer is called beside other schedules; a schedule whose constraints bind is named."""
+    name = "the optimum" if result.reason == "optimal" else "the best found"
+    return name if result.order is None else f"{name} under {result.order.schedule}"
+
+
 def answer_row(result: Result) -> Row | None:
     """The answer as a row beside the named schedules; ``None``: there is none."""
     schedule = result.schedule
     if schedule is None:
         return None
-    name = "the optimum" if result.reason == "optimal" else "the best found"
-    return Row(name, schedule.pipeline.placement, schedule.pipeline.chunks, schedule, None)
+    return Row(answer_name(result), schedule.pipeline.placement, schedule.pipeline.chunks, schedule, None)
 
 
 def best_line(result: Result) -> str:

@@ -81,6 +81,15 @@ def test_models_are_reproduced_with_order_and_never_made_worse_without(name: str
     assert run("check", str(output)).stdout == f"{output}: no violation\n"
 
 
+def test_an_optimum_under_a_schedule_is_called_so() -> None:
+    sizes = ["-d", "2", "-m", "3", "--set", "pipeline.microbatch_costs=[1,3,1]", "--microbatch-order", "choose"]
+    sizes += ["--set", 'pipeline.schedule="1f1b"']
+    shown = run("solve", *sizes, "--order", "1f1b", *QUICK).stdout
+    assert "\nthe optimum under 1f1b " in shown
+    assert " the optimum under 1f1b.\n" in shown
+    assert "\nthe optimum  " in run("solve", *sizes, *QUICK).stdout
+
+
 def test_a_binding_order_brings_its_placement_and_says_so() -> None:
     result = run("solve", "-d", "4", "-m", "8", "--order", "hanayo", *QUICK)
     assert result.stderr.startswith("Note: hanayo is solved on its own placement, wave with 2 chunks.\n")
