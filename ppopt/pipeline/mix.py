@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ppopt.pipeline.checks import check_size
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import Number, PipelineError, exact, plain
-from ppopt.pipeline.recompute import CHOOSE
 from ppopt.pipeline.routes import Routes
 from ppopt.pipeline.runtimes import ONE_SHAPE
 
@@ -344,9 +343,6 @@ def check_mix(pipeline: Pipeline) -> None:
     if mix.differs and pipeline.partition == BEST:
         problem = 'cannot be left open where microbatches differ; expected "even", "balanced" or the layers of each stage'
         raise PipelineError("pipeline.partition", problem)
-    if mix.differs and pipeline.recompute == CHOOSE:
-        problem = "cannot be left open where microbatches differ; expected a choice of what recomputes"
-        raise PipelineError("pipeline.recompute", problem)
     if mix.differs and pipeline.data_parallel.per_pass:
         problem = "what passes over microbatches that differ exchange is not known; expected false"
         raise PipelineError("data_parallel.per_pass", problem)
