@@ -41,6 +41,7 @@ from ppopt.bounds.certificates import Part, Reasons, Way
 from ppopt.constraints import joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.pipeline.scaling import sizes_of
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ class Filling:
 
 
 def fillings(pipeline: Pipeline) -> Iterator[Filling]:
-    """Of each device of a pipeline of one route; only its placement, links and number of microbatches matter."""
+    """Of each device of a pipeline of one route and one size; only its placement, links and number of microbatches matter."""
     graph = joined(relaxed_graph(pipeline, links=False))
-    reasons = Reasons(graph)
+    reasons = Reasons(graph, sizes_of(pipeline))
     number = {(Kind.I if f.kind == Kind.B else f.kind, f.stage): o for o, f in enumerate(graph.families)}
     weights = any(kind == Kind.W for kind, _ in number)
     for device, (_, families) in enumerate(graph.machines[: graph.devices]):
@@ -113,16 +114,17 @@ def fillings(pipeline: Pipeline) -> Iterator[Filling]:
         back = (Kind.I, Kind.W) if weights else (Kind.I,)
         first, last = [], []
         for j, stage in enumerate(stages):
-            behind = [(kind, s) for s in stages[j + 1 :] for kind in (Kind.F, *back)]
-            held = [[(Kind.F, s)] for s in stages[:j]] + [[(Kind.F, stage), *behind]]
-            first.append(Phase(reasons.head(number[Kind.I, stage], 0), stages[: j + 1], _each_once(held), j + 1, True))
-            held = [[(kind, s) for kind in back] for s in stages[:j]] + [[*((kind, stage) for kind in back), *behind]]
-            held += [[(Kind.W, s)] for s in stages[j + 1 :]] if weights else []
-            way = reasons.tail(number[Kind.F, stage], 0)
+            behind = [Part(kind, s) for s in stages[j + 1 :] for kind in (Kind.F, *back)]
+            held = [[Part(Kind.F, s)] for s in stages[:j]] + [[Part(Kind.F, stage), *behind]]
+            (way,) = reasons.head(number[Kind.I, stage], 0)
+            first.append(Phase(way, stages[: j + 1], _each_once(held), j + 1, True))
+            held = [[Part(kind, s) for kind in back] for s in stages[:j]] + [[*(Part(kind, stage) for kind in back), *behind]]
+            held += [[Part(Kind.W, s)] for s in stages[j + 1 :]] if weights else []
+            (way,) = reasons.tail(number[Kind.F, stage], 0)
             last.append(Phase(way, stages[: len(held)], _each_once(held), j + 1, not weights))
-        nothing = Way((), min(graph.tail[o] for o in families))
-        tail = nothing if weights else reasons.tail(number[Kind.I, stages[0]], 0)
-        head = reasons.head(number[Kind.F, stages[0]], 0)
+        nothing = (Way((), min(graph.tail[o] for o in families)),)
+        (tail,) = nothing if weights else reasons.tail(number[Kind.I, stages[0]], 0)
+        (head,) = reasons.head(number[Kind.F, stages[0]], 0)
         work = reasons.work(families)
         yield Filling(device, stages, pipeline.microbatches, work, head, tail, tuple(first), tuple(last))
 

@@ -24,8 +24,8 @@ from ppopt.interrupt import noting
 from ppopt.named import Restriction, Row, Table, placed_freely, placed_here
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
-from ppopt.pipeline.cutting import work_of_layers
-from ppopt.pipeline.layers import STEP
+from ppopt.pipeline.layer_times import shared_work
+from ppopt.pipeline.parts import TooFine
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.boxes import Around, Everywhere
@@ -51,7 +51,6 @@ class _Leaf:
 
     pipeline: Pipeline
     search: Branch
-    words: tuple[Word, ...]
     bound: Fraction
     seconds: float
     settled: bool = False
@@ -62,7 +61,8 @@ class PartitionChoice:
     """The best schedule over every cut of the layers, for a pipeline that leaves that open, and maybe what recomputes.
 
     The search can go on where it stopped (:meth:`go_on`). ``words_of`` gives what binds beside the rules on a cut; ``beside``
-    gives rows to show. Times of the objective are in the user's unit.
+    gives rows to show; ``turns_of`` the search on a cut where what binds leaves the order of microbatches alone open. Times of
+    the objective are in the user's unit.
     """
 
     pipeline: Pipeline
@@ -70,6 +70,7 @@ class PartitionChoice:
     settings: Settings
     words_of: Callable[[Pipeline], tuple[Word, ...]] = lambda pipeline: ()
     beside: Callable[[], Sequence[Row]] = lambda: ()
+    turns_of: Callable[[Pipeline], Branch | None] = lambda pipeline: None
     result: Result | None = None
     """What the search has shown so far."""
     best: Schedule | None = None
@@ -98,12 +99,7 @@ class PartitionChoice:
 
     def floor(self, objective: Objective) -> Fraction:
         """A quick lower bound: the devices share the work of all layers, and what these take once per step."""
-        layers, pipeline = self.pipeline.layers, self.pipeline
-        assert layers is not None
-        work = sum(work_of_layers(layers, pipeline.recompute)) * pipeline.microbatches
-        once = [value or Fraction(0) for name in STEP for value in map(layers.each(name).__getitem__, layers.group_of)]
-        overlapped = pipeline.data_parallel.overlap
-        return (work + (Fraction(0) if overlapped else sum(once, Fraction(0)))) / pipeline.devices
+        return shared_work(self.pipeline)
 
     def begin(self, start: Schedule | None, bound: Fraction) -> None:
         """Take over a schedule of some cut, and a bound that holds for all."""
@@ -173,7 +169,9 @@ class PartitionChoice:
             return None
         try:
             return self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
-        except PipelineError:
+        except PipelineError as error:
+            if isinstance(error, TooFine):
+                raise
             self.refused.add(counts)
             return None
 
@@ -291,13 +289,14 @@ class PartitionChoice:
         """A cut that is looked at from now on."""
         counts, words = pipeline.counts, self.words_of(pipeline)
         settings = dataclasses.replace(self.settings, gap=0.0)
-        if pipeline.recompute == CHOOSE:
-            search: Branch = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
-        else:
-            search = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
-            search.begin(None if self.best is None else retimed(self.best, pipeline))
+        search = self.turns_of(pipeline)
+        if search is None and pipeline.recompute == CHOOSE:
+            search = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
+        elif search is None:
+            search = closed = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
+            closed.begin(None if self.best is None else retimed(self.best, pipeline))
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
-        leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, self._first_look)
+        leaf = self.leaves[counts] = _Leaf(pipeline, search, bound, self._first_look)
         self.over.leave_out(counts)
         return leaf
 
@@ -322,7 +321,7 @@ class PartitionChoice:
         leaf.settled = result.reason in ("optimal", "infeasible") or leaf.bound >= most
         self.versions.update(result.versions)
         if result.schedule is not None:
-            self._found(result.schedule, leaf.words)
+            self._found(result.schedule, result.binding)
         time_ = result.pipeline.time
         value = "nothing found" if result.ticks.value is None else f"best {time_(result.ticks.value)}"
         outcome = f"{value}, bound {time_(result.ticks.lower_bound)}" + ("" if leaf.settled else ": stays open")

@@ -92,23 +92,30 @@ def test_by_hand() -> None:
     costs = Costs(per="stage", forward=(2, 5), backward=(4, 7))
     pipeline = Pipeline(2, 3, costs=costs, links=Links(1))
     duration = durations_of(pipeline)
-    assert duration == {(Kind.F, 0): 2, (Kind.F, 1): 5, (Kind.I, 0): 4, (Kind.I, 1): 7, (Kind.W, 0): 0, (Kind.W, 1): 0}
+    assert duration == {
+        Part(Kind.F, 0): 2,
+        Part(Kind.F, 1): 5,
+        Part(Kind.I, 0): 4,
+        Part(Kind.I, 1): 7,
+        Part(Kind.W, 0): 0,
+        Part(Kind.W, 1): 0,
+    }
     expected = Certificate(
-        heads=(Way.of({(Kind.F, 0): 1}, 1),),
-        work=Way.of({(Kind.F, 1): 3, (Kind.I, 1): 3}),
-        tails=(Way.of({(Kind.I, 0): 1}, 1),),
+        heads=(Way.of({Part(Kind.F, 0): 1}, 1),),
+        work=Way.of({Part(Kind.F, 1): 3, Part(Kind.I, 1): 3}),
+        tails=(Way.of({Part(Kind.I, 0): 1}, 1),),
     )
     assert expected in certificates(pipeline, 3)
     assert expected.value(duration) == machine(pipeline) == 3 + 36 + 5
 
 
 def test_ways() -> None:
-    way = Way.of({(Kind.F, 1): 2, (Kind.F, 0): 1, (Kind.W, 0): 0}, 3)
-    assert way.times == (((Kind.F, 0), 1), ((Kind.F, 1), 2))
-    assert way.value({(Kind.F, 0): 10, (Kind.F, 1): 100}) == 213
+    way = Way.of({Part(Kind.F, 1): 2, Part(Kind.F, 0): 1, Part(Kind.W, 0): 0}, 3)
+    assert way.times == ((Part(Kind.F, 0), 1), (Part(Kind.F, 1), 2))
+    assert way.value({Part(Kind.F, 0): 10, Part(Kind.F, 1): 100}) == 213
     assert Way().below(way)
-    assert Way.of({(Kind.F, 1): 1}, 3).below(way)
-    assert not Way.of({(Kind.F, 2): 1}).below(way)
+    assert Way.of({Part(Kind.F, 1): 1}, 3).below(way)
+    assert not Way.of({Part(Kind.F, 2): 1}).below(way)
     assert not Way((), 4).below(way)
 
 

@@ -111,7 +111,7 @@ class Drawn:
         held, kept, own = ([sum(some) for some in stages_of(of, counts)] for of in (self.held, self.kept, self.own))
         duration: dict[Part, int] = {}
         for kind, of in self.times.items():
-            duration |= {(kind, s): sum(values) for s, values in enumerate(stages_of(of, counts))}
+            duration |= {Part(kind, s): sum(values) for s, values in enumerate(stages_of(of, counts))}
         best = 0
         for filling in self.fillings:
             room = self.limit - sum(own[s] for s in filling.stages)
@@ -140,10 +140,10 @@ def test_the_model_of_cuts_says_the_same() -> None:
 
 def test_the_longest_choice_of_numbers_counts() -> None:
     """Room for 7, where two stages hold 2 and 3: 3 and 0 microbatches, 2 and 1, or, where they need not fall, 0 and 2."""
-    phase = Phase(Way((), 100), (0, 1), (Way.of({(Kind.F, 0): 1}), Way.of({(Kind.F, 1): 1})), 2, True)
+    phase = Phase(Way((), 100), (0, 1), (Way.of({Part(Kind.F, 0): 1}), Way.of({Part(Kind.F, 1): 1})), 2, True)
 
     def idle(first: int, second: int, **changes: object) -> int:
-        duration: Mapping[Part, int] = {(Kind.F, 0): first, (Kind.F, 1): second}
+        duration: Mapping[Part, int] = {Part(Kind.F, 0): first, Part(Kind.F, 1): second}
         return replace(phase, **changes).least(duration, {0: 2, 1: 3}, 7, 4)  # type: ignore[arg-type]
 
     assert idle(5, 1) == 100 - 3 * 5
