@@ -135,12 +135,13 @@ def test_of_microbatches_that_differ_the_best_of_all_choices(pipeline: Pipeline)
         assert violations(result.pipeline, result.schedule) == []  # type: ignore[arg-type]
 
 
+@thorough
 def test_levels_of_which_none_is_the_fastest_are_settled() -> None:
     """Short sequences recompute attention faster, long ones the rest; together they have to recompute something."""
     levels_ = [{"name": "attention", "time": 2, "quadratic": 2, "saved": 2}, {"name": "rest", "time": 3, "saved": 3}]
     layer = {"name": "layer", "count": 2, "forward": 4, "backward": 8, "activation": 4, "recompute": levels_}
-    mix = Mix(lengths=[1, 4, 1, 4], length=2)
-    pipeline = Pipeline(2, 4, layers=Layers([layer]), partition=(1, 1), recompute="choose", mix=mix, memory=Memory(limit=8))
+    mix = Mix(lengths=[1, 4, 1], length=2)
+    pipeline = Pipeline(2, 3, layers=Layers([layer]), partition=(1, 1), recompute="choose", mix=mix, memory=Memory(limit=8))
     result = solve(pipeline, seconds=60, workers=1, best_cut=False)
     assert result.reason == "optimal"
     assert result.ticks.value is not None

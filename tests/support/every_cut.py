@@ -81,10 +81,10 @@ def layered(
 
 
 @st.composite
-def mixes(draw: st.DrawFn, microbatches: int) -> Mix:
-    """How microbatches differ: by factors or by lengths, in either order, as whole sequences or as pieces of them."""
+def mixes(draw: st.DrawFn, microbatches: int, whole: bool = False) -> Mix:
+    """How microbatches differ: by factors or by lengths, in either order, as ``whole`` sequences or as pieces of them."""
     order = draw(st.sampled_from(("given", "choose")))
-    pieces = draw(st.sampled_from((1, 1, 2))) if microbatches % 2 == 0 else 1
+    pieces = draw(st.sampled_from((1, 1, 2))) if microbatches % 2 == 0 and not whole else 1
 
     def each(values: tuple[Any, ...]) -> list[Any]:
         return [draw(st.sampled_from(values)) for _ in range(microbatches)]
@@ -102,7 +102,7 @@ def mixed(draw: st.DrawFn, most_layers: int, most_cuts: int, recompute: tuple[st
     """As :func:`layered`, with microbatches that differ, of layers whose times may have parts that are quadratic."""
     pipeline = draw(layered(most_layers, most_cuts, recompute, quadratic=True))
     links = Links(pipeline.links.latency, draw(st.sampled_from((0, 0, 1))))
-    return pipeline.changed(mix=draw(mixes(pipeline.microbatches)), links=links)
+    return pipeline.changed(mix=draw(mixes(pipeline.microbatches, whole=len(pipeline.routes) > 1)), links=links)
 
 
 def cuts(pipeline: Pipeline) -> Iterator[tuple[int, ...]]:
