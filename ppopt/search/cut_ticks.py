@@ -10,8 +10,9 @@ from typing import Any
 
 from ppopt.bounds.certificates import Part
 from ppopt.op import Kind
-from ppopt.pipeline import Layers, Pipeline, Ticks
+from ppopt.pipeline import CHOOSE, Layers, Pipeline, Ticks
 from ppopt.pipeline.layer_times import InParts, Times, first_times_of_layers, parts_of_layers, times_of_layers, work_of_all
+from ppopt.pipeline.layers import PARTS, STEP, TIMES
 from ppopt.pipeline.parts import Table
 from ppopt.pipeline.scaling import sizes_of
 
@@ -23,11 +24,12 @@ MOST = 2**44
 class CutTicks:
     """What each layer takes, in ticks, and by which factors the sizes of microbatches differ.
 
-    Of a pipeline whose partition is open; ``some``: the ticks of one with its placement, links and margins. Where there is no
-    common tick that is coarse enough, durations are rounded down, so that bounds hold.
+    Of a pipeline whose partition is open, and whose layers take nothing once per step; ``some``: the ticks of one with its
+    placement, links and margins; ``given``: the layers with what they take once per step. Makespans of all cuts are whole ticks.
+    Where there is no such tick that is coarse enough, durations are rounded down, so that bounds hold.
     """
 
-    def __init__(self, pipeline: Pipeline, some: Ticks) -> None:
+    def __init__(self, pipeline: Pipeline, some: Ticks, given: Layers) -> None:
         layers = pipeline.layers
         assert layers is not None
         parts = self._parts(pipeline, layers)
@@ -36,7 +38,7 @@ class CutTicks:
         sizes = [scales[0] for scales in sizes_of(pipeline).scales]
         fixed = [Fraction(int(x), some.per_unit) for x in (*some.lead.flat, *some.tail.flat, *some.sending.flat)]
         fixed += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
-        numbers = [*chain(*parts.linear, *parts.square, *first, *again), *fixed]
+        numbers = [*chain(*parts.linear, *parts.square, *first, *again), *fixed, *_all_times(pipeline, given)]
         unit, factor = _denominator(numbers), _denominator(chain(*(by[:2] for by in sizes)))
         most = math.ceil(MOST / max(work_of_all(pipeline), *numbers, Fraction(1)))
         self.exact = unit * factor <= most
@@ -73,6 +75,15 @@ class CutTicks:
         if pipeline.mix.lengths:
             return parts_of_layers(layers, pipeline.recompute)
         return InParts(times_of_layers(layers, pipeline.recompute), ())
+
+
+def _all_times(pipeline: Pipeline, given: Layers) -> list[Fraction]:
+    """What may count in the makespan of some cut."""
+    pieces, levels = pipeline.costs.weight_pieces, [level for group in given.groups for level in group.recompute]
+    each = [value / pieces for name in (*TIMES, *PARTS) for value in given.each(name) if value is not None]
+    if pipeline.recompute == CHOOSE:
+        each += [value / pieces for level in levels for value in (level.time, level.quadratic)]
+    return each + [value for name in STEP for value in given.each(name) if value is not None]
 
 
 def _again(layers: Layers, recompute: Any, stages: int) -> list[tuple[Fraction, Fraction]]:

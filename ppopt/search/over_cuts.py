@@ -39,12 +39,13 @@ class OverCuts:
     def __init__(self, pipeline: Pipeline, objective: Objective, bound: Fraction) -> None:
         with uninterrupted():  # the solver is imported when it is used
             from ppopt.bounds.cuts import CutModel
-        pipeline = _without_step(pipeline)
+        given, pipeline = pipeline.layers, _without_step(pipeline)
+        assert given is not None
         self.pipeline, self.objective = pipeline, objective
         layers = pipeline.layers
         assert layers is not None
         some = self._unit_costs()
-        self._ticks = CutTicks(pipeline, some.ticks)
+        self._ticks = CutTicks(pipeline, some.ticks, given)
         self.per_unit = self._ticks.per_unit
         self.model = CutModel(**self._ticks.arguments)
         self.bound: Fraction | float = bound

@@ -21,7 +21,7 @@ from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import OverCuts
 from ppopt.search.summary import opinion_lines
 from ppopt.search.verifying import verify
-from tests.support.every_cut import by_enumeration, cuts
+from tests.support.every_cut import by_enumeration, cuts, layered, mixed
 from tests.support.tiers import drawn, thorough
 
 HEAVY_HEAD = Layers(
@@ -354,3 +354,14 @@ def test_the_model_of_the_cuts_knows_what_the_longest_sequence_holds() -> None:
         given.add(counts)
         over.leave_out(counts)
     assert given == {counts for counts in cuts(pipeline) if max(counts) <= 2}
+
+
+@drawn(6, 60, st.one_of(layered(6, 20, ("none", "full", "choose")), mixed(6, 20, ("none", "full", "choose"))))
+def test_makespans_of_all_cuts_are_whole_ticks(pipeline: Pipeline) -> None:
+    """Else a bound that is rounded up to a tick could be above one."""
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    free = pipeline.changed(memory=replace(pipeline.memory, limit=None), route_of_microbatch=pipeline.route_of_microbatch)
+    for counts in cuts(pipeline):
+        cut = free.changed(partition=counts, route_of_microbatch=free.route_of_microbatch)
+        for choice in ("none", "all") if pipeline.recompute == "choose" else (pipeline.recompute,):
+            assert over.per_unit % cut.resolved(choice).ticks.per_unit == 0
