@@ -5,24 +5,36 @@ device. A head is the length of a chain of reasons: an operation that its input 
 device must have done before. Each step of that chain is a rule whatever the durations are, so the same inequality holds for
 every pipeline of the same placement and number of microbatches. It is linear in the durations but for the two minima.
 
+Where microbatches differ, a stage has durations for each of their sizes (:func:`~ppopt.pipeline.scaling.sizes_of`). What a
+device must have done before an operation may begin with one of several operations then: such a chain divides, and a head is the
+least of all that come of it.
+
 Of weight gradients in pieces these are the reasons of whole ones (:func:`~ppopt.constraints.joined`).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 from ppopt.bounds.closed_form import Heads, best_set
 from ppopt.bounds.heads import heads, tails
 from ppopt.constraints import FamilyGraph, joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.pipeline.scaling import Sizes, sizes_of
 
-Part: TypeAlias = tuple[Kind, int]
-"""A duration of a stage: of ``F``, of ``I`` (or a fused backward), of ``W`` (what a split backward does beside ``I``)."""
+
+class Part(NamedTuple):
+    """A duration of a stage: of ``F``, of ``I`` (or a fused backward), of ``W`` (what a split backward does beside ``I``), for
+    microbatches of one size."""
+
+    kind: Kind
+    stage: int
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,12 @@ class Way:
         more = dict(other.times)
         return self.constant <= other.constant and all(n <= more.get(part, 0) for part, n in self.times)
 
+    def behind(self, other: Way) -> Way:
+        """One after the other."""
+        times = Counter(dict(self.times))
+        times.update(dict(other.times))
+        return Way.of(times, self.constant + other.constant)
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -67,19 +85,20 @@ class Certificate:
 
 
 def durations_of(pipeline: Pipeline) -> dict[Part, int]:
-    """In ticks, as certificates count them: every backward run the cheaper way; a stage takes the same on all routes."""
-    graph = joined(relaxed_graph(pipeline, links=False))
-    found = {(kind, stage): 0 for kind in (Kind.F, Kind.I, Kind.W) for stage in range(pipeline.stages)}
-    return found | {_part(graph, o): graph.duration[o] for o in range(len(graph.families))}
+    """In ticks, as certificates count them: every backward run the cheaper way; a stage takes the same on routes of one size."""
+    graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
+    every = itertools.product((Kind.F, Kind.I, Kind.W), range(pipeline.stages), range(len(sizes.scales)))
+    found = {Part(*of): 0 for of in every}
+    return found | {_part(graph, sizes, o): graph.duration[o] for o in range(len(graph.families))}
 
 
 def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
     """The best certificates of a pipeline, one of a device, ``most`` of them: the first is its one-machine bound.
 
-    Where there are several routes, each stage takes the same on all of them.
+    Where there are several routes, each stage takes the same on all of a size.
     """
     graph = joined(relaxed_graph(pipeline, links=False))
-    reasons = Reasons(graph)
+    reasons = Reasons(graph, sizes_of(pipeline))
     found: list[tuple[int, Certificate]] = []
     for _, families in graph.machines[: graph.devices]:
         rows = [(reasons.heads[o], reasons.tails[o]) for o in families]
@@ -92,12 +111,12 @@ def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
 
 def work_certificates(pipeline: Pipeline) -> list[Certificate]:
     """What the operations of each device take together, with what it does before and after them: of device spans, too."""
-    graph = joined(relaxed_graph(pipeline, links=False))
+    graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
     found = []
     for device, (_, families) in enumerate(graph.machines[: graph.devices]):
         work: Counter[Part] = Counter()
         for o in families:
-            work[_part(graph, o)] += graph.count[o]
+            work[_part(graph, sizes, o)] += graph.count[o]
         found.append(Certificate((Way(),), Way.of(work, graph.around[device]), (Way(),)))
     return found
 
@@ -108,72 +127,72 @@ def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
     For every device and each of its stages: all forwards from that stage on and all backwards; the same and the weight gradients;
     the backwards of that stage and the earlier ones; the same and their weight gradients.
     """
-    graph = joined(relaxed_graph(pipeline, links=False))
-    reasons = Reasons(graph)
+    graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
+    reasons = Reasons(graph, sizes)
     for _, families in graph.machines[: graph.devices]:
-        of = {kind: [o for o in families if _part(graph, o)[0] == kind] for kind in (Kind.F, Kind.I, Kind.W)}
+        of = {kind: [o for o in families if _part(graph, sizes, o).kind == kind] for kind in (Kind.F, Kind.I, Kind.W)}
         backwards = of[Kind.I][::-1]  # by their stages, ascending
-        after = (reasons.tail(backwards[0], 0),)
+        after = reasons.tail(backwards[0], 0)
         nothing = (Way((), min(graph.tail[o] for o in families)),)
         for k, forward in enumerate(of[Kind.F]):
             some = of[Kind.F][k:] + backwards
-            yield Certificate((reasons.head(forward, 0),), reasons.work(some), after)
-            yield Certificate((reasons.head(forward, 0),), reasons.work(some + of[Kind.W]), nothing)
+            yield Certificate(reasons.head(forward, 0), reasons.work(some), after)
+            yield Certificate(reasons.head(forward, 0), reasons.work(some + of[Kind.W]), nothing)
             fewer = backwards[: k + 1]
             stages = {graph.families[o].stage for o in fewer}
             weights = [o for o in of[Kind.W] if graph.families[o].stage in stages]
-            yield Certificate((reasons.head(fewer[-1], 0),), reasons.work(fewer), after)
-            yield Certificate((reasons.head(fewer[-1], 0),), reasons.work(fewer + weights), nothing)
+            yield Certificate(reasons.head(fewer[-1], 0), reasons.work(fewer), after)
+            yield Certificate(reasons.head(fewer[-1], 0), reasons.work(fewer + weights), nothing)
 
 
 class Reasons:
-    """Heads and tails of a graph, each with the chain of reasons that makes it so long.
+    """Heads and tails of a graph, each with the chains of reasons that make it so long.
 
-    Every step of a chain stays on its route. Stages are told apart by their numbers alone: they take the same on each route.
+    Stages are told apart by their numbers and by the sizes of microbatches alone: they take the same on each route of a size.
     """
 
-    def __init__(self, graph: FamilyGraph) -> None:
-        self.graph, self._back = graph, graph.reversed()
+    def __init__(self, graph: FamilyGraph, sizes: Sizes) -> None:
+        self.graph, self.sizes = graph, sizes
         self.heads: Heads = heads(graph, memory=False)
         self.tails: Heads = tails(graph, memory=False)
+        self._to, self._from = _Chains(graph, sizes, self.heads), _Chains(graph.reversed(), sizes, self.tails[::-1])
 
-    def head(self, family: int, instance: int) -> Way:
-        """The way to an instance of a family."""
-        return _way(self.graph, self.graph, self.heads, family, instance)
+    def head(self, family: int, instance: int) -> tuple[Way, ...]:
+        """The way to an instance of a family, no shorter than one of these."""
+        return self._to.ways(family, instance)
 
-    def tail(self, family: int, instance: int) -> Way:
-        """The way from an instance of a family, counted from the last one."""
-        return _way(self._back, self._back, self.tails[::-1], len(self.graph.families) - 1 - family, instance)
+    def tail(self, family: int, instance: int) -> tuple[Way, ...]:
+        """The way from an instance of a family, counted from the last one, no shorter than one of these."""
+        return self._from.ways(len(self.graph.families) - 1 - family, instance)
 
     def since_last(self, backward: int) -> tuple[Way, Way]:
         """How early a backward can start behind the first one of the last stage, and how close one may be to the next.
 
         On its device the backward of microbatch m of the last stage comes behind m + 1 forwards and m backwards of that stage.
         """
-        return _since_turn(self.graph, backward, self.head)
+        return self._to.behind_turn(backward)
 
     def until_last(self, forward: int) -> tuple[Way, Way]:
         """The same from the end: how late a forward can end before the last one of the last stage, and how close they may be."""
-        last = len(self.graph.families) - 1
-        return _since_turn(self._back, last - forward, lambda o, n: self.tail(last - o, n))
+        return self._from.behind_turn(len(self.graph.families) - 1 - forward)
 
     def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
         """What all instances of some families take, or so many of each."""
         times: Counter[Part] = Counter()
         for o, n in zip(families, counts or [self.graph.count[o] for o in families], strict=True):
-            times[_part(self.graph, o)] += n
+            times[_part(self.graph, self.sizes, o)] += n
         return Way.of(times)
 
     def of_set(self, families: Sequence[int], head: int, tail: int) -> Certificate:
         """The certificate of the instances whose heads and tails reach two thresholds."""
-        first, last, left = [], [], []
+        first, last, left = list[Way](), list[Way](), list[int]()
         for o in families:
             early, late = (int(side[o].searchsorted(least)) for side, least in ((self.heads, head), (self.tails, tail)))
             count = max(self.graph.count[o] - early - late, 0)
             left.append(count)
             if count:
-                first.append(self.head(o, early))
-                last.append(self.tail(o, late))
+                first += self.head(o, early)
+                last += self.tail(o, late)
         return Certificate(_least(first), self.work(families, left), _least(last))
 
     def longest_way(self) -> tuple[int, Certificate]:
@@ -184,59 +203,80 @@ class Reasons:
             if int(ways.max()) > best:
                 best, at = int(ways.max()), (o, int(ways.argmax()))
         o, n = at
-        way = Way.of({_part(self.graph, o): 1})
-        return best, Certificate((self.head(o, n),), way, (self.tail(o, self.graph.count[o] - 1 - n),))
+        way = Way.of({_part(self.graph, self.sizes, o): 1})
+        return best, Certificate(self.head(o, n), way, self.tail(o, self.graph.count[o] - 1 - n))
 
 
-def _since_turn(graph: FamilyGraph, family: int, head: Callable[[int, int], Way]) -> tuple[Way, Way]:
-    """:meth:`Reasons.since_last` in a graph or its reverse; ``head``: the way to an instance there."""
-    times: Counter[Part] = Counter()
-    constant = 0
-    while True:
-        own, stage = _part(graph, family)
-        before = {_part(graph, o): (o, lag) for o, _, _, lag in graph.into[family]}
-        same = next(((part, *found) for part, found in before.items() if part[0] == own and part[1] != stage), None)
-        if same is None:
-            break
-        part, family, lag = same
-        times[part] += 1
-        constant += lag
-    part, (turn, lag) = next((part, found) for part, found in before.items() if part[1] == stage)
-    way = head(turn, 0)
-    since = Way.of(Counter(dict(way.times)) + times + Counter({part: 1}), way.constant + constant + lag)
-    alternating = set(graph.machines_of[turn]) & set(graph.machines_of[family])
-    return since, Way.of({part: 1, (own, stage): 1}) if alternating else Way()
+class _Chains:
+    """Chains of reasons of a graph, each back from an operation to the begin."""
 
+    def __init__(self, graph: FamilyGraph, sizes: Sizes, starts: Heads) -> None:
+        self._graph, self._sizes, self._starts = graph, sizes, starts
+        self._known: dict[tuple[int, int], tuple[Way, ...]] = {}
 
-def _way(graph: FamilyGraph, names: FamilyGraph, starts: Heads, family: int, instance: int) -> Way:
-    """Back from an instance to the begin, always by a reason that makes its start what it is."""
-    times: Counter[Part] = Counter()
-    constant = 0
-    while True:
-        start, own = int(starts[family][instance]), _part(names, family)
-        if instance and start == int(starts[family][instance - 1]) + graph.duration[family]:
-            times[own] += 1
-            instance -= 1
-            continue
-        for before, _, _, lag in graph.into[family]:
-            if start == int(starts[before][instance]) + graph.duration[before] + lag:
-                times[_part(names, before)] += 1
-                constant += lag
-                family = before
+    def ways(self, family: int, instance: int) -> tuple[Way, ...]:
+        """Back from an instance to the begin, always by a reason that makes its start what it is."""
+        at = family, instance
+        if at not in self._known:
+            self._known[at] = self._found(family, instance)
+        return self._known[at]
+
+    def _found(self, family: int, instance: int) -> tuple[Way, ...]:
+        graph, starts = self._graph, self._starts
+        times: Counter[Part] = Counter()
+        constant = 0
+        while True:
+            start, own = int(starts[family][instance]), self._part(family)
+            if instance and start == int(starts[family][instance - 1]) + graph.duration[family]:
+                times[own] += 1
+                instance -= 1
+                continue
+            for before, _, _, lag in graph.into[family]:
+                if start == int(starts[before][instance]) + graph.duration[before] + lag:
+                    times[self._part(before)] += 1
+                    constant += lag
+                    family = before
+                    break
+            else:
+                if start == graph.lead[family]:
+                    return (Way.of(times, constant + start),)
+                times[own] += instance
+                done, first = _done_before(graph, starts, family, instance)
+                for other in done:
+                    times[self._part(other)] += instance + 1
+                so_far = Way.of(times, constant)
+                return _least([so_far.behind(way) for one in first for way in self.ways(one, 0)])
+
+    def behind_turn(self, family: int) -> tuple[Way, Way]:
+        """How early a family can start behind the first operation of its kind in the last stage, and how close its operations may
+        be: there each comes behind one of the kind before (:meth:`Reasons.since_last`)."""
+        graph = self._graph
+        times: Counter[Part] = Counter()
+        constant = 0
+        while True:
+            own = self._part(family)
+            before = {self._part(o): (o, lag) for o, _, _, lag in graph.into[family]}
+            same = next((part for part in before if part.kind == own.kind and part.stage != own.stage), None)
+            if same is None:
                 break
-        else:
-            if start == graph.lead[family]:
-                return Way.of(times, constant + start)
-            times[own] += instance
-            done, first = _done_before(graph, starts, family, instance)
-            for other in done:
-                times[_part(names, other)] += instance + 1
-            family, instance = first, 0
+            family, lag = before[same]
+            times[same] += 1
+            constant += lag
+        part = next(part for part in before if part.stage == own.stage)
+        turn, lag = before[part]
+        (way,) = self.ways(turn, 0)
+        since = Way.of(Counter(dict(way.times)) + times + Counter({part: 1}), way.constant + constant + lag)
+        alternating = set(graph.machines_of[turn]) & set(graph.machines_of[family])
+        return since, Way.of({part: 1, own: 1}) if alternating else Way()
+
+    def _part(self, family: int) -> Part:
+        return _part(self._graph, self._sizes, family)
 
 
-def _done_before(graph: FamilyGraph, starts: Heads, family: int, instance: int) -> tuple[list[int], int]:
-    """The families of its device that must have run ``instance + 1`` times before, and that which begins before all others."""
+def _done_before(graph: FamilyGraph, starts: Heads, family: int, instance: int) -> tuple[list[int], list[int]]:
+    """The families of its device that must have run ``instance + 1`` times before, and those that may begin before all others."""
     start = int(starts[family][instance])
+    found: list[tuple[list[int], list[int]]] = []
     for place in graph.machines_of[family]:
         before = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
         for k in range(len(before)):
@@ -244,10 +284,18 @@ def _done_before(graph: FamilyGraph, starts: Heads, family: int, instance: int) 
             least = min(int(starts[o][0]) for o in some)
             taken = sum(graph.duration[o] for o in some)
             if start == least + (instance + 1) * taken + instance * graph.duration[family]:
-                for first in some:
-                    if int(starts[first][0]) == least and all(o == first or _begins_later(graph, o, first) for o in some):
-                        return some, first
-    raise AssertionError(f"nothing says why {graph.label[family]} number {instance} starts at {start}")
+                found.append((some, _first(graph, some)))
+    assert found, f"nothing says why {graph.label[family]} number {instance} starts at {start}"
+    return min(found, key=lambda one: len(one[1]))
+
+
+def _first(graph: FamilyGraph, families: Sequence[int]) -> list[int]:
+    """Of some families those of which one begins before all others, whatever the durations are."""
+    kept: list[int] = []
+    for o in families:
+        if not any(_begins_later(graph, o, first) for first in kept):
+            kept = [first for first in kept if not _begins_later(graph, first, o)] + [o]
+    return kept
 
 
 def _begins_later(graph: FamilyGraph, family: int, first: int) -> bool:
@@ -265,7 +313,7 @@ def _least(ways: Sequence[Way]) -> tuple[Way, ...]:
     return tuple(kept)
 
 
-def _part(graph: FamilyGraph, family: int) -> Part:
+def _part(graph: FamilyGraph, sizes: Sizes, family: int) -> Part:
     of = graph.families[family]
     assert isinstance(of.kind, Kind), "transfers are delays here"
-    return (Kind.I if of.kind == Kind.B else of.kind), of.stage
+    return Part(Kind.I if of.kind == Kind.B else of.kind, of.stage, sizes.of_route[of.route])

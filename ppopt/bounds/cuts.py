@@ -37,8 +37,11 @@ class CutModel:
     """All cuts of layers into stages, and what certificates say about them.
 
     ``times``: per kind of operation the ticks of each layer; ``first``: those in the first stage, if they are others; ``more``:
-    ticks that an operation of a stage takes beside what its layers do. ``below[s][l]`` is whether layer ``l`` is before the end
-    of stage ``s``; what lies before an end is a sum over these, and what a certificate says is linear in such sums.
+    ticks that an operation of a stage takes beside what its layers do. Where microbatches differ, ``sizes`` has two factors for
+    each of their sizes: of ``times``, and of ``squares``, which come on top of these.
+
+    ``below[s][l]`` is whether layer ``l`` is before the end of stage ``s``; what lies before an end is a sum over these, and what
+    a certificate says is linear in such sums.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class CutModel:
         *,
         first: Mapping[Kind, Sequence[int]] | None = None,
         more: Mapping[Part, End | int] | None = None,
+        squares: Mapping[Kind, Sequence[int]] | None = None,
+        sizes: Sequence[tuple[int, int]] = ((1, 0),),
     ) -> None:
         self.layers, self.stages = len(times[Kind.F]), stages
         self.model = cp_model.CpModel()
@@ -56,6 +61,8 @@ class CutModel:
             self._order(s, row)
         self.before = {kind: self.ends(of) for kind, of in times.items()}
         self.first = self.before if first is None else {kind: self.ends(of) for kind, of in first.items()}
+        self.squares = {kind: self.ends(of) for kind, of in (squares or {}).items()}
+        self.sizes = sizes
         self.more: dict[Part, End | int] = dict(more or {})
         self._most = 2**50
         self.bound = self.model.new_int_var(0, self._most, "")
@@ -165,9 +172,13 @@ class CutModel:
         return cp_model.LinearExpr.sum([n * self._of(part) for part, n in way.times]) + way.constant * scale
 
     def _of(self, part: Part) -> End:
-        kind, stage = part
+        kind, stage, size = part
         ends = (self.before if stage else self.first)[kind]
-        return ends[stage + 1] - ends[stage] + self.more.get(part, 0)
+        factor, square = self.sizes[size]
+        found = factor * (ends[stage + 1] - ends[stage]) + self.more.get(part, 0)
+        if self.squares and square:
+            found += square * (self.squares[kind][stage + 1] - self.squares[kind][stage])
+        return found
 
     def _least(self, ways: Sequence[Way]) -> End:
         if len(ways) == 1:

@@ -44,6 +44,7 @@ from ppopt.bounds.certificates import Part, Reasons, Way
 from ppopt.constraints import joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
+from ppopt.pipeline.scaling import sizes_of
 
 NOTHING = Way()
 """No time."""
@@ -136,9 +137,9 @@ class Filling:
 
 
 def fillings(pipeline: Pipeline) -> Iterator[Filling]:
-    """Of each device of a pipeline of one route; only its placement, links and number of microbatches matter."""
+    """Of each device of a pipeline of one route and one size; only its placement, links and number of microbatches matter."""
     graph = joined(relaxed_graph(pipeline, links=False))
-    reasons = Reasons(graph)
+    reasons = Reasons(graph, sizes_of(pipeline))
     number = {(Kind.I if f.kind == Kind.B else f.kind, f.stage): o for o, f in enumerate(graph.families)}
     weights = any(kind == Kind.W for kind, _ in number)
     back = (Kind.I, Kind.W) if weights else (Kind.I,)
@@ -147,13 +148,15 @@ def fillings(pipeline: Pipeline) -> Iterator[Filling]:
         first, last = [], []
         for j, stage in enumerate(stages):
             begun = {s: reasons.since_last(number[Kind.I, s]) for s in stages[j + 1 :]}
-            first.append(Phase(reasons.head(number[Kind.I, stage], 0), _numbers(stages, j, ((Kind.F,),), back, begun)))
+            (way,) = reasons.head(number[Kind.I, stage], 0)
+            first.append(Phase(way, _numbers(stages, j, ((Kind.F,),), back, begun)))
             begun = {s: reasons.until_last(number[Kind.F, s]) for s in stages[j + 1 :]}
             parts = ((Kind.W,), (Kind.I,)) if weights else ((Kind.I,),)
-            last.append(Phase(reasons.tail(number[Kind.F, stage], 0), _numbers(stages, j, parts, (Kind.F,), begun)))
-        nothing = Way((), min(graph.tail[o] for o in families))
-        tail = nothing if weights else reasons.tail(number[Kind.I, stages[0]], 0)
-        head = reasons.head(number[Kind.F, stages[0]], 0)
+            (way,) = reasons.tail(number[Kind.F, stage], 0)
+            last.append(Phase(way, _numbers(stages, j, parts, (Kind.F,), begun)))
+        nothing = (Way((), min(graph.tail[o] for o in families)),)
+        (tail,) = nothing if weights else reasons.tail(number[Kind.I, stages[0]], 0)
+        (head,) = reasons.head(number[Kind.F, stages[0]], 0)
         work = reasons.work(families)
         yield Filling(device, stages, pipeline.microbatches, work, head, tail, tuple(first), tuple(last))
 
@@ -178,21 +181,21 @@ def _numbers(
     for k, stage in enumerate(stages):
         alone = len(claiming) == 1
         if k <= j:
-            gain = Way.of({(kind, stage): 1 for kinds in claiming for kind in kinds})
+            gain = Way.of({Part(kind, stage): 1 for kinds in claiming for kind in kinds})
             counts.append(Count(gain, stage, 1, before if alone else (), least))
             before = (len(counts) - 1,)
             continue
         own: tuple[int, ...] = ()
         for place, kinds in enumerate(claiming):
             within = (*own, *(before if place == len(claiming) - 1 else ()))
-            counts.append(Count(Way.of({(kind, stage): 1 for kind in kinds}), stage, int(not place), within))
+            counts.append(Count(Way.of({Part(kind, stage): 1 for kind in kinds}), stage, int(not place), within))
             own = (len(counts) - 1,)
         before = own
         ends.append((stage, own))
     later: tuple[int, ...] = ()
     for stage, own in reversed(ends):
         since, every = begun[stage]
-        gain = Way.of({(kind, stage): 1 for kind in other})
+        gain = Way.of({Part(kind, stage): 1 for kind in other})
         counts.append(Count(gain, stage, -1, (*own, *later), 0, since, every))
         later = (len(counts) - 1,)
     return tuple(counts)

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from ortools.sat.python import cp_model
 
+from ppopt.bounds.certificates import Part
 from ppopt.bounds.cuts import CutModel, End
 from ppopt.op import Kind
 
@@ -34,7 +35,7 @@ class OrderCuts(CutModel):
             until = self.model.new_int_var(0, self.layers, "")
             self.model.add_min_equality(until, [ends[stage] + number + (stage == 0), ends[stage + 1]])
             longer, less = (self._at(until, table) - self._at(ends[stage], table) for table in tables)
-            self.more[Kind.I, stage], self.saved[stage] = longer, less
+            self.more[Part(Kind.I, stage)], self.saved[stage] = longer, less
 
     def _at(self, place: End, table: Sequence[int]) -> End:
         """The entry of a table at a place."""

@@ -41,7 +41,7 @@ def longest_path(schedule: Schedule) -> Certificate:
         op = rows[d][k]
         assert isinstance(op, Op)
         assert op.kind in (Kind.F, Kind.B), "fused backwards"
-        times[Kind.F if op.kind == Kind.F else Kind.I, op.stage] += 1
+        times[Part(Kind.F if op.kind == Kind.F else Kind.I, op.stage)] += 1
         began = start[d][k]
         if k and end[d][k - 1] == began:
             k -= 1
@@ -89,7 +89,7 @@ def _chain(paths: Paths, first: IntArray, heads: IntArray, last: IntArray, ends:
         op = index.op(paths.network.number[node])
         assert isinstance(op, Op)
         assert op.kind in (Kind.F, Kind.B), "fused backwards"
-        times[Kind.F if op.kind == Kind.F else Kind.I, op.stage] += 1
+        times[Part(Kind.F if op.kind == Kind.F else Kind.I, op.stage)] += 1
         start = int(heads[node, device])
         if start == first[node, device]:
             return constant + start

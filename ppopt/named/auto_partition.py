@@ -20,7 +20,7 @@ from ppopt.named.definition import Restriction
 from ppopt.named.registry import find
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Pipeline, PipelineError
-from ppopt.pipeline.cutting import work_of_layers
+from ppopt.pipeline.layer_times import work_of_layers
 from ppopt.pipeline.partitions import Counts, LeastLargest
 from ppopt.schedule import Schedule
 from ppopt.timing import time_order

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from ppopt.pipeline.layer_times import work_of_layers
 from ppopt.pipeline.layers import Layers, Level
 from ppopt.pipeline.partitions import BEST, Counts, balanced, even
 from ppopt.pipeline.parts import Costs, Memory, PipelineError, Value
@@ -49,50 +50,6 @@ def _more_by_length(pipeline: Pipeline, layers: Layers) -> list[Fraction]:
     parts = zip(layers.each("forward_quadratic"), layers.each("backward_input_quadratic"), strict=True)
     of_group = [((there or 0) + (back or 0)) * factor for there, back in parts]
     return [Fraction(of_group[group]) for group in layers.group_of]
-
-
-def times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction, Fraction], ...]:
-    """Per layer, its forward, its input gradient (or fused backward), and the rest of its backward, run the cheaper way.
-
-    ``recompute``: a level that all recompute at counts.
-    """
-    of_group = []
-    times = [layers.each(name) for name in ("forward", "backward_input", "backward_weight", "backward")]
-    for group, (forward, input_, weight, full) in enumerate(zip(*times, strict=True)):
-        level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
-        again = Fraction(0) if level is None else level.time
-        assert forward is not None
-        if input_ is None or weight is None:
-            assert full is not None
-            of_group.append((forward, full + again, Fraction(0)))
-        else:
-            gradient, both = (x if full is None else min(x, full) for x in (input_, input_ + weight))
-            of_group.append((forward, gradient + again, both - gradient))
-    return tuple(of_group[group] for group in layers.group_of)
-
-
-def fused_times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction], ...]:
-    """Per layer, its forward and its backward as one operation; ``recompute`` as in :func:`times_of_layers`."""
-    of_group = []
-    times = [layers.each(name) for name in ("forward", "backward_input", "backward_weight", "backward")]
-    for group, (forward, input_, weight, full) in enumerate(zip(*times, strict=True)):
-        level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
-        both = (input_ or Fraction(0)) + (weight or Fraction(0)) if full is None else full
-        assert forward is not None
-        of_group.append((forward, both + (Fraction(0) if level is None else level.time)))
-    return tuple(of_group[group] for group in layers.group_of)
-
-
-def first_times_of_layers(layers: Layers, recompute: Any) -> tuple[tuple[Fraction, Fraction, Fraction], ...]:
-    """As :func:`times_of_layers`, of layers in the first stage as PyTorch runs them: the whole backward is in W."""
-    if not layers.split:
-        return times_of_layers(layers, recompute)
-    return tuple((forward, Fraction(0), both) for forward, both in fused_times_of_layers(layers, recompute))
-
-
-def work_of_layers(layers: Layers, recompute: Any) -> tuple[Fraction, ...]:
-    """Per layer, its forward and its backward, run the cheaper way, for one microbatch; with a level that all recompute at."""
-    return tuple(sum(times, Fraction(0)) for times in times_of_layers(layers, recompute))
 
 
 def groups_of(layers: Layers, counts: Sequence[int]) -> list[list[int]]:

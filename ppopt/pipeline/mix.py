@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ppopt.pipeline.checks import check_size
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import Number, PipelineError, exact, plain
-from ppopt.pipeline.recompute import CHOOSE
 from ppopt.pipeline.routes import Routes
 from ppopt.pipeline.runtimes import ONE_SHAPE
 
@@ -114,7 +113,7 @@ class Mix:
     @property
     def by_stage(self) -> bool:
         """Whether some factors are given stage by stage."""
-        return any(isinstance(row[0], tuple) for row in (self.microbatch_costs, self.microbatch_activations) if row)
+        return _by_stage(self.microbatch_costs) or _by_stage(self.microbatch_activations)
 
     @property
     def many(self) -> int | None:
@@ -144,6 +143,10 @@ class Mix:
         each = sizes * (microbatches // sizes[0]) if len(sizes) == 1 else sizes
         begins = [sum(each[:n]) for n in range(len(each))]
         return tuple(range(begin, begin + size) for begin, size in zip(begins, each, strict=True))
+
+    def most_held(self, microbatches: int) -> Fraction:
+        """What is held of the largest sequence at some time, beside one of the costs; of factors that all stages share."""
+        return max(sum((self.scale(m, 0).held for m in of), Fraction(0)) for of in self.sequences(microbatches))
 
     def check(self, microbatches: Any, stages: int | None) -> None:
         """Raise where it is about other numbers of microbatches or stages; ``None``: that is left open.
@@ -205,6 +208,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return plain(value) if isinstance(value, Fraction) else value
+
+
+def _by_stage(rows: Factors) -> bool:
+    return bool(rows) and isinstance(rows[0], tuple)
 
 
 def _factor(rows: Factors, microbatch: int, stage: int) -> Fraction:
@@ -341,12 +348,10 @@ def check_mix(pipeline: Pipeline) -> None:
     if mix.differs and pipeline.costs.overlap is not None:
         problem = "what an overlapped pair of microbatches that differ takes is not known; leave it out (forward + backward)"
         raise PipelineError("costs.overlap", problem)
-    if mix.differs and pipeline.partition == BEST:
-        problem = 'cannot be left open where microbatches differ; expected "even", "balanced" or the layers of each stage'
-        raise PipelineError("pipeline.partition", problem)
-    if mix.differs and pipeline.recompute == CHOOSE:
-        problem = "cannot be left open where microbatches differ; expected a choice of what recomputes"
-        raise PipelineError("pipeline.recompute", problem)
+    if mix.by_stage and pipeline.partition == BEST:
+        name = next(name for name in ("microbatch_costs", "microbatch_activations") if _by_stage(getattr(mix, name)))
+        problem = "a table per stage belongs to one cut of the layers, and that is left open; expected one factor per microbatch"
+        raise PipelineError(f"pipeline.{name}", problem)
     if mix.differs and pipeline.data_parallel.per_pass:
         problem = "what passes over microbatches that differ exchange is not known; expected false"
         raise PipelineError("data_parallel.per_pass", problem)

@@ -45,6 +45,10 @@ class TooLittleMemory(PipelineError):
     """A memory limit that no schedule keeps: it is below what one microbatch needs."""
 
 
+class TooFine(PipelineError):
+    """Numbers without a common unit that is coarse enough for 64-bit integers."""
+
+
 _WITH_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*[A-Za-zµ]*\s*")
 _AMOUNTS = ("memory", "activation", "retained", "weights", "saved")
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ppopt.pipeline.cutting import groups_of
+from ppopt.pipeline.layers import Layers, Level
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -23,12 +24,58 @@ class Option(NamedTuple):
     time: Fraction
     saved: Fraction
     chosen: Any = ()
+    quadratic: Fraction = Fraction(0)
+    """The part of the time that grows with the squares of lengths."""
+    unkept: Fraction = Fraction(0)
+    """What is retained less between ``I`` and ``W``."""
+
+    def both(self, other: Option) -> Option:
+        """What layers recompute together."""
+        return Option(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Unbeaten:
+    """Which options no other one beats: in time, whatever the microbatch, and in what is held and retained.
+
+    A time per token grows with the ratio of squares to tokens, by its quadratic part. So an option takes no longer than another
+    one for every microbatch where that holds for the least and for the largest ratio.
+    """
+
+    def __init__(self, ratios: Iterable[Fraction]) -> None:
+        ratios = list(ratios)
+        self._ratios = sorted({min(ratios), max(ratios)})
+
+    def times(self, option: Option) -> tuple[Fraction, ...]:
+        """What it takes per token, where microbatches have the least ratio, and where they have the largest one."""
+        return tuple(option.time + option.quadratic * (ratio - 1) for ratio in self._ratios)
+
+    def of(self, options: Iterable[Option]) -> list[Option]:
+        """Those that are left, by what they save, ascending."""
+        kept: list[tuple[tuple[Fraction, ...], Option]] = []
+        for option in sorted(options, key=lambda option: (self.times(option), -option.saved, -option.unkept, len(option.chosen))):
+            rank = (*self.times(option), -option.saved, -option.unkept)
+            if not any(all(a <= b for a, b in zip(other, rank, strict=True)) for other, _ in reversed(kept)):
+                kept.append((rank, option))
+        return [option for _, option in sorted(kept, key=lambda pair: (pair[1].saved, pair[0]))]
+
+    def least(self, options: Sequence[Option]) -> tuple[Fraction, Fraction]:
+        """A time, and its quadratic part, that no microbatch takes less than with any of some options."""
+        times = list(map(self.times, options))
+        best = min(range(len(options)), key=times.__getitem__)
+        if all(a <= b for other in times for a, b in zip(times[best], other, strict=True)):
+            return options[best].time, options[best].quadratic
+        square = min(option.quadratic for option in options)
+        return min(option.time - option.quadratic for option in options) + square, square
+
+
+_NOTHING = Option(Fraction(0), Fraction(0))
 
 
 class RecomputeChoices:
     """The options of every stage of a pipeline whose ``recompute`` is open.
 
-    They are those that no other one beats, in time and in memory, in ascending order of both; the first takes no time.
+    They are those that no other one beats (:class:`Unbeaten`), by what they save, ascending; the first takes no time. Where
+    microbatches are alike, and all layers retain what they hold, those that save more take longer.
 
     Raises:
         PipelineError: the stages have other costs on another route.
@@ -36,7 +83,9 @@ class RecomputeChoices:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.options = _of_layers(pipeline) if pipeline.layers is not None else _of_stages(pipeline.per_stage())
+        each = [pipeline.mix.scale(m, 0) for m in range(pipeline.microbatches)] if pipeline.mix.lengths else []
+        self._unbeaten = Unbeaten([by.square / by.linear for by in each] or [Fraction(1)])
+        self.options = self._of_layers() if pipeline.layers is not None else _of_stages(pipeline.per_stage())
         self.lowest: Choice = (0,) * len(self.options)
         self.highest: Choice = tuple(len(options) - 1 for options in self.options)
 
@@ -67,58 +116,56 @@ class RecomputeChoices:
         """
         most = self.resolved(high)
         each = most.flat() if most.layers is not None else most.per_stage()
-        times = tuple(options[number].time for options, number in zip(self.options, low, strict=True))
         if each.costs.recompute is None:
             return each
-        return each.changed(costs=dataclasses.replace(each.costs, recompute=times), route_of_microbatch=each.route_of_microbatch)
+        between = [options[a : b + 1] for options, a, b in zip(self.options, low, high, strict=True)]
+        times, squares = zip(*map(self._unbeaten.least, between), strict=True)
+        costs = dataclasses.replace(each.costs, recompute=times, recompute_quadratic=squares if any(squares) else None)
+        memory, more = each.memory, [max(option.unkept for option in some) - some[-1].unkept for some in between]
+        if any(more):
+            assert isinstance(memory.retained, tuple), "some layers give it"
+            memory = dataclasses.replace(memory, retained=tuple(a - b for a, b in zip(memory.retained, more, strict=True)))
+        return each.changed(costs=costs, memory=memory, route_of_microbatch=each.route_of_microbatch)
 
     def time(self, stage: int, number: int) -> Fraction:
         """What an option of a stage takes longer than to keep everything."""
         return self.options[stage][number].time
 
+    def _of_layers(self) -> list[list[Option]]:
+        """Of each group in a stage, so many layers at each level."""
+        layers = self.pipeline.layers
+        assert layers is not None
+        found = []
+        for row in groups_of(layers, self.pipeline.counts):
+            options = [_NOTHING]
+            for group, count in enumerate(row):
+                ways = self._unbeaten.of(_of_group(layers, group, count))
+                options = self._unbeaten.of(a.both(b) for a, b in itertools.product(options, ways))
+            found.append(options)
+        return found
+
 
 def _of_stages(each: Pipeline) -> list[list[Option]]:
     """Of a pipeline with costs per stage: to keep everything, or to recompute."""
-    time, saved = each.costs.recompute, each.memory.recompute_saved
+    time, square, saved = each.costs.recompute, each.costs.recompute_quadratic, each.memory.recompute_saved
 
     def entry(value: Any, stage: int) -> Fraction:
         return value[stage] if isinstance(value, tuple) else value or Fraction(0)
 
     return [
-        [Option(Fraction(0), Fraction(0)), Option(entry(time, stage), entry(saved, stage), True)] for stage in range(each.stages)
+        [_NOTHING, Option(entry(time, stage), entry(saved, stage), True, entry(square, stage))] for stage in range(each.stages)
     ]
 
 
-def _of_layers(pipeline: Pipeline) -> list[list[Option]]:
-    """Of each group in a stage, so many layers at each level."""
-    layers = pipeline.layers
-    assert layers is not None
-    found = []
-    for row in groups_of(layers, pipeline.counts):
-        options = [Option(Fraction(0), Fraction(0))]
-        for group, count in enumerate(row):
-            ways = [Option(Fraction(0), Fraction(0))]
-            for level in layers.groups[group].recompute if layers.has_backward(group) else ():
-                name = layers.groups[group].name
-                more = range(count + 1)
-                ways = [
-                    Option(way.time + n * level.time, way.saved + n * level.saved, (*way.chosen, (name, level.name, n)))
-                    if n
-                    else way
-                    for way in ways
-                    for n in more
-                    if sum(k for *_, k in way.chosen) + n <= count
-                ]
-            both = itertools.product(options, _unbeaten(ways))
-            options = _unbeaten(Option(a.time + b.time, a.saved + b.saved, (*a.chosen, *b.chosen)) for a, b in both)
-        found.append(options)
-    return found
+def _of_group(layers: Layers, group: int, count: int) -> list[Option]:
+    """So many of ``count`` layers of a group at each level."""
+    name, keeps_all = layers.groups[group].name, layers.each("retained")[group] is None
+    ways = [_NOTHING]
+    for level in layers.groups[group].recompute if layers.has_backward(group) else ():
 
+        def at(n: int, level: Level = level) -> Option:
+            chosen = ((name, level.name, n),) if n else ()
+            return Option(n * level.time, n * level.saved, chosen, n * level.quadratic, n * level.saved * keeps_all)
 
-def _unbeaten(options: Iterable[Option]) -> list[Option]:
-    """Those that no other one beats in time and memory, ascending."""
-    kept: list[Option] = []
-    for option in sorted(options, key=lambda option: (option.time, -option.saved, len(option.chosen))):
-        if not kept or option.saved > kept[-1].saved:
-            kept.append(option)
-    return kept
+        ways = [way.both(at(n)) for way in ways for n in range(count + 1) if sum(k for *_, k in way.chosen) + n <= count]
+    return ways

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ppopt.op import Kind
 from ppopt.pipeline.mix import Mix, Scale
@@ -26,6 +26,23 @@ def scales_of(pipeline: Pipeline) -> list[tuple[Scale, ...]]:
         if found[route] is alike:
             found[route] = pipeline.mix.scales(m, pipeline.stages)
     return found
+
+
+class Sizes(NamedTuple):
+    """The sizes of microbatches: for each route the number of that of its microbatches, and of each size what they take in every
+    stage beside one of the costs."""
+
+    of_route: tuple[int, ...]
+    scales: tuple[tuple[Scale, ...], ...]
+
+
+def sizes_of(pipeline: Pipeline) -> Sizes:
+    """The sizes of the microbatches of a pipeline; one where they are alike."""
+    if not pipeline.mix.differs:
+        return Sizes((0,) * len(pipeline.routes), ((Scale(),) * len(pipeline.routes[0]),))
+    each = scales_of(pipeline)
+    different = list(dict.fromkeys(each))
+    return Sizes(tuple(map(different.index, each)), tuple(different))
 
 
 def scaled_durations(pipeline: Pipeline, kinds: Sequence[Rows]) -> list[Rows]:

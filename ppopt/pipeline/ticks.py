@@ -12,7 +12,7 @@ import numpy as np
 from ppopt.op import Kind, Send
 from ppopt.pipeline.arrays import IntArray, by_row
 from ppopt.pipeline.offload import copy_times
-from ppopt.pipeline.parts import PipelineError, Value
+from ppopt.pipeline.parts import TooFine, Value
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, most_scaled, scaled
@@ -107,7 +107,7 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     tables = [*tables, *chain(*copying), *margin]
     per_unit = common_denominator(tables)
     if most_scaled(tables, per_unit) >= MOST:
-        raise PipelineError("costs", TOO_FINE)
+        raise TooFine("costs", TOO_FINE)
     return Ticks(
         per_unit,
         duration=_in_pieces(pipeline, np.stack([scaled(table, per_unit) for table in kinds], axis=1)),
@@ -228,4 +228,4 @@ def check_horizon(pipeline: Pipeline) -> None:
         PipelineError: it would.
     """
     if horizon_of(pipeline) >= MOST:
-        raise PipelineError("costs", TOO_FINE)
+        raise TooFine("costs", TOO_FINE)

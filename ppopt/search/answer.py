@@ -243,10 +243,10 @@ class _Question:
         if pipeline.partition == BEST:
             if self.best_cut:
                 all_cuts(pipeline)  # says that it is open already
-            return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside)
-        order = None if self.constraints else settled_order(pipeline, self.binding)
-        if order is not None and self.binding is not None:
-            return TurnChoice(pipeline, self.objective, self.settings, self.binding, order, beside)
+            return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside, turns_of=self._turns)
+        turns = self._turns(pipeline, beside)
+        if turns is not None:
+            return turns
         words = self._words(pipeline)
         if pipeline.recompute == CHOOSE:
             return self._with_best(RecomputeChoice(pipeline, self.objective, self.settings, words, beside))
@@ -255,6 +255,13 @@ class _Question:
         search.begin(start, 0, known.get((pipeline.placement, pipeline.chunks)))
         return self._with_best(ClosedBranch(search))
 
+    def _turns(self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]] = tuple) -> Branch | None:
+        """The search for the order of microbatches in a settled order of operations; ``None``: nothing settles that."""
+        order = None if self.constraints else settled_order(pipeline, self.binding)
+        if order is None or self.binding is None:
+            return None
+        return TurnChoice(pipeline, self.objective, self.settings, self.binding, order, beside)
+
     def _with_best(self, own: Own) -> Branch:
         """The search on one cut; beside it that on all cuts, where it is asked for."""
         layers, partition = own.pipeline.layers, own.pipeline.partition
@@ -262,7 +269,7 @@ class _Question:
         if asked is None:
             written = layers is not None and isinstance(partition, tuple) and len(layers) >= own.pipeline.stages
             mapped = bool(own.pipeline.backward_routes) or own.pipeline.memory.weights_on is not None
-            asked = written and not self._in_ticks and not mapped and not own.pipeline.mix.differs
+            asked = written and not self._in_ticks and not mapped and not own.pipeline.mix.by_stage
         if not asked:
             return own
         if self._in_ticks:

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from ppopt.clock import Clock
 from ppopt.named.auto_partition import simulated
 from ppopt.pipeline import CHOOSE, Pipeline
-from ppopt.pipeline.cutting import work_of_layers
-from ppopt.pipeline.layers import STEP
 from ppopt.pipeline.partitions import Counts
 from ppopt.search import tuning
 
@@ -86,12 +84,3 @@ def moved(counts: Counts) -> Iterator[Counts]:
             other[first + length] -= by
             if min(other[first], other[first + length]) > 0:
                 yield tuple(other)
-
-
-def work_per_device(pipeline: Pipeline) -> Fraction:
-    """What the work of all layers, and what they take once per step, makes of each device at least, in the user's unit."""
-    layers = pipeline.layers
-    assert layers is not None
-    work = sum(work_of_layers(layers, pipeline.recompute)) * pipeline.microbatches
-    once = [value or Fraction(0) for name in STEP for value in map(layers.each(name).__getitem__, layers.group_of)]
-    return (work + (Fraction(0) if pipeline.data_parallel.overlap else sum(once, Fraction(0)))) / pipeline.devices

@@ -24,13 +24,15 @@ from ppopt.interrupt import noting
 from ppopt.named import Restriction, Row, Table, placed_freely, placed_here
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
+from ppopt.pipeline.layer_times import shared_work
+from ppopt.pipeline.parts import TooFine
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating, work_per_device
+from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
 from ppopt.search.near_cuts import Key, improved, retimed
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
@@ -50,7 +52,6 @@ class _Leaf:
 
     pipeline: Pipeline
     search: Branch
-    words: tuple[Word, ...]
     bound: Fraction
     seconds: float
     settled: bool = False
@@ -61,7 +62,8 @@ class PartitionChoice:
     """The best schedule over every cut of the layers, for a pipeline that leaves that open, and maybe what recomputes.
 
     The search can go on where it stopped (:meth:`go_on`). ``words_of`` gives what binds beside the rules on a cut; ``beside``
-    gives rows to show. Times of the objective are in the user's unit.
+    gives rows to show; ``turns_of`` the search on a cut where what binds leaves the order of microbatches alone open. Times of
+    the objective are in the user's unit.
     """
 
     pipeline: Pipeline
@@ -69,6 +71,7 @@ class PartitionChoice:
     settings: Settings
     words_of: Callable[[Pipeline], tuple[Word, ...]] = lambda pipeline: ()
     beside: Callable[[], Sequence[Row]] = lambda: ()
+    turns_of: Callable[[Pipeline], Branch | None] = lambda pipeline: None
     result: Result | None = None
     """What the search has shown so far."""
     best: Schedule | None = None
@@ -98,7 +101,7 @@ class PartitionChoice:
 
     def floor(self, objective: Objective) -> Fraction:
         """A quick lower bound: the devices share the work of all layers, and what these take once per step."""
-        return work_per_device(self.pipeline)
+        return shared_work(self.pipeline)
 
     def begin(self, start: Schedule | None, bound: Fraction) -> None:
         """Take over a schedule of some cut, and a bound that holds for all."""
@@ -108,8 +111,7 @@ class PartitionChoice:
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """Search until the clock is over, or until no cut has less than ``enough``."""
-        self.progress, self.enough, self._clock = progress, enough, clock
-        begun = time.monotonic()
+        self.progress, self.enough, self._clock, begun = progress, enough, clock, time.monotonic()
         try:
             with noting():
                 if self.named is None:
@@ -169,7 +171,9 @@ class PartitionChoice:
             return None
         try:
             return self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
-        except PipelineError:
+        except PipelineError as error:
+            if isinstance(error, TooFine):
+                raise
             self.refused.add(counts)
             return None
 
@@ -179,8 +183,8 @@ class PartitionChoice:
         for name in simulating(self.pipeline):
             clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
             self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
-        named = [counts for counts in (even, balanced) if counts is not None]
         self._ask(min(self.value, self.enough))
+        named = (counts for counts in (even, balanced) if counts is not None)
         near = [self._improved(counts, lambda known: (known[0], sum(known, Fraction(0)))) for counts in named]
         for counts in dict.fromkeys(near):
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
@@ -194,8 +198,7 @@ class PartitionChoice:
         except (PipelineError, Restriction) as error:
             self.steps.append(Taken(name, 0.0, str(error)))
             return None
-        pipeline = self._at(counts)
-        title = f"{name} {shown(counts)}"
+        pipeline, title = self._at(counts), f"{name} {shown(counts)}"
         if pipeline is None:
             self.steps.append(Taken(title, 0.0, "no room for a microbatch"))
             return None
@@ -299,13 +302,14 @@ class PartitionChoice:
         """A cut that is looked at from now on."""
         counts, words = pipeline.counts, self.words_of(pipeline)
         settings = dataclasses.replace(self.settings, gap=0.0)
-        if pipeline.recompute == CHOOSE:
-            search: Branch = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
-        else:
-            search = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
-            search.begin(None if self.best is None else retimed(self.best, pipeline))
+        search = self.turns_of(pipeline)
+        if search is None and pipeline.recompute == CHOOSE:
+            search = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
+        elif search is None:
+            search = closed = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
+            closed.begin(None if self.best is None else retimed(self.best, pipeline))
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
-        leaf = self.leaves[counts] = _Leaf(pipeline, search, words, bound, self._first_look)
+        leaf = self.leaves[counts] = _Leaf(pipeline, search, bound, self._first_look)
         self.over.leave_out(counts)
         return leaf
 
@@ -324,7 +328,7 @@ class PartitionChoice:
         leaf.settled = result.reason in ("optimal", "infeasible") or leaf.bound >= most
         self.versions.update(result.versions)
         if result.schedule is not None:
-            self._found(result.schedule, leaf.words)
+            self._found(result.schedule, result.binding)
         value = "nothing found" if result.value is None else f"best {result.value}"
         outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
@@ -350,8 +354,7 @@ class PartitionChoice:
         return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
 
     def _improved(self, counts: Counts, key: Key) -> Counts:
-        clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
-        return improved(counts, key, self._fastest_at, self.leaves, clock)
+        return improved(counts, key, self._fastest_at, self.leaves, self._clock.slice(strategies.MOVES * self.settings.seconds))
 
     def _fastest_at(self, counts: Counts) -> Pipeline | None:
         pipeline = self._at(counts)

@@ -26,7 +26,7 @@ from ppopt.named import Row, Table
 from ppopt.named.model import Model
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Pipeline, PipelineError
-from ppopt.pipeline.cutting import fused_times_of_layers, work_of_layers
+from ppopt.pipeline.layer_times import fused_times_of_layers, work_of_layers
 from ppopt.pipeline.partitions import BEST, Counts
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import strategies, tuning

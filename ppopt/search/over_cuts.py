@@ -16,12 +16,11 @@ from ppopt.bounds.filling import fillings
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
-from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
-from ppopt.pipeline.cutting import StageLevels, first_times_of_layers, times_of_layers
-from ppopt.pipeline.parts import Table
+from ppopt.pipeline.cutting import StageLevels
 from ppopt.pipeline.rewriting import undivided
 from ppopt.schedule import Objective
+from ppopt.search.cut_ticks import CutTicks
 
 if TYPE_CHECKING:
     from ppopt.bounds.scheduled_cuts import Box, FoundCut
@@ -40,22 +39,15 @@ class OverCuts:
     def __init__(self, pipeline: Pipeline, objective: Objective, bound: Fraction) -> None:
         with uninterrupted():  # the solver is imported when it is used
             from ppopt.bounds.cuts import CutModel
-        pipeline = _without_step(pipeline)
+        given, pipeline = pipeline.layers, _without_step(pipeline)
+        assert given is not None
         self.pipeline, self.objective = pipeline, objective
         layers = pipeline.layers
         assert layers is not None
-        times = times_of_layers(layers, pipeline.recompute)
         some = self._unit_costs()
-        fixed = [Fraction(int(x), some.ticks.per_unit) for x in (*some.ticks.lead.flat, *some.ticks.tail.flat)]
-        again = _again(layers, pipeline.recompute, pipeline.stages)
-        first = first_times_of_layers(layers, pipeline.recompute) if pipeline.runtime else times
-        numbers = [value for row in (*times, *first) for value in row] + fixed + again
-        numbers += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
-        self.per_unit = math.lcm(*(value.denominator for value in numbers))
-        self._times = self._by_kind(times)
-        self._first = self._by_kind(first) if pipeline.runtime else None
-        more = {(Kind.I, stage): int(value * self.per_unit) for stage, value in enumerate(again)}
-        self.model = CutModel(self._times, pipeline.stages, first=self._first, more=more)
+        self._ticks = CutTicks(pipeline, some.ticks, given)
+        self.per_unit = self._ticks.per_unit
+        self.model = CutModel(**self._ticks.arguments)
         self.bound: Fraction | float = bound
         """No cut that is left has less, in the user's unit; infinite once none is left."""
         self.none_left = False
@@ -77,11 +69,6 @@ class OverCuts:
         """The number of certificates."""
         return len(self._known)
 
-    def _by_kind(self, times: Sequence[Sequence[Fraction]]) -> dict[Kind, list[int]]:
-        """Per kind the ticks of each layer."""
-        kinds = zip((Kind.F, Kind.I, Kind.W), zip(*times, strict=True), strict=True)
-        return {kind: [int(value * self.per_unit) for value in of] for kind, of in kinds}
-
     def _unit_costs(self) -> Pipeline:
         """A pipeline of this placement whose operations all take the same."""
         pipeline = self.pipeline
@@ -102,13 +89,16 @@ class OverCuts:
         return work_certificates(some)
 
     def _whole_amounts(self) -> tuple[list[int], list[int], list[int], list[int]] | None:
-        """Of each layer what it holds of a microbatch, what is left of that between ``I`` and ``W``, and its weights; and the
-        room of each device. ``None``: there is no limit, or there are several routes."""
+        """Of each layer what it holds of a microbatch (where they differ, of the largest sequence), what is left of that between
+        ``I`` and ``W``, and its weights; and the room of each device. ``None``: there is no limit, or there are several ways."""
         pipeline, layers, limit = self.pipeline, self.pipeline.layers, self.pipeline.memory.limit
-        if limit is None or len(pipeline.routes) > 1:
+        if limit is None or len(pipeline.ways) > 1:
             return None
         assert layers is not None
-        each = [[amount[g] for g in layers.group_of] for amount in least_amounts(layers, pipeline.recompute)]
+        most = pipeline.mix.most_held(pipeline.microbatches)
+        factors = (most, most, Fraction(1))
+        amounts = zip(least_amounts(layers, pipeline.recompute), factors, strict=True)
+        each = [[amount[g] * factor for g in layers.group_of] for amount, factor in amounts]
         limits, static = (
             value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
         )
@@ -122,9 +112,11 @@ class OverCuts:
             return
         *amounts, room = self._amounts
         ends, scale = [self.model.ends(of) for of in amounts], self.per_unit // some.ticks.per_unit
-        for filling in fillings(some):
-            self.model.hold([(ends[0], filling.stages), (ends[2], filling.stages)], room[filling.device])
-            if self.objective == "makespan":
+        for device, most in enumerate(room):
+            stages = [stage for stage, on in enumerate(self.pipeline.routes[0]) if on == device]
+            self.model.hold([(ends[0], stages), (ends[2], stages)], most)
+        if self.objective == "makespan" and not self.pipeline.mix.differs:
+            for filling in fillings(some):
                 fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device], scale)
                 self._fillings.append(fill)
 
@@ -160,10 +152,9 @@ class OverCuts:
 
     def _learn(self, certificate: Certificate, per_unit: int) -> bool:
         """Learn a certificate whose constants are in ticks of ``per_unit`` per unit; whether it is new."""
-        scale = self.per_unit // per_unit
 
         def scaled(way: Way) -> Way:
-            return dataclasses.replace(way, constant=way.constant * scale)
+            return dataclasses.replace(way, constant=way.constant * self.per_unit // per_unit)
 
         own = Certificate(tuple(map(scaled, certificate.heads)), scaled(certificate.work), tuple(map(scaled, certificate.tails)))
         if own in self._known:
@@ -177,9 +168,11 @@ class OverCuts:
     @property
     def joint(self) -> bool:
         """Whether there is a model of cut and order together (:mod:`ppopt.bounds.scheduled_cuts`): for the makespan of pipelines
-        with one route and whole weight gradients in which it is not open what recomputes, nor said stage by stage."""
+        with one route, alike microbatches and whole weight gradients in which it is not open what recomputes, nor said stage by
+        stage."""
         pipeline = self.pipeline
-        alike = self.objective == "makespan" and len(self._some.routes) == 1 and pipeline.costs.weight_pieces == 1
+        alike = self.objective == "makespan" and len(self._some.routes) == 1 and not pipeline.mix.differs
+        alike = alike and pipeline.costs.weight_pieces == 1 and self._ticks.exact
         return alike and isinstance(pipeline.recompute, str) and pipeline.recompute != CHOOSE
 
     def with_order(self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box) -> FoundCut:
@@ -191,7 +184,7 @@ class OverCuts:
             return FoundCut(most + 1, none=True, settled=True)
         graph, scale = relaxed_graph(self._some, links=False), self.per_unit // self._some.ticks.per_unit
         model = ScheduledCuts(
-            self._times,
+            self._ticks.arguments["times"],
             self.pipeline.stages,
             graph,
             box,
@@ -199,7 +192,7 @@ class OverCuts:
             lower=least,
             upper=most,
             memory=None if self._amounts is None else Held(*self._amounts),
-            first=self._first,
+            first=self._ticks.arguments["first"],
         )
         for certificate in self._known:
             model.learn(certificate)
@@ -224,7 +217,7 @@ class OverCuts:
                 fill()
             self._fillings = []
         upper = math.ceil(below * self.per_unit) - 1 if below < math.inf else 2**49
-        lower = math.ceil(self.bound * self.per_unit) if self.bound < math.inf else upper + 1
+        lower = self._ticks.least(self.bound) if self.bound < math.inf else upper + 1
         found = self.model.least(limits, lower, upper, hint)
         self.seconds += time.monotonic() - begun
         self.settled = found.settled
@@ -260,19 +253,3 @@ def saved_by(layers: Layers, group: int, recompute: Any) -> Fraction:
         return max((level.saved for level in levels), default=Fraction(0))
     level = layers.level_of(group, recompute)
     return Fraction(0) if level is None else level.saved
-
-
-def _again(layers: Layers, recompute: Any, stages: int) -> list[Fraction]:
-    """Per stage, what the layers that are said to recompute in it take longer, whatever the cut."""
-    if isinstance(recompute, str):
-        return [Fraction(0)] * stages
-    number = {group.name: g for g, group in enumerate(layers.groups)}
-    found = []
-    for chosen in recompute:
-        levels = [(layers.level_of(number[group], level), n) for group, level, n in chosen]
-        found.append(sum((n * level.time for level, n in levels if level is not None), Fraction(0)))
-    return found
-
-
-def _entries(table: Table) -> list[Fraction]:
-    return [table] if isinstance(table, Fraction) else [value for row in table for value in row]

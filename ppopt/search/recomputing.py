@@ -3,6 +3,7 @@
 A stage has options, each with more time for less memory (:class:`~ppopt.pipeline.recompute_choices.RecomputeChoices`): to
 recompute or not, or, with layers, how many at which level. A node of the tree has two choices, a lowest and a highest option of
 each stage. Its bound is that of one pipeline, relaxed between the two; where they are the same, the pipeline itself is solved.
+Where no option of a stage is the fastest for all microbatches, its relaxed time may be that of none: then ranges are halved.
 The order that is found for a relaxed pipeline, run with as little recomputing as the memory limit allows, is a schedule of the
 whole problem, and the stages that still recompute more than the lowest option are where the tree branches. List scheduling is
 tried with these too, and with the highest options.
@@ -27,7 +28,7 @@ from ppopt.interrupt import noting
 from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
 from ppopt.named.recomputing.levels import least_levels
-from ppopt.pipeline import Pipeline, PipelineError
+from ppopt.pipeline import Pipeline, PipelineError, TooLittleMemory
 from ppopt.pipeline.recompute_choices import Choice, RecomputeChoices
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
@@ -97,7 +98,7 @@ class RecomputeChoice:
         """A quick lower bound: that of a pipeline on which nothing takes longer; infinite where not one microbatch fits."""
         try:
             return quick_bound(self.choices.relaxed(self.choices.lowest, self.choices.highest), objective)
-        except PipelineError:
+        except TooLittleMemory:
             return math.inf
 
     def begin(self, start: Schedule | None, bound: Fraction = Fraction(0)) -> None:
@@ -151,7 +152,7 @@ class RecomputeChoice:
         undecided = node.low != node.high
         try:
             pipeline = self.choices.relaxed(node.low, node.high) if undecided else self.choices.resolved(node.low)
-        except PipelineError:
+        except TooLittleMemory:
             self._replace()
             self.steps.append(Taken(self._name(node), 0.0, "the memory limit is too low"))
             return
@@ -179,12 +180,12 @@ class RecomputeChoice:
         if bound >= self.value or result.reason == "infeasible":
             self._replace()
             outcome = "nothing better"
-        elif more and not self._clock.interrupted:
-            _, stage = max(more)
-            less = _with(node.high, stage, chosen[stage] - 1)
+        elif (more or (undecided and result.reason == "optimal")) and not self._clock.interrupted:
+            stage = max(more)[1] if more else max(range(len(node.low)), key=lambda s: node.high[s] - node.low[s])
+            first = chosen[stage] if more else (node.low[stage] + node.high[stage] + 1) // 2
             self._replace(
-                _Node(node.low, less, bound, seconds, start),
-                _Node(_with(node.low, stage, chosen[stage]), node.high, bound, seconds, start),
+                _Node(node.low, _with(node.high, stage, first - 1), bound, seconds, start),
+                _Node(_with(node.low, stage, first), node.high, bound, seconds, start),
             )
             outcome = f"branches on stage {stage}"
         else:  # what the node's pipeline takes is not settled yet

@@ -24,7 +24,7 @@ from ppopt.named import Restriction, Row, Table
 from ppopt.named.in_turn import OUT_OF_TURN, in_turn, out_of_turn, retold
 from ppopt.named.microbatch_orders import ORDERS, orders_of
 from ppopt.named.model import Model
-from ppopt.pipeline import OPEN, Pipeline
+from ppopt.pipeline import CHOOSE, OPEN, Pipeline
 from ppopt.pipeline.scaling import alike
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import tuning
@@ -46,10 +46,14 @@ def settled_order(pipeline: Pipeline, binding: Binding | None) -> Order | None:
     else ``None``.
 
     Raises:
-        Restriction: the schedule is not defined for this pipeline, or runs the pieces of a sequence in another order than theirs.
+        Restriction: the schedule is not defined for this pipeline, or runs the pieces of a sequence in another order than theirs;
+            or it is open what recomputes.
     """
-    if binding is None or not pipeline.mix.differs or pipeline.mix.microbatch_order != OPEN or pipeline.open:
+    if binding is None or not pipeline.mix.differs or pipeline.mix.microbatch_order != OPEN:
         return None
+    if pipeline.recompute == CHOOSE:
+        problem = "the order of microbatches and what recomputes are not decided together for a schedule that binds; expected "
+        raise Restriction(f'{binding.schedule}: {problem}pipeline.microbatch_order = "given", or pipeline.recompute settled')
     plain = alike(pipeline)
     with suppress(CyclicOrder):
         order = order_of(plain, binding.words(plain))

@@ -11,7 +11,7 @@ from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.pipeline import Pipeline
 from ppopt.search import solve
-from tests.support.every_cut import by_enumeration, choices, layered
+from tests.support.every_cut import by_enumeration, choices, layered, mixed
 
 SHARE = pytest.mark.parametrize(
     "share",
@@ -73,3 +73,31 @@ def test_the_best_of_all_cuts_and_of_all_that_may_recompute(share: int) -> None:
     print(dict(count))  # shown with -s
     assert count["solved"] >= 2 * share
     assert count["recomputing"] >= share
+
+
+@SHARE
+def test_the_best_of_all_cuts_of_microbatches_that_differ(share: int) -> None:
+    count: Counter[str] = Counter()
+    small = mixed(7, 10).filter(lambda pipeline: pipeline.stages > 1 and pipeline.stages * pipeline.microbatches <= 6 + share)
+
+    @settings(max_examples=3 * share)
+    @given(small, st.sampled_from(("makespan", "makespan", "span")))
+    def on(pipeline: Pipeline, objective: Objective) -> None:
+        holds(pipeline, objective, count)
+
+    on()
+    print(dict(count))  # shown with -s
+    assert count["solved"] >= share
+
+
+@pytest.mark.thorough
+def test_the_best_of_all_cuts_and_of_all_that_may_recompute_where_microbatches_differ() -> None:
+    count: Counter[str] = Counter()
+
+    @settings(max_examples=12)
+    @given(mixed(4, 4, ("choose",)).filter(lambda one: choices(one) <= 40 and one.stages * one.microbatches <= 8))
+    def on(pipeline: Pipeline) -> None:
+        holds(pipeline, "makespan", count)
+
+    on()
+    assert count["solved"] >= 3

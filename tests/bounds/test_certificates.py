@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt import bounds
-from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates
+from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, Links, Pipeline
+from ppopt.pipeline import Costs, Links, Mix, Pipeline
+from tests.support.tiers import thorough
 
 PLACES = (("linear", 2, 1), ("linear", 4, 1), ("wave", 2, 2), ("wave", 3, 2), ("loop", 2, 2), ("loop", 2, 3), ("wave", 2, 3))
 TWO_ROUTES = (("bidirectional", 2, 1), ("bidirectional", 3, 1), ("bidirectional", 4, 1))
@@ -92,24 +93,81 @@ def test_by_hand() -> None:
     costs = Costs(per="stage", forward=(2, 5), backward=(4, 7))
     pipeline = Pipeline(2, 3, costs=costs, links=Links(1))
     duration = durations_of(pipeline)
-    assert duration == {(Kind.F, 0): 2, (Kind.F, 1): 5, (Kind.I, 0): 4, (Kind.I, 1): 7, (Kind.W, 0): 0, (Kind.W, 1): 0}
+    assert duration == {
+        Part(Kind.F, 0): 2,
+        Part(Kind.F, 1): 5,
+        Part(Kind.I, 0): 4,
+        Part(Kind.I, 1): 7,
+        Part(Kind.W, 0): 0,
+        Part(Kind.W, 1): 0,
+    }
     expected = Certificate(
-        heads=(Way.of({(Kind.F, 0): 1}, 1),),
-        work=Way.of({(Kind.F, 1): 3, (Kind.I, 1): 3}),
-        tails=(Way.of({(Kind.I, 0): 1}, 1),),
+        heads=(Way.of({Part(Kind.F, 0): 1}, 1),),
+        work=Way.of({Part(Kind.F, 1): 3, Part(Kind.I, 1): 3}),
+        tails=(Way.of({Part(Kind.I, 0): 1}, 1),),
     )
     assert expected in certificates(pipeline, 3)
     assert expected.value(duration) == machine(pipeline) == 3 + 36 + 5
 
 
 def test_ways() -> None:
-    way = Way.of({(Kind.F, 1): 2, (Kind.F, 0): 1, (Kind.W, 0): 0}, 3)
-    assert way.times == (((Kind.F, 0), 1), ((Kind.F, 1), 2))
-    assert way.value({(Kind.F, 0): 10, (Kind.F, 1): 100}) == 213
+    way = Way.of({Part(Kind.F, 1): 2, Part(Kind.F, 0): 1, Part(Kind.W, 0): 0}, 3)
+    assert way.times == ((Part(Kind.F, 0), 1), (Part(Kind.F, 1), 2))
+    assert way.value({Part(Kind.F, 0): 10, Part(Kind.F, 1): 100}) == 213
     assert Way().below(way)
-    assert Way.of({(Kind.F, 1): 1}, 3).below(way)
-    assert not Way.of({(Kind.F, 2): 1}).below(way)
+    assert Way.of({Part(Kind.F, 1): 1}, 3).below(way)
+    assert not Way.of({Part(Kind.F, 2): 1}).below(way)
     assert not Way((), 4).below(way)
+
+
+# --- microbatches that differ ---
+
+
+def mixed(seed: int, number: int) -> list[Pipeline]:
+    """Pipelines of one placement with the same microbatches that differ, with random costs of their stages in whole ticks."""
+    rng = Random(seed)
+    placement, devices, chunks = rng.choice((*PLACES, *TWO_ROUTES))
+    microbatches, links = rng.randint(2, 6), Links(rng.choice((0, 1, 4)))
+    pieces = rng.choice((1, 2)) if microbatches % 2 == 0 and placement != "bidirectional" else 1
+    sizes = [rng.choice((1, 2, 3)) for _ in range(microbatches)]
+    kind, order = rng.random() < 0.5, rng.choice(("given", "choose"))
+    mix = replace(Mix(lengths=sizes, length=1) if kind else Mix(microbatch_costs=sizes), pieces=pieces, microbatch_order=order)
+    found = []
+    for _ in range(number):
+        times = {
+            name: [rng.randint(0, 30) for _ in range(devices * chunks)]
+            for name in ("forward", "backward_input", "backward_weight")
+        }
+        squares = {
+            f"{name}_quadratic": [rng.randint(0, x) for x in times[name]] for name in ("forward", "backward_input") if kind
+        }
+        costs = Costs(per="stage", **times, **squares)  # type: ignore[arg-type]
+        found.append(Pipeline(devices, microbatches, placement, chunks, costs=costs, links=links, mix=mix))
+    return found
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=10)
+def test_of_microbatches_that_differ(seed: int) -> None:
+    """The bound at its own cut, valid at others, linear in what a stage takes for each size."""
+    one, *others = mixed(seed, 4)
+    found = certificates(one, one.devices + 1)
+    assert found[0].value(durations_of(one)) == machine(one)
+    all_bounds = with_bounds([one, *others])
+    assert not any(too_much(certificate, all_bounds) for certificate in (*found, *work_certificates(one)))
+
+
+@thorough
+def test_a_chain_divides_where_it_is_not_settled_which_operation_comes_first() -> None:
+    """As the least of several ways, one of which is too long elsewhere."""
+    several = found = 0
+    for seed in range(25):
+        one, *others = mixed(seed, 4)
+        other_bounds = with_bounds(others)
+        for certificate in certificates(one, one.devices + 1):
+            several += len(certificate.heads) > 1 or len(certificate.tails) > 1
+            found += too_much(only_the_least_here(certificate, one), other_bounds)
+    assert several > found >= 2
 
 
 # --- what is wrong is found ---

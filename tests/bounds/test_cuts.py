@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ppopt.bounds.certificates import Certificate, Way
+from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.bounds.cuts import CutModel
 from ppopt.clock import Limits
 from ppopt.op import Kind
@@ -27,7 +27,7 @@ class Drawn:
             self.model.learn(certificate)
 
     def _way(self, rng: Random, most: int) -> Way:
-        times = {(rng.choice(KINDS), rng.randrange(self.stages)): rng.randint(1, most) for _ in range(rng.randint(0, 4))}
+        times = {Part(rng.choice(KINDS), rng.randrange(self.stages)): rng.randint(1, most) for _ in range(rng.randint(0, 4))}
         return Way.of(times, rng.randint(0, 5))
 
     def _certificate(self, rng: Random) -> Certificate:
@@ -42,7 +42,7 @@ class Drawn:
         """The largest that a certificate says of a cut."""
         duration = {}
         for kind, of in self.times.items():
-            duration |= {(kind, s): sum(values) for s, values in enumerate(stages_of(of, counts))}
+            duration |= {Part(kind, s): sum(values) for s, values in enumerate(stages_of(of, counts))}
         return max(0, *(certificate.value(duration) for certificate in self.certificates))
 
 

@@ -111,7 +111,7 @@ class Drawn:
         held, kept, own = ([sum(some) for some in stages_of(of, counts)] for of in (self.held, self.kept, self.own))
         duration: dict[Part, int] = {}
         for kind, of in self.times.items():
-            duration |= {(kind, s): sum(values) for s, values in enumerate(stages_of(of, counts))}
+            duration |= {Part(kind, s): sum(values) for s, values in enumerate(stages_of(of, counts))}
         best = 0
         for filling in self.fillings:
             room = self.limit - sum(own[s] for s in filling.stages)
@@ -138,7 +138,7 @@ def test_the_model_of_cuts_says_the_same() -> None:
             left.pop(found.counts, None)
 
 
-F0, F1, I1 = ((kind, stage) for kind, stage in ((Kind.F, 0), (Kind.F, 1), (Kind.I, 1)))
+F0, F1, I1 = Part(Kind.F, 0), Part(Kind.F, 1), Part(Kind.I, 1)
 
 
 def each(part: Part) -> Way:

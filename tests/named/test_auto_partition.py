@@ -9,7 +9,7 @@ import pytest
 from ppopt.named import NAMED, Restriction, auto_partition
 from ppopt.named.auto_partition import SCHEDULES, critical_stage, simulated
 from ppopt.pipeline import Layers, Links, Memory, Pipeline, PipelineError
-from ppopt.pipeline.cutting import work_of_layers
+from ppopt.pipeline.layer_times import work_of_layers
 from ppopt.schedule import Schedule
 from tests.support.layered import a_layer, cuts, stages_of
 from tests.support.tiers import thorough

@@ -12,6 +12,7 @@ from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
 from ppopt.pipeline.runtimes import NotForTorch
 from tests.support.many import each
 
+CUT = 'partition = "best"\n[[layers]]\nname = "layer"\ncount = 3\nforward = 1\nbackward = 2'
 BAD = {
     "microbatch_costs = [1, 0]": "pipeline.microbatch_costs[1]: expected a factor > 0, got 0",
     "microbatch_costs = [1, -2]": "pipeline.microbatch_costs[1]: expected a number >= 0, got -2",
@@ -31,10 +32,10 @@ BAD = {
     "pieces = 0": "pipeline.pieces: expected a whole number of pieces >= 1, got 0",
     "pieces = 3": "pipeline.pieces: expected a part of the 2 microbatches",
     "pieces = [1, 2]": "pipeline.pieces: expected pieces of all 2 microbatches, got 3 in all",
+    f"microbatch_activations = [[1, 2], [1, 2]]\n{CUT}": "pipeline.microbatch_activations: a table per stage belongs to one cut",
     "microbatch_costs = [1, 2]\n[costs]\noverlap = 2": "costs.overlap: what an overlapped pair of microbatches that differ",
     "microbatch_costs = [1, 2]\n[costs]\nforward_quadratic = 2": "costs.forward_quadratic: expected at most the whole duration",
     'microbatch_costs = [1, 2]\nruntime = "torch"': "pipeline.runtime: PyTorch's pipelines exchange microbatches of one shape",
-    'microbatch_costs = [1, 2]\nrecompute = "choose"': "pipeline.recompute: cannot be left open where microbatches differ",
     "microbatch_costs = [1, 2]\n[data_parallel]\nall_gather = 1\nper_pass = true": "data_parallel.per_pass: what passes over",
     "microbatch_costs = [1, 2]\n[offload]\ntime = 1": "offload: what copies of microbatches that differ take is not known",
     "pieces = 2\n[memory]\nlimit = 1": "memory.limit: device 0 needs at least 2 (its static memory and one sequence's",

@@ -9,7 +9,7 @@ import pytest
 
 from ppopt.files import read_model
 from ppopt.pipeline import Layer, Layers, Memory, Pipeline, PipelineError
-from ppopt.pipeline.cutting import work_of_layers
+from ppopt.pipeline.layer_times import work_of_layers
 from ppopt.pipeline.layers import kind_of
 from ppopt.pipeline.partitions import balanced, check_stages, even, read_partition
 from tests.support.layered import MODEL, a_pipeline, cuts, each_layer, stages_of

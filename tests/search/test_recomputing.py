@@ -4,15 +4,19 @@ import random
 from fractions import Fraction
 
 import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
 
+from ppopt.checker import violations
 from ppopt.files import read_model, setting
 from ppopt.files.model import model_of_text
 from ppopt.named import compare, find
-from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, Layers, Memory, Mix, Pipeline, PipelineError
 from ppopt.search import solve
+from tests.support.every_cut import by_enumeration, cuts, levels, mixed
 from tests.support.places import MODELS
 from tests.support.recompute import random_choice
-from tests.support.tiers import thorough
+from tests.support.tiers import drawn, thorough
 
 MODEL = str(MODELS / "gpt-1.5b-recompute.toml")
 
@@ -103,3 +107,43 @@ def test_an_order_of_ones_own_is_shown_both_ways_and_begun_from() -> None:
     result = solve(model, workers=1, seconds=30)
     assert [row.label for row in result.named if row.name == "own order"] == ["own order + recompute 0"]
     assert result.reason == "optimal"
+
+
+@st.composite
+def cut_and_mixed(draw: st.DrawFn) -> Pipeline:
+    """A cut of layers, of which few choices may recompute, and microbatches that differ."""
+    pipeline = draw(mixed(4, 6, ("choose",)))
+    assume(pipeline.stages * pipeline.microbatches <= 6)
+    counts = draw(st.sampled_from(list(cuts(pipeline))))
+    assume(sum(1 for _ in levels(pipeline, counts)) <= 12)
+    try:
+        return pipeline.changed(partition=counts)
+    except PipelineError:
+        assume(False)
+        raise
+
+
+@drawn(3, 60, cut_and_mixed())
+def test_of_microbatches_that_differ_the_best_of_all_choices(pipeline: Pipeline) -> None:
+    expected = by_enumeration(pipeline, "makespan")
+    result = solve(pipeline, seconds=60, workers=1, best_cut=False)
+    assert result.reason == ("infeasible" if expected is None else "optimal")
+    if expected is not None:
+        assert result.ticks.value is not None
+        value, lower = (Fraction(ticks, result.ticks.per_unit) for ticks in (result.ticks.value, result.ticks.lower_bound))
+        assert value == lower == expected
+        assert violations(result.pipeline, result.schedule) == []  # type: ignore[arg-type]
+
+
+@thorough
+def test_levels_of_which_none_is_the_fastest_are_settled() -> None:
+    """Short sequences recompute attention faster, long ones the rest; together they have to recompute something."""
+    levels_ = [{"name": "attention", "time": 2, "quadratic": 2, "saved": 2}, {"name": "rest", "time": 3, "saved": 3}]
+    layer = {"name": "layer", "count": 2, "forward": 4, "backward": 8, "activation": 4, "recompute": levels_}
+    mix = Mix(lengths=[1, 4, 1], length=2)
+    pipeline = Pipeline(2, 3, layers=Layers([layer]), partition=(1, 1), recompute="choose", mix=mix, memory=Memory(limit=8))
+    result = solve(pipeline, seconds=60, workers=1, best_cut=False)
+    assert result.reason == "optimal"
+    assert result.ticks.value is not None
+    assert Fraction(result.ticks.value, result.ticks.per_unit) == by_enumeration(pipeline, "makespan")
+    assert len(result.steps) > 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ppopt.pipeline import Layers, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Layers, Links, Memory, Mix, Pipeline, PipelineError
 from ppopt.pipeline.cutting import groups_of
 from ppopt.pipeline.routes import routes_of
 from ppopt.search import Settings, solve_closed
@@ -17,8 +17,8 @@ PLACES = (("linear", 1), ("loop", 2), ("wave", 2), ("wave", 3), ("bidirectional"
 
 
 @st.composite
-def layers(draw: st.DrawFn, most: int, split: bool) -> Layers:
-    """One to ``most`` layers, in groups."""
+def layers(draw: st.DrawFn, most: int, split: bool, quadratic: bool = False) -> Layers:
+    """One to ``most`` layers, in groups; of some times a part may be ``quadratic``."""
     count = draw(st.integers(1, most))
     groups: list[dict[str, Any]] = []
     while count:
@@ -45,17 +45,31 @@ def layers(draw: st.DrawFn, most: int, split: bool) -> Layers:
             group |= {name: draw(st.sampled_from((0, 1, 3))) for name in ("all_gather", "reduce_scatter", "optimizer")}
         if not split:
             group["backward"] = draw(st.sampled_from((0, 1, 3)))
-        groups.append(group)
+        groups.append(_with_squares(draw, group) if quadratic else group)
     return Layers(groups)
 
 
+def _with_squares(draw: st.DrawFn, group: dict[str, Any]) -> dict[str, Any]:
+    """A group of layers of whose times a part grows with the squares of lengths."""
+    part = st.sampled_from((0, 0, Fraction(1, 2), 1))
+    names = ("forward", "backward_input" if "backward_input" in group else "backward")
+    levels_ = [level | {"quadratic": level["time"] * draw(part)} for level in group["recompute"]]
+    return group | {f"{name}_quadratic": group[name] * draw(part) for name in names} | {"recompute": levels_}
+
+
 @st.composite
-def layered(draw: st.DrawFn, most_layers: int, most_cuts: int, recompute: tuple[str, ...] = ("none", "none", "full")) -> Pipeline:
+def layered(
+    draw: st.DrawFn,
+    most_layers: int,
+    most_cuts: int,
+    recompute: tuple[str, ...] = ("none", "none", "full"),
+    quadratic: bool = False,
+) -> Pipeline:
     """A pipeline of layers whose partition is open, with a number of cuts that can be tried out."""
     devices = draw(st.integers(1, 3))
     placement, chunks = draw(st.sampled_from(PLACES))
     microbatches = draw(st.integers(1, 4))
-    own = draw(layers(most_layers, draw(st.booleans())))
+    own = draw(layers(most_layers, draw(st.booleans()), quadratic))
     links = Links(draw(st.sampled_from((0, 0, 1, Fraction(1, 2)))))
     memory = Memory(static=draw(st.sampled_from((0, 1))), limit=draw(st.sampled_from((None, None, 4, 6, 9))))
     how = draw(st.sampled_from(recompute))
@@ -64,6 +78,31 @@ def layered(draw: st.DrawFn, most_layers: int, most_cuts: int, recompute: tuple[
     if not fits:
         placement, chunks, devices = "linear", 1, min(devices, len(own))
     return Pipeline(devices, microbatches, placement, chunks, layers=own, links=links, memory=memory, recompute=how)
+
+
+@st.composite
+def mixes(draw: st.DrawFn, microbatches: int, whole: bool = False) -> Mix:
+    """How microbatches differ: by factors or by lengths, in either order, as ``whole`` sequences or as pieces of them."""
+    order = draw(st.sampled_from(("given", "choose")))
+    pieces = draw(st.sampled_from((1, 1, 2))) if microbatches % 2 == 0 and not whole else 1
+
+    def each(values: tuple[Any, ...]) -> list[Any]:
+        return [draw(st.sampled_from(values)) for _ in range(microbatches)]
+
+    if draw(st.booleans()):
+        lengths = each((1, 2, 4, (1, 1), (2, 1)))
+        return Mix(lengths=lengths, length=draw(st.sampled_from((2, (1, 1)))), microbatch_order=order, pieces=pieces)
+    costs = each((1, 2, Fraction(1, 2), 3))
+    held = each((1, 2, Fraction(1, 2))) if draw(st.booleans()) else []
+    return Mix(microbatch_costs=costs, microbatch_activations=held, microbatch_order=order, pieces=pieces)
+
+
+@st.composite
+def mixed(draw: st.DrawFn, most_layers: int, most_cuts: int, recompute: tuple[str, ...] = ("none", "none", "full")) -> Pipeline:
+    """As :func:`layered`, with microbatches that differ, of layers whose times may have parts that are quadratic."""
+    pipeline = draw(layered(most_layers, most_cuts, recompute, quadratic=True))
+    links = Links(pipeline.links.latency, draw(st.sampled_from((0, 0, 1))))
+    return pipeline.changed(mix=draw(mixes(pipeline.microbatches, whole=len(pipeline.routes) > 1)), links=links)
 
 
 def cuts(pipeline: Pipeline) -> Iterator[tuple[int, ...]]:
@@ -96,9 +135,10 @@ def choices(pipeline: Pipeline) -> int:
 
 
 def by_enumeration(pipeline: Pipeline, objective: Any) -> Fraction | None:
-    """The best over every cut and everything that may recompute, each solved to its optimum; ``None``: there is none."""
+    """The best over every cut and everything that may recompute, where that is open, each solved to its optimum; ``None``: there
+    is none."""
     values = []
-    for counts in cuts(pipeline):
+    for counts in cuts(pipeline) if pipeline.partition == "best" else [pipeline.counts]:
         for choice in levels(pipeline, counts) if pipeline.recompute == "choose" else [pipeline.recompute]:
             try:
                 cut = pipeline.changed(partition=counts, recompute=choice)

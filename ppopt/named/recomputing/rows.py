@@ -15,6 +15,7 @@ from ppopt.named.recomputing.stages import Objective, ends
 from ppopt.named.recomputing.tree import best_stages
 from ppopt.named.registry import NAMED, each, none_applies, shown_chunks
 from ppopt.named.row import Row
+from ppopt.named.turned import turned_rows
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import OrderError, time_order
@@ -28,7 +29,8 @@ def compare_freely(
 ) -> list[Row]:
     """The rows of :func:`ppopt.named.compare` for a pipeline that leaves open which stages recompute.
 
-    There is one row for each schedule and number of chunks. In it those stages recompute that make the objective smallest and fit
+    There is one row for each schedule and number of chunks, and where the order of microbatches is open, another one with the
+    rule that suits it best and with the same recomputing. In it those stages recompute that make the objective smallest and fit
     the memory limit; of equally good sets, the one that adds the least work. Stages are those of the schedule's own placement.
 
     Where its constraints pin the order, that is exact, as long as the timings last (:mod:`~ppopt.named.recomputing.tree`); beyond
@@ -55,6 +57,7 @@ def compare_freely(
             rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
         else:
             rows.append(_row(pipeline, definition.name, definition.placement, schedule))
+            rows += turned_rows(definition, rows[-1], every=definition.name in (read or ("1f1b",)))
     return rows
 
 

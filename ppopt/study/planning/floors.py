@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppopt.pipeline import CHOOSE, Layers
-from ppopt.pipeline.cutting import times_of_layers
+from ppopt.pipeline.layer_times import times_of_layers
 from ppopt.pipeline.layers import STEP
 
 Floats: TypeAlias = NDArray[np.float64]

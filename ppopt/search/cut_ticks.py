@@ -1,0 +1,110 @@
+"""The times of layers and microbatches as integers, for the models over all cuts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import chain
+from typing import Any
+
+from ppopt.bounds.certificates import Part
+from ppopt.op import Kind
+from ppopt.pipeline import CHOOSE, Layers, Pipeline, Ticks
+from ppopt.pipeline.layer_times import InParts, Times, first_times_of_layers, parts_of_layers, times_of_layers, work_of_all
+from ppopt.pipeline.layers import PARTS, STEP, TIMES
+from ppopt.pipeline.parts import Table
+from ppopt.pipeline.scaling import sizes_of
+
+KINDS = (Kind.F, Kind.I, Kind.W)
+MOST = 2**44
+"""Ticks of all work, where times are rounded: the solver's integers have room for sums of several of these."""
+
+
+class CutTicks:
+    """What each layer takes, in ticks, and by which factors the sizes of microbatches differ.
+
+    Of a pipeline whose partition is open, and whose layers take nothing once per step; ``some``: the ticks of one with its
+    placement, links and margins; ``given``: the layers with what they take once per step. Makespans of all cuts are whole ticks.
+    Where there is no such tick that is coarse enough, durations are rounded down, so that bounds hold.
+    """
+
+    def __init__(self, pipeline: Pipeline, some: Ticks, given: Layers) -> None:
+        layers = pipeline.layers
+        assert layers is not None
+        parts = self._parts(pipeline, layers)
+        first = first_times_of_layers(layers, pipeline.recompute) if pipeline.runtime else ()
+        again = _again(layers, pipeline.recompute, pipeline.stages)
+        sizes = [scales[0] for scales in sizes_of(pipeline).scales]
+        fixed = [Fraction(int(x), some.per_unit) for x in (*some.lead.flat, *some.tail.flat, *some.sending.flat)]
+        fixed += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
+        numbers = [*chain(*parts.linear, *parts.square, *first, *again), *fixed, *_all_times(pipeline, given)]
+        unit, factor = _denominator(numbers), _denominator(chain(*(by[:2] for by in sizes)))
+        most = math.ceil(MOST / max(work_of_all(pipeline), *numbers, Fraction(1)))
+        self.exact = unit * factor <= most
+        """Whether no time is rounded."""
+        if not self.exact:
+            unit = min(unit, math.isqrt(most))
+            factor = min(factor, most // unit)
+        self.per_unit = unit * factor
+
+        def by_kind(times: Sequence[Times]) -> dict[Kind, list[int]]:
+            return {kind: [int(value * unit) for value in of] for kind, of in zip(KINDS, zip(*times, strict=True), strict=True)}
+
+        longer = {
+            Part(Kind.I, stage, size): int((linear * by.linear + square * by.square) * self.per_unit)
+            for stage, (linear, square) in enumerate(again)
+            for size, by in enumerate(sizes)
+        }
+        self.arguments: dict[str, Any] = {
+            "times": by_kind(parts.linear),
+            "stages": pipeline.stages,
+            "first": by_kind(first) if first else None,
+            "more": longer,
+            "squares": by_kind(parts.square) if any(chain(*parts.square)) else None,
+            "sizes": [(int(by.linear * factor), int(by.square * factor)) for by in sizes],
+        }
+        """Those of a :class:`~ppopt.bounds.cuts.CutModel`."""
+
+    def least(self, bound: Fraction | float) -> int:
+        """The ticks of the model that nothing with this bound is below."""
+        return math.ceil(bound * self.per_unit) if self.exact else math.floor(bound * self.per_unit)
+
+    @staticmethod
+    def _parts(pipeline: Pipeline, layers: Layers) -> InParts:
+        if pipeline.mix.lengths:
+            return parts_of_layers(layers, pipeline.recompute)
+        return InParts(times_of_layers(layers, pipeline.recompute), ())
+
+
+def _all_times(pipeline: Pipeline, given: Layers) -> list[Fraction]:
+    """What may count in the makespan of some cut."""
+    pieces, levels = pipeline.costs.weight_pieces, [level for group in given.groups for level in group.recompute]
+    each = [value / pieces for name in (*TIMES, *PARTS) for value in given.each(name) if value is not None]
+    if pipeline.recompute == CHOOSE:
+        each += [value / pieces for level in levels for value in (level.time, level.quadratic)]
+    return each + [value for name in STEP for value in given.each(name) if value is not None]
+
+
+def _again(layers: Layers, recompute: Any, stages: int) -> list[tuple[Fraction, Fraction]]:
+    """Per stage, what the layers that are said to recompute in it take longer, whatever the cut: what grows with the tokens, and
+    what grows with the squares of lengths."""
+    if isinstance(recompute, str):
+        return [(Fraction(0), Fraction(0))] * stages
+    number = {group.name: g for g, group in enumerate(layers.groups)}
+    found = []
+    for chosen in recompute:
+        levels = [(layers.level_of(number[group], level), n) for group, level, n in chosen]
+        known = [(level, n) for level, n in levels if level is not None]
+        square = sum((n * level.quadratic for level, n in known), Fraction(0))
+        found.append((sum((n * level.time for level, n in known), Fraction(0)) - square, square))
+    return found
+
+
+def _denominator(numbers: Iterable[Fraction]) -> int:
+    """The smallest number by which all become integers."""
+    return math.lcm(*(value.denominator for value in numbers))
+
+
+def _entries(table: Table) -> list[Fraction]:
+    return [table] if isinstance(table, Fraction) else [value for row in table for value in row]
