@@ -89,8 +89,9 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     pipeline = by_stage(pipeline)
     again = _recomputing(pipeline)
     times, amounts = _times(pipeline, again), _amounts(pipeline, again)
-    amounts["away"] = [away_of(pipeline, r, row) for r, row in enumerate(amounts["activation"])]
-    times |= copy_times(pipeline, amounts["away"])
+    each = _factors(pipeline)
+    amounts["away"] = [away_of(pipeline, r, row, each[r]) for r, row in enumerate(amounts["activation"])]
+    times |= copy_times(pipeline, amounts["away"], each)
     memory, devices = pipeline.memory, range(pipeline.devices)
     weights = held_weights(pipeline)
     static: Row = [_entry(memory.static, d) * _copies(pipeline, d) + weights[d] for d in devices]

@@ -77,7 +77,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     weights = weights_of(pipeline)
     static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
-    away = moving(pipeline)
+    away = scaled_amounts(pipeline, moving(pipeline))
     host = None if pipeline.offload is None else pipeline.offload.host_limit
     working = [entry(memory.working or Fraction(0), device) for device in devices]
     tables: Rows = [*activation, *retained, working, static, limit or [], *away, [host]]
@@ -165,14 +165,14 @@ def check_limit(pipeline: Pipeline) -> None:
 
 
 def least_limits(pipeline: Pipeline) -> list[int]:
-    """Per device, the least limit at which there is a schedule: one microbatch after the other, every backward whole.
+    """Per device, the least limit at which there may be a schedule: one microbatch after the other, every backward whole.
 
-    Its activations are all there when the first of its backwards starts on a device, which has a working set of its own.
+    Its activations are all there when the first of its backwards starts on a device, which has a working set of its own. Where
+    some are copied to the host, less may be there; whether that leads to a schedule, a search has to say.
     """
     amounts, together = pipeline.amounts, _at_once(pipeline)
     found = []
     for device in range(pipeline.devices):
-        of_route = [least_held(pipeline, route, device) for route in range(len(pipeline.routes))]
-        most = max(sum(of_route[r] for r in routes) for routes in together)
+        most = max(least_held(pipeline, routes, device) for routes in together)
         found.append(most + int(amounts.static[device] + amounts.working[device]))
     return found

@@ -36,7 +36,7 @@ BAD = {
     'microbatch_costs = [1, 2]\nruntime = "torch"': "pipeline.runtime: PyTorch's pipelines exchange microbatches of one shape",
     'microbatch_costs = [1, 2]\nrecompute = "choose"': "pipeline.recompute: cannot be left open where microbatches differ",
     "microbatch_costs = [1, 2]\n[data_parallel]\nall_gather = 1\nper_pass = true": "data_parallel.per_pass: what passes over",
-    "microbatch_costs = [1, 2]\n[offload]\ntime = 1": "offload: what copies of microbatches that differ take is not known",
+    "microbatch_costs = [1, 2]\n[offload]\ntime = 1\namount = 2": "offload.amount: expected at most the activation (1), got 2",
     "pieces = 2\n[memory]\nlimit = 1": "memory.limit: device 0 needs at least 2 (its static memory and one sequence's",
 }
 
