@@ -34,7 +34,7 @@ def memory_changes(pipeline: Pipeline, numbers: IntArray, *, elsewhere: bool = F
         kind = kind_of(index, row)
         activation, retained = (table[route[microbatch], stage] for table in (amounts.activation, amounts.retained))
         present = (half >= 0) & counted[route[microbatch], stage]
-        working = amounts.working[pipeline.device_by_kind[route[microbatch], Kind.B, stage]]
+        working = amounts.working[route[microbatch], pipeline.device_by_kind[route[microbatch], Kind.B, stage]]
         backward = present & (kind > Kind.F) & (kind <= Kind.W)
         claimed += np.where(backward, working, 0)
         released += np.where(backward, working, 0)

@@ -299,11 +299,12 @@ def engines_of(pipeline: Pipeline) -> tuple[Engine, ...]:
 def least_held(pipeline: Pipeline, together: Sequence[int], device: int) -> int:
     """What one microbatch needs on a device at least (integer amounts), copied where it may be; or the pieces of a sequence.
 
-    ``together``: its route, or those of the pieces from the first on. While a forward runs it holds its whole activation; of the
-    device's earlier stages of this piece and of those before it what stays, since their backwards come later.
+    ``together``: its route, or those of the pieces from the first on. While a backward runs it holds its whole activation, and
+    its working set; of the device's earlier stages of this piece and of those before it what stays, since their backwards come
+    later.
     """
     amounts, routes = pipeline.amounts, list(together)
     here = np.array(pipeline.backward_routes or pipeline.routes)[routes] == device
     away = np.where(here, amounts.away[routes], 0)
     stays = np.where(here, amounts.activation[routes] - amounts.away[routes], 0)
-    return int((stays.cumsum(axis=0).cumsum(axis=1) + away).max())
+    return int((stays.cumsum(axis=0).cumsum(axis=1) + away + amounts.working[routes, device, None]).max())

@@ -56,6 +56,21 @@ def scaled_amounts(pipeline: Pipeline, table: Sequence[Sequence[Entry]]) -> list
     ]
 
 
+def scaled_working(pipeline: Pipeline, each: Sequence[Fraction]) -> list[list[Fraction]]:
+    """``[route][device]``: what a backward of a microbatch of each route takes while it runs, from what the memory says.
+
+    It grows with what is held of the microbatch; of several stages on a device, the one of which most is.
+    """
+    if not pipeline.mix.differs:
+        return [list(each)] * len(pipeline.routes)
+    found = []
+    for scales, route in zip(scales_of(pipeline), pipeline.backward_routes or pipeline.routes, strict=True):
+        most = [max((by.held for by, own in zip(scales, route, strict=True) if own == d), default=None) for d in range(len(each))]
+        elsewhere = max(by.held for by in scales)
+        found.append([x * (elsewhere if by is None else by) for x, by in zip(each, most, strict=True)])
+    return found
+
+
 def scaled_transfers(pipeline: Pipeline, sending: list[list[list[Fraction]]]) -> list[list[list[Fraction]]]:
     """``[route][send][stage]``: how long transfers hold their links, from what the links say.
 
@@ -125,7 +140,7 @@ def check_quadratic(pipeline: Pipeline) -> None:
 def alike(pipeline: Pipeline) -> Pipeline:
     """The pipeline with as many microbatches that are alike: each takes and holds what they take and hold on average.
 
-    Memory is unlimited, and nothing is copied to the host.
+    Memory is unlimited and has no working sets, and nothing is copied to the host.
     """
     mix = pipeline.mix
     if not mix.differs:
@@ -164,7 +179,7 @@ def alike(pipeline: Pipeline) -> Pipeline:
         occupancy *= transfer
     return flat.changed(
         costs=dataclasses.replace(flat.costs, **costs),
-        memory=dataclasses.replace(flat.memory, **memory, limit=None),
+        memory=dataclasses.replace(flat.memory, **memory, limit=None, working=None),
         links=dataclasses.replace(flat.links, occupancy=occupancy),
         offload=None,
         mix=Mix(),

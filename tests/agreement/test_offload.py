@@ -8,8 +8,10 @@ from ppopt import bounds, cpsat, ilp
 from ppopt.checker import Rule, violations
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import cuts_of, free_choices, rules_of
+from ppopt.heuristics import baselines
 from ppopt.pipeline import Costs, Memory, Mix, Offload, Pipeline
 from ppopt.pipeline.offload import copied
+from ppopt.pipeline.rewriting import kept_here
 from ppopt.search import solve
 from ppopt.search.horizons import horizon
 from ppopt.timing import broken
@@ -114,6 +116,40 @@ def test_microbatches_that_differ(seed: int) -> None:
         for bound in (bounds.work, bounds.machine, bounds.memory):
             found = bound(pipeline, pairs=pairs)
             assert found is None or least is None or found.value <= least
+
+
+@pytest.mark.parametrize(("seed", "copies"), [(115, True), (121, True), (204, False), (226, False)])
+def test_a_working_set_is_as_large_as_its_microbatch(seed: int, copies: bool) -> None:
+    check_working(seed, copies)
+
+
+@thorough
+@pytest.mark.parametrize(
+    ("seed", "copies"),
+    [(seed, True) for seed in (107, 111, 114, 201, 202, 206, 222)] + [(seed, False) for seed in (123, 201, 202, 205, 214, 227)],
+)
+def test_more_working_sets(seed: int, copies: bool) -> None:
+    check_working(seed, copies)
+
+
+def check_working(seed: int, copies: bool) -> None:
+    """Brute force, both solvers, the bounds, and what list schedules are within."""
+    pipeline = tiny_mix(seed, working=1)
+    pipeline = pipeline if copies else kept_here(pipeline)
+    assert pipeline.memory.limit is not None
+    assert pipeline.amounts.more_working.any()
+    least = asked(pipeline)
+    assert least is not None
+    assert asked(pipeline, with_ilp=True) == least
+    assert Stepping(pipeline).shorter(least + 1) == least
+    for bound in (bounds.machine, bounds.memory):
+        found = bound(pipeline)
+        assert found is None or found.value <= least
+    if not copies:
+        for name, schedule in baselines(pipeline):
+            assert schedule.within_memory, name
+            assert schedule.makespan >= least
+            assert not violations(pipeline, schedule)
 
 
 def test_equal_factors_are_alike() -> None:

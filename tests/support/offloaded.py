@@ -56,7 +56,12 @@ class Stepping:
         """By place whether the copies have to be made; ``None``: that is open everywhere."""
         self.alike = self.alike and len(numbers) in (0, self.count)
         self.limit = None if amounts.limit is None else (amounts.limit - amounts.static).tolist()
-        self.working = amounts.working.tolist()
+        given = pipeline.memory.working or Fraction(0)
+        each = given if isinstance(given, tuple) else (given,) * pipeline.devices
+        self.working = [
+            int(each[self.device[stage]] * (mix.scale(m, stage).held if mix.differs else 1) * amounts.per_unit)
+            for stage, m in self.cells
+        ]
         self.host = amounts.host
         offload = pipeline.offload
         self.both = offload is not None and offload.engines == 1
@@ -169,7 +174,7 @@ class Stepping:
                 held += self.holds[i] if phase in ON_DEVICE else 0
                 held += self.holds[i] - self.away[i] if phase == AWAY else 0
                 held += self.keeps[i] if phase in (HALF, WEIGHT) else 0
-                held += self.working[device] if phase in (BACKWARD, GRADIENT, WEIGHT) else 0
+                held += self.working[i] if phase in (BACKWARD, GRADIENT, WEIGHT) else 0
         return (self.limit is None or held <= self.limit[device]) and (self.host is None or outside <= self.host)
 
 
@@ -210,8 +215,9 @@ def tiny(seed: int, working: int | None = None) -> Pipeline:
     )
 
 
-def tiny_mix(seed: int) -> Pipeline:
-    """One of microbatches that differ, which is small enough for that."""
+def tiny_mix(seed: int, working: int | None = None) -> Pipeline:
+    """One of microbatches that differ, which is small enough for that; ``working``: what a backward of one that holds what the
+    memory says takes while it runs."""
     rng = random.Random(seed)
     devices = rng.choice([2, 2, 3])
     microbatches = 2 if devices > 2 else rng.choice([2, 3])
@@ -245,6 +251,6 @@ def tiny_mix(seed: int) -> Pipeline:
     limit = [a * rng.choice([1, most, most, most + 1]) for a in activation]
     while True:
         with suppress(TooLittleMemory):
-            memory = Memory(activation=activation, limit=limit)
+            memory = Memory(activation=activation, limit=limit, working=working)
             return Pipeline(devices, microbatches, costs=Costs(**times), memory=memory, mix=mix, offload=offload)  # type: ignore[arg-type]
         limit = [a + 1 for a in limit]
