@@ -17,7 +17,7 @@ from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import Number, PipelineError, exact, plain
 from ppopt.pipeline.recompute import CHOOSE
 from ppopt.pipeline.routes import Routes
-from ppopt.pipeline.runtimes import ONE_SHAPE
+from ppopt.pipeline.runtimes import check_shapes
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -351,7 +351,7 @@ def check_mix(pipeline: Pipeline) -> None:
         problem = "what passes over microbatches that differ exchange is not known; expected false"
         raise PipelineError("data_parallel.per_pass", problem)
     if mix.differs and pipeline.runtime:
-        raise PipelineError("pipeline.runtime", f"{ONE_SHAPE}; expected none where microbatches differ, got {pipeline.runtime!r}")
+        check_shapes(mix, pipeline.microbatches, stages or 1)
 
 
 def apart(pipeline: Pipeline) -> dict[str, Any]:
