@@ -7,19 +7,23 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from ppopt.checker.factors import Factors
 from ppopt.pipeline import Pipeline
 
 Row = Sequence[Fraction | None]
 
 
-def away_of(pipeline: Pipeline, route: int, held: Row) -> list[Fraction | None]:
-    """``[stage]``: what of the activation that a stage of a route holds moves to the host; nothing where none may."""
+def away_of(pipeline: Pipeline, route: int, held: Row, each: Sequence[Factors]) -> list[Fraction | None]:
+    """``[stage]``: what of the activation that a stage of a route holds moves to the host; nothing where none may.
+
+    ``each``: the factors of the route's microbatches by stage; ``held`` has them already.
+    """
     if pipeline.offload is None:
         return [Fraction(0)] * pipeline.stages
     found: list[Fraction | None] = []
-    for stage, holds in enumerate(held):
+    for stage, (holds, by) in enumerate(zip(held, each, strict=True)):
         given = _entry(pipeline, route, stage, pipeline.offload.amount)
-        amount = holds if given is None or holds is None else min(given, holds)
+        amount = holds if given is None or holds is None else min(given * by.held, holds)
         still = pipeline.offload.rate is not None and not all(
             _of_device(rate, pipeline.routes[route][stage])
             for rate in (pipeline.offload.rate, pipeline.offload.rate_in)
@@ -30,8 +34,11 @@ def away_of(pipeline: Pipeline, route: int, held: Row) -> list[Fraction | None]:
     return found
 
 
-def copy_times(pipeline: Pipeline, away: Sequence[Row]) -> dict[str, list[Row]]:
-    """``copy_out``, ``copy_in`` and ``margin`` of each route and stage, in the user's unit; ``None``: there is no copy."""
+def copy_times(pipeline: Pipeline, away: Sequence[Row], each: Sequence[Sequence[Factors]]) -> dict[str, list[Row]]:
+    """``copy_out``, ``copy_in`` and ``margin`` of each route and stage, in the user's unit; ``None``: there is no copy.
+
+    ``each``: ``[route][stage]``, the factors of its microbatches.
+    """
     offload, stages = pipeline.offload, range(pipeline.stages)
     if offload is None:
         none: Row = [None] * pipeline.stages
@@ -44,7 +51,8 @@ def copy_times(pipeline: Pipeline, away: Sequence[Row]) -> dict[str, list[Row]]:
         rate = offload.rate_in if back and offload.rate_in is not None else offload.rate
         if rate is not None:
             return amount / Fraction(_of_device(rate, pipeline.routes[route][stage]))
-        return _entry(pipeline, route, stage, offload.time_in if back and offload.time_in is not None else offload.time)
+        time = _entry(pipeline, route, stage, offload.time_in if back and offload.time_in is not None else offload.time)
+        return None if time is None else time * each[route][stage].held
 
     routes = range(len(pipeline.routes))
     return {
@@ -67,9 +75,11 @@ def must_of(pipeline: Pipeline, route: int, stage: int) -> set[int] | None:
         share = Fraction(1 if which == "all" else 0)
     else:
         share = which[stage] if isinstance(which, tuple) else which
-    taken = [m for m, of in enumerate(pipeline.route_of_microbatch) if of == route]
+    routes, differ = pipeline.routes, pipeline.mix.differs
+    taken = [m for m, of in enumerate(pipeline.route_of_microbatch) if of == route or (differ and routes[of] == own)]
     whole = [int(n * share) for n in range(len(taken) + 1)]
-    return {m for n, m in enumerate(taken) if whole[n] < whole[n + 1]}
+    of_way = {m for n, m in enumerate(taken) if whole[n] < whole[n + 1]}
+    return {m for m in of_way if pipeline.route_of_microbatch[m] == route}
 
 
 def _entry(pipeline: Pipeline, route: int, stage: int, value: Any) -> Fraction | None:

@@ -47,8 +47,8 @@ class Facts(NamedTuple):
     """``[route][stage]``: held between the end of I and the end of W; meanwhile, while I runs, the larger of both is."""
     static: list[int]
     """``[device]``: always held."""
-    working: list[int]
-    """``[device]``: held by each B, I and W while it runs."""
+    working: list[list[int]]
+    """``[route][device]``: held by each B, I and W while it runs."""
     limit: list[int] | None
     """``[device]``; ``None``: unlimited."""
     gather: list[list[int]]
@@ -89,17 +89,18 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     pipeline = by_stage(pipeline)
     again = _recomputing(pipeline)
     times, amounts = _times(pipeline, again), _amounts(pipeline, again)
-    amounts["away"] = [away_of(pipeline, r, row) for r, row in enumerate(amounts["activation"])]
-    times |= copy_times(pipeline, amounts["away"])
+    each = _factors(pipeline)
+    amounts["away"] = [away_of(pipeline, r, row, each[r]) for r, row in enumerate(amounts["activation"])]
+    times |= copy_times(pipeline, amounts["away"], each)
     memory, devices = pipeline.memory, range(pipeline.devices)
     weights = held_weights(pipeline)
     static: Row = [_entry(memory.static, d) * _copies(pipeline, d) + weights[d] for d in devices]
     limit: Row = [] if memory.limit is None else [_entry(memory.limit, d) for d in devices]
-    working: Row = [_entry(memory.working or Fraction(0), d) for d in devices]
+    working = _working(pipeline, each)
     finest = _denominator(x for table in times.values() for row in table for x in row)
     per_time = finest * RESOLUTION if ticks_per_unit is None else math.lcm(finest, ticks_per_unit)
     host = None if pipeline.offload is None else pipeline.offload.host_limit
-    beside: Row = [*static, *limit, *working, host]
+    beside: Row = [*static, *limit, *(x for row in working for x in row), host]
     per_amount = _denominator(x for table in (*amounts.values(), [beside]) for row in table for x in row)
     return Facts(
         per_time=per_time,
@@ -107,7 +108,7 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         **{name: [_integers(row, per_time) for row in table] for name, table in times.items()},
         **{name: [_integers(row, per_amount) for row in table] for name, table in amounts.items()},
         static=_integers(static, per_amount),
-        working=_integers(working, per_amount),
+        working=[_integers(row, per_amount) for row in working],
         limit=None if memory.limit is None else _integers(limit, per_amount),
         host=None if host is None else int(host * per_amount),
         per_pass=pipeline.data_parallel.per_pass,
@@ -210,6 +211,18 @@ def _differ(
         for stage in stages if row else ():
             by = each[stage]
             row[stage] = (row[stage] - squares[stage]) * by.time + squares[stage] * by.square
+
+
+def _working(pipeline: Pipeline, each: list[list[Factors]]) -> list[list[Fraction]]:
+    """``[route][device]``: what a backward takes while it runs, as large as the microbatch; of a device's stages the largest."""
+    given = pipeline.memory.working or Fraction(0)
+    rows = []
+    for route, by in zip(pipeline.backward_routes or pipeline.routes, each, strict=True):
+        largest = [
+            max((of.held for of, on in zip(by, route, strict=True) if on == d), default=0) for d in range(pipeline.devices)
+        ]
+        rows.append([_entry(given, d) * (largest[d] or max(of.held for of in by)) for d in range(pipeline.devices)])
+    return rows
 
 
 def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:

@@ -35,7 +35,7 @@ def _levels_with_copies(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             most = max(first, then)
             given_back = then if kind == run.last_kind else 0
             claim, release = {0: (first, 0), 1: (0, first), 2: (most - first, most - then)}.get(int(kind), (0, given_back))
-            working = facts.working[device] * (kind != Kind.F)
+            working = facts.working[route][device] * (kind != Kind.F)
             changes += [(entry.start, claim + working, entry), (entry.end, -release - working, entry)]
     for copy in run.copied:
         route = run.pipeline.route_of_microbatch[copy.microbatch]
@@ -77,8 +77,9 @@ def levels(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             if kind == Kind.F:
                 held += activation
                 continue
-            held += facts.working[device]
-            heapq.heappush(pending, (entry.end, facts.working[device]))
+            working = facts.working[route_of[microbatch]][device]
+            held += working
+            heapq.heappush(pending, (entry.end, working))
             if kind == Kind.I:
                 while_it_runs = max(activation, retained)
                 held += while_it_runs - activation
@@ -102,7 +103,7 @@ def _levels_between(run: Run, device: int) -> Iterator[tuple[Entry, int]]:
             route = run.pipeline.route_of_microbatch[microbatch]
             if facts.place[route][Kind.B * stages + stage] == device:
                 retained = facts.retained[route][stage] if kind in (Kind.I, run.last_kind) else 0
-                more, back = change(kind, facts.activation[route][stage], retained, facts.working[device])
+                more, back = change(kind, facts.activation[route][stage], retained, facts.working[route][device])
                 changes += [(entry.start, more, key, entry)] if more else []
                 changes += [(entry.end - run.tolerance, -back, key, entry)] if back else []
     held = facts.static[device]

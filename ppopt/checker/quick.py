@@ -53,7 +53,7 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
         return False
     numbers, starts = np.concatenate(order.rows), np.concatenate(schedule.start)
     factor = facts.per_time // per_unit
-    amounts = facts.activation, facts.retained, [facts.static], [facts.limit or []], [facts.working]
+    amounts = facts.activation, facts.retained, [facts.static], [facts.limit or []], facts.working
     times = facts.duration, facts.overlap, facts.up, facts.down, facts.over, facts.gather
     largest = max(1, *(abs(x) for table in (*times, *amounts) for row in table for x in row))
     most = max(int(starts.max(initial=0)) * factor, 1) + 4 * largest * (len(numbers) + 1)
@@ -119,7 +119,7 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
     ``place``: the route by microbatch, the device ``[route, kind, stage]``. ``waits``: route, family before, family after, lag.
     ``took``: the duration ``[route, kind, stage]``, of a pair ``[route, stage]``, and before the first operation
     ``[route, kind, stage]``. ``memory``: what is held until the backward and until W ``[route, stage]``, and always, the limit
-    (none: empty), and while a backward runs, by device.
+    (none: empty), and while a backward runs ``[route, device]``.
     """
     stages, microbatches = sizes
     numbers, starts, offsets = rows
@@ -127,6 +127,7 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
     duration, overlap, gather = took
     activation, retained, static, limit, working = memory
     slots = stages * microbatches
+    devices = len(offsets) - 1
     start = [-1] * (4 * slots)
     end = [-1] * (4 * slots)
     for d in range(len(offsets) - 1):
@@ -150,7 +151,7 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
             if begun < free or begun < gather[family] or home[family] != d or length < 0:
                 return False
             slot = route * stages + stage
-            more, back = change(first // slots, activation[slot], retained[slot], working[d])
+            more, back = change(first // slots, activation[slot], retained[slot], working[route * devices + d])
             held += more
             if second >= 0:
                 route = route_of[second % microbatches]
@@ -160,8 +161,8 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
                 if longer < 0 or home[family] != d or begun < gather[family]:
                     return False
                 length = overlap[slot] if overlap[slot] >= 0 else length + longer
-                held += working[d]
-                back += activation[other] + working[d]
+                held += working[route * devices + d]
+                back += activation[other] + working[route * devices + d]
                 start[second] = begun
                 end[second] = begun + length
             if len(limit) > 0 and held > limit[d]:

@@ -148,12 +148,13 @@ def weights_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     Every backward has to be split: what memory implies then holds for every microbatch. Each runs where its forward did: else the
     rules do not say all that a device holds. Of the rules the proof knows data,
     machines, memory, and what precedes and follows a device's operations; with others, such as pauses between the passes of a
-    device, which tell its stages apart, nothing is cut.
+    device, which tell its stages apart, or working sets that do, nothing is cut.
     """
     rules = rules_of(pipeline)
     if (
         not pipeline.costs.split
         or pipeline.backward_routes
+        or pipeline.amounts.more_working.any()
         or not all(isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules)
     ):
         return ()

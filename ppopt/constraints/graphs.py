@@ -189,7 +189,7 @@ class _Compiled:
                 Held(self.number[hold.claim], self.number[family], hold.amount)
                 for hold in word.holds
                 for family in hold.release
-                if hold.claim in self.number and family in self.number
+                if hold.claim != family and hold.claim in self.number and family in self.number  # a relaxation
             )
             self.reservoirs.append(Reservoir(word.limit, merged(held)))
         elif isinstance(word, Lead | Tail):

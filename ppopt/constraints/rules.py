@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -265,19 +265,23 @@ def _capacities(pipeline: Pipeline, devices: Iterable[int], *, elsewhere: bool) 
                 if held_on == device and (elsewhere or on[route][stage] == device):
                     holds += _holds_of(pipeline, route, stage)
         room = int(amounts.room[device])
-        if away and amounts.working[device]:  # what is held may be on the host by the next backward, so each needs its room
-            room += int(amounts.working[device])
-            holds += _while_it_runs(pipeline, device)
+        more = amounts.more_working[:, device]
+        if away:  # what is held may be on the host by the next backward, so each needs its room
+            more = amounts.working[:, device]
+            room += int(more.min())
+        holds += _while_it_runs(pipeline, device, more.tolist())
         capacities.append(Capacity(tuple(holds), room, away))
     return tuple(capacities)
 
 
-def _while_it_runs(pipeline: Pipeline, device: int) -> list[Hold]:
-    """What each backward of a device takes while it runs."""
-    kinds = (Kind.B, Kind.I, Kind.W) if pipeline.costs.split else (Kind.B,)
+def _while_it_runs(pipeline: Pipeline, device: int, takes: Sequence[int]) -> list[Hold]:
+    """What each backward of a device takes while it runs; ``takes``: by route."""
     places = np.argwhere(pipeline.device_by_kind[:, Kind.B] == device).tolist()
-    backwards = (Family(stage, kind, route) for route, stage in places for kind in kinds)
-    return [Hold(family, (family,), int(pipeline.amounts.working[device])) for family in backwards]
+    backwards = [Family(stage, Kind.B, route) for route, stage in places]
+    if pipeline.costs.split:
+        backwards += [Family(stage, Kind.I, route) for route, stage in places]
+        backwards += [family for route, stage in places for family in weights_of(pipeline, stage, route)]
+    return [Hold(family, (family,), takes[family.route]) for family in backwards if takes[family.route]]
 
 
 def _holds_of(pipeline: Pipeline, route: int, stage: int) -> list[Hold]:

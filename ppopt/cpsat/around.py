@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppopt.constraints import instances, microbatch_turns
 from ppopt.op import Kind, Send
 from ppopt.schedule import Objective, Schedule, halves
 from ppopt.timing.copies import settled_memory
@@ -52,8 +53,18 @@ class Around:
         self.edges = tuple(np.array(column, dtype=np.int64) for column in (network.before, network.after, network.lag))
         """What the data demands: before, after, lag."""
         self.data = (Paths(schedule, copies=True).network if copies else network).following()
+        self._add_turns()
         self.chain = [-1] * nodes if copies else self._chain()
         self.holds = self._holds()
+
+    def _add_turns(self) -> None:
+        """The order in which microbatches that differ run, and the pieces of a sequence, belongs to the data."""
+        network = self.paths.network
+        place = network.node.tolist()
+        for word in microbatch_turns(network.pipeline):
+            for before, after in zip(*(of.tolist() for of in instances(network.pipeline, word)), strict=True):
+                if place[before] >= 0 and place[after] >= 0:
+                    self.data[place[before]].append((place[after], 0))
 
     def _chain(self) -> list[int]:
         """Per node, what comes next of its kind and stage (-1: nothing)."""
@@ -75,6 +86,7 @@ class Around:
             return []
         place = self.paths.network.node.tolist()
         slots = index.stages * index.microbatches
+        brief = amounts.more_working
         holds, tables = [], (amounts.activation, amounts.kept, amounts.rebuilt)
         for slot in range(slots):
             stage, microbatch = divmod(slot, index.microbatches)
@@ -95,4 +107,6 @@ class Around:
                 holds.append(Held(device, forward, last, amount - part))
             if full < 0:
                 holds.append(Held(device, input_, weight, more))
+            backwards = [place[row * slots + slot] for row in (Kind.B, Kind.I, *index.weights)]
+            holds += [Held(device, node, node, int(brief[route, device])) for node in backwards if node >= 0]
         return [hold for hold in holds if hold.amount]

@@ -83,9 +83,13 @@ class Memory:
         columns = [column for column in columns if any(op in present for op in column.claims)]
         if word.away:
             self._moving(columns, word)
-        elif all(self._in_order(hold.claim) for hold, _, _ in columns) and not spread(pipeline, word):
-            self._counted(columns, word.limit)
-        else:
+            return
+        brief = [column for column in columns if column.hold.release == (column.hold.claim,)]
+        lasting = [column for column in columns if column not in brief]
+        counted = all(self._in_order(hold.claim) for hold, _, _ in lasting) and not spread(pipeline, word)
+        if counted:
+            self._counted(lasting, word.limit)
+        if brief or not counted:  # what is taken while one operation runs is told by intervals alone
             self._cumulated(columns, word.limit)
 
     def post_order(self) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 import numpy as np
 
 from ppopt.constraints import data_of, expand
 from ppopt.files.torch_csv import Action, Comm
 from ppopt.op import Kind, Op, OpIndex, Pair, Send
-from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline import IntArray, Mix, Pipeline
 from ppopt.pipeline.runtimes import NotForTorch, one_route
 from ppopt.schedule import Order, Schedule, halves
 from ppopt.timing import begun, in_turn, time_order
@@ -29,8 +30,8 @@ class Runnable:
 def for_torch(schedule: Schedule) -> Runnable:
     """The schedule in a form that PyTorch runs, timed again.
 
-    Microbatches, which are alike, are renumbered where the last stage does not run their forwards in order; ``I`` directly
-    followed by its ``W`` becomes the cheaper ``B`` where nobody upstream waits longer for it.
+    Microbatches are renumbered where the last stage does not run their forwards in order; those that differ keep what they take
+    (:func:`_retold`). ``I`` directly followed by its ``W`` becomes the cheaper ``B`` where nobody upstream waits longer for it.
 
     Raises:
         NotForTorch: a stage lives on two ranks, a rank has nothing to run, or activations are copied to the host.
@@ -49,7 +50,11 @@ def for_torch(schedule: Schedule) -> Runnable:
     if (number != np.arange(len(number))).any():
         order = _renumbered(order, number)
         times.reshape(-1, len(number))[:, number] = times.reshape(-1, len(number)).copy()
-        notes.append("microbatches were renumbered: PyTorch's last stage must run its forwards in the order 0, 1, 2, …")
+        note = "microbatches were renumbered: PyTorch's last stage must run its forwards in the order 0, 1, 2, …"
+        if pipeline.mix.differs:
+            pipeline = _retold(pipeline, np.argsort(number).tolist())
+            note += f"; feed those of the model in the order {', '.join(map(str, np.argsort(number)))}"
+        notes.append(note)
     timed = _timed(pipeline, order, times)
     order, fused = _fused(timed)
     if fused:
@@ -82,6 +87,25 @@ def _numbers_on_last_stage(pipeline: Pipeline, order: Order) -> IntArray:
     number = np.empty(index.microbatches, dtype=np.int64)
     number[forwards] = np.arange(len(forwards))
     return number
+
+
+def _retold(pipeline: Pipeline, given: Sequence[int]) -> Pipeline:
+    """The pipeline whose k-th microbatch is what ``given[k]`` is now."""
+    mix = pipeline.mix
+
+    def turned(rows: Sequence[Any]) -> list[Any]:
+        if rows and isinstance(rows[0], tuple):
+            return [[row[m] for m in given] for row in rows]
+        return [rows[m] for m in given] if rows else []
+
+    changed = Mix(
+        microbatch_costs=turned(mix.microbatch_costs),
+        microbatch_activations=turned(mix.microbatch_activations),
+        lengths=[mix.lengths[m] for m in given] if mix.lengths else [],
+        length=mix.length,
+        microbatch_order=mix.microbatch_order,
+    )
+    return pipeline.changed(mix=changed)
 
 
 def _renumbered(order: Order, number: IntArray) -> Order:
@@ -121,7 +145,7 @@ def _fused(schedule: Schedule) -> tuple[Order, int]:
         place = np.flatnonzero((row[:-1] // slots == Kind.I) & (row[1:] - row[:-1] == slots))
         input_ = row[place]
         stage = (input_ - int(Kind.I) * slots) // index.microbatches
-        duration = ticks.duration[0][:, stage]
+        duration = ticks.duration[pipeline.route_by_microbatch[input_ % index.microbatches], :, stage].T
         cheap = duration[Kind.B] <= duration[Kind.I] + duration[Kind.W]
         upstream = np.maximum(start[input_ - index.microbatches], start[input_ - index.microbatches - slots])
         handed_over = start[input_] + duration[Kind.B] + ticks.lag[device[stage], device[stage - 1]]

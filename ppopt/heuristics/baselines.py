@@ -34,10 +34,16 @@ def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     (:mod:`~ppopt.heuristics.in_flight`), also with several limits to their number. Once a limit changes nothing, larger ones are
     left out.
     """
-    with suppress(
-        *((Stuck,) if pipeline.mix.pieces else ())
-    ):  # the pieces of a sequence go back in another order than it reserves
+    with suppress(*may_get_stuck(pipeline)):
         yield from _each_baseline(pipeline)
+
+
+def may_get_stuck(pipeline: Pipeline) -> tuple[type[Stuck], ...]:
+    """What list schedules of nothing but the rules may raise, with reserves: nothing, but of two kinds of pipelines.
+
+    The pieces of a sequence go back in another order than is reserved for; and room is left for the largest working set.
+    """
+    return (Stuck,) if pipeline.mix.pieces or pipeline.amounts.more_working.any() else ()
 
 
 def _each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:

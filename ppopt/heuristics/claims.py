@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,6 +86,18 @@ def _claimers(pipeline: Pipeline, word: Capacity, job_of: IntArray) -> tuple[Cla
         Claimer(route, stage, amounts[Family(stage, Kind.F, route)], amounts[Family(stage, Kind.I, route)], counts[route])
         for route, stage in dict.fromkeys((family.route, family.stage) for family in amounts)
     )
+
+
+def lasting(word: Capacity, *, reserved: bool = True) -> Capacity:
+    """What is held longer than a backward runs; ``reserved``: in what the largest of the other holds leaves.
+
+    All that is allowed then fits: a device runs one operation at a time, so that never more than one of the others is held.
+    """
+    brief = [hold for hold in word.holds if hold.release == (hold.claim,) and hold.claim.kind != Kind.F]
+    if not brief:
+        return word
+    holds = tuple(hold for hold in word.holds if hold not in brief)
+    return replace(word, holds=holds, limit=word.limit - max(hold.amount for hold in brief) * reserved)
 
 
 def tightest(words: Iterable[Word]) -> tuple[Word, ...]:

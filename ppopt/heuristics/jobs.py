@@ -26,7 +26,7 @@ from ppopt.constraints import (
     sends,
     without_links,
 )
-from ppopt.heuristics.claims import Claims, tightest
+from ppopt.heuristics.claims import Claims, lasting, tightest
 from ppopt.heuristics.features import Features
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline, splitting_takes_memory
@@ -86,7 +86,7 @@ class Jobs:
         both = (before >= 0) & (after >= 0)
         self.before, self.after, self.lag = before[both], after[both], lag[both]
         """Job ``after[i]`` starts at least ``lag[i]`` ticks after the end of job ``before[i]``."""
-        self._capacities = select(words, Capacity)
+        self._capacities = tuple(map(lasting, select(words, Capacity)))
 
     @cached_property
     def features(self) -> Features:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.constraints import always_split, rules_of, splitting_is_free
+from ppopt.heuristics.baselines import may_get_stuck
 from ppopt.heuristics.in_flight import at_most_in_flight, may_crowd
 from ppopt.heuristics.jobs import Jobs
 from ppopt.heuristics.list_scheduling import run_jobs
@@ -61,7 +62,8 @@ class Pace(NamedTuple):
 
 
 def each_paced(pipeline: Pipeline, objective: str, seed: int = 0) -> Iterator[tuple[str, Schedule]]:
-    """A name and a list schedule at one pace after the other, within the memory limit, without end.
+    """A name and a list schedule at one pace after the other, within the memory limit, without end; or up to one that gets stuck
+    (:func:`~ppopt.heuristics.baselines.may_get_stuck`).
 
     ``objective``: ``makespan`` or ``span``, what the best paces are best in. The same ``seed`` gives the same schedules.
     """
@@ -73,7 +75,10 @@ def each_paced(pipeline: Pipeline, objective: str, seed: int = 0) -> Iterator[tu
         pace = draw.near(draw.chance.choice(sorted(best))) if len(best) == kept and draw.chance.random() < 0.5 else draw.any()
         if pace in best:
             continue
-        schedule = pace.schedule(pipeline, jobs_of(pace.most, pace.split))
+        try:
+            schedule = pace.schedule(pipeline, jobs_of(pace.most, pace.split))
+        except may_get_stuck(pipeline):
+            return
         best[pace] = schedule.objective(objective)
         if len(best) > kept:
             del best[max(best, key=lambda of: (best[of], of))]

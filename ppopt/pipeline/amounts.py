@@ -13,7 +13,7 @@ from ppopt.pipeline.cutting import weights_of
 from ppopt.pipeline.mix import groups_of, way_of_microbatch
 from ppopt.pipeline.offload import least_held, moving
 from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
-from ppopt.pipeline.scaling import scaled_amounts
+from ppopt.pipeline.scaling import scaled_amounts, scaled_working
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, most_scaled, scaled
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Amounts(NamedTuple):
     limit: IntArray | None
     """``[device]``, or ``None``: unlimited."""
     working: IntArray
-    """``[device]``: what ``B``, ``I`` and ``W`` each take beside that, while they run."""
+    """``[route, device]``: what ``B``, ``I`` and ``W`` each take beside that, while they run."""
     away: IntArray
     """``[route, stage]``: what of the activation may be on the host between the copies; 0: none of it."""
     host: int | None
@@ -57,13 +57,20 @@ class Amounts(NamedTuple):
     def room(self) -> IntArray:
         """``[device]``: the most that forwards and input gradients may have taken at any time, where there is a limit.
 
-        It is what is left beside static memory and what one backward takes while it runs. That is all that ``working`` says:
-        nothing but a backward gives anything back, so that what is held at any time is still held when the device's next backward
-        starts; and a device runs one operation at a time.
+        It is what is left beside static memory and what one backward takes while it runs. That is all that ``working`` says where
+        it is the same on all routes: nothing but a backward gives anything back, so that what is held at any time is still held
+        when the device's next backward starts; and a device runs one operation at a time. Else it is what the least leaves, and
+        :attr:`more_working` is taken besides.
         """
         assert self.limit is not None, "there is a limit"
-        room: IntArray = self.limit - self.static - self.working
+        room: IntArray = self.limit - self.static - self.working.min(axis=0)
         return room
+
+    @property
+    def more_working(self) -> IntArray:
+        """``[route, device]``: how much more a backward takes while it runs than the least of the device."""
+        more: IntArray = self.working - self.working.min(axis=0)
+        return more
 
 
 def amounts_of(pipeline: Pipeline) -> Amounts:
@@ -77,10 +84,10 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     weights = weights_of(pipeline)
     static = [entry(memory.static, device) * copies(pipeline, device) + weights[device] for device in devices]
     limit = None if memory.limit is None else [entry(memory.limit, device) for device in devices]
-    away = moving(pipeline)
+    away = scaled_amounts(pipeline, moving(pipeline))
     host = None if pipeline.offload is None else pipeline.offload.host_limit
-    working = [entry(memory.working or Fraction(0), device) for device in devices]
-    tables: Rows = [*activation, *retained, working, static, limit or [], *away, [host]]
+    working = scaled_working(pipeline, [entry(memory.working or Fraction(0), device) for device in devices])
+    tables: Rows = [*activation, *retained, *working, static, limit or [], *away, [host]]
     per_unit = common_denominator(tables)
     if most_scaled(tables, per_unit) * pipeline.stages * pipeline.microbatches >= 2**62:
         raise PipelineError("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
@@ -90,7 +97,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
         retained=scaled(retained, per_unit),
         static=scaled([static], per_unit)[0],
         limit=None if limit is None else scaled([limit], per_unit)[0],
-        working=scaled([working], per_unit)[0],
+        working=scaled(working, per_unit),
         away=scaled(away, per_unit),
         host=None if host is None else int(host * per_unit),
     )
@@ -119,8 +126,8 @@ def room_to_split(pipeline: Pipeline) -> BoolArray:
     room = np.ones(pipeline.device_of.shape, dtype=np.bool_)
     if not splitting_takes_memory(pipeline) or amounts.limit is None:
         return room
-    free = amounts.room
     for route, devices in enumerate(pipeline.backward_routes or pipeline.routes):
+        free = (amounts.limit - amounts.static - amounts.working[route]).tolist()
         held = [0] * pipeline.devices
         for stage, device in enumerate(devices):
             held[device] += int(amounts.activation[route, stage])
@@ -165,14 +172,13 @@ def check_limit(pipeline: Pipeline) -> None:
 
 
 def least_limits(pipeline: Pipeline) -> list[int]:
-    """Per device, the least limit at which there is a schedule: one microbatch after the other, every backward whole.
+    """Per device, the least limit at which there may be a schedule: one microbatch after the other, every backward whole.
 
-    Its activations are all there when the first of its backwards starts on a device, which has a working set of its own.
+    Where some are copied to the host, less may be there; whether that leads to a schedule, a search has to say.
     """
     amounts, together = pipeline.amounts, _at_once(pipeline)
     found = []
     for device in range(pipeline.devices):
-        of_route = [least_held(pipeline, route, device) for route in range(len(pipeline.routes))]
-        most = max(sum(of_route[r] for r in routes) for routes in together)
-        found.append(most + int(amounts.static[device] + amounts.working[device]))
+        most = max(least_held(pipeline, routes, device) for routes in together)
+        found.append(most + int(amounts.static[device]))
     return found

@@ -37,7 +37,8 @@ def _changes(pipeline: Pipeline, elsewhere: bool) -> tuple[IntArray, IntArray]:
     home = pipeline.device_by_kind
     claimed, released = np.zeros((2, len(home), len(index.kinds), index.stages), dtype=np.int64)
     backward = [Kind.B, Kind.I, *index.weights]
-    claimed[:, backward] = released[:, backward] = amounts.working[home[:, None, Kind.B]]
+    working = np.take_along_axis(amounts.working, home[:, Kind.B], axis=1)
+    claimed[:, backward] = released[:, backward] = working[:, None]
     claimed[:, Kind.F] += amounts.activation
     claimed[:, Kind.I] += amounts.rebuilt
     released[:, Kind.B] += amounts.activation

@@ -16,7 +16,7 @@ from ppopt.pipeline.checks import check_size
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import Number, PipelineError, exact, plain
 from ppopt.pipeline.routes import Routes
-from ppopt.pipeline.runtimes import ONE_SHAPE
+from ppopt.pipeline.runtimes import check_shapes
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -40,7 +40,7 @@ class Scale(NamedTuple):
     square: Fraction = Fraction(1)
     """Of the part of a duration that grows with the squares of the lengths of its sequences."""
     held: Fraction = Fraction(1)
-    """Of what is held of it, and of how long its transfers hold their links."""
+    """Of what is held of it, and of how long its transfers hold their links and its copies their engines."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Mix:
     """How the microbatches of a pipeline differ. Without anything in it they are alike.
 
     ``microbatch_costs``: for each microbatch a factor of all durations; or, for each stage, a list of them.
-    ``microbatch_activations``: the same for what is held of it, and for how long its transfers hold links; by default the factors
-    of the costs. Or ``lengths``: of each microbatch the length of its sequence in tokens, or those of its sequences; ``length``
-    says for which microbatch the costs are, in the same way. Then the parts of the costs that are called ``..._quadratic`` grow
-    with the sum of the squares of the lengths, and everything else with their sum.
+    ``microbatch_activations``: the same for what is held of it, and for how long its transfers hold links and its copies engines;
+    by default the factors of the costs. Or ``lengths``: of each microbatch the length of its sequence in tokens, or those of its
+    sequences; ``length`` says for which microbatch the costs are, in the same way. Then the parts of the costs that are called
+    ``..._quadratic`` grow with the sum of the squares of the lengths, and everything else with their sum.
 
     ``microbatch_order``: ``"given"``, every stage runs its forwards in the order of the microbatches, and its backwards too;
     ``"choose"``, any order. ``pieces``: how many microbatches in a row are the pieces of one sequence, from its begin on; one
@@ -355,10 +355,8 @@ def check_mix(pipeline: Pipeline) -> None:
     if mix.differs and pipeline.data_parallel.per_pass:
         problem = "what passes over microbatches that differ exchange is not known; expected false"
         raise PipelineError("data_parallel.per_pass", problem)
-    if mix.differs and pipeline.offload is not None:
-        raise PipelineError("offload", "what copies of microbatches that differ take is not known; leave the table out")
     if mix.differs and pipeline.runtime:
-        raise PipelineError("pipeline.runtime", f"{ONE_SHAPE}; expected none where microbatches differ, got {pipeline.runtime!r}")
+        check_shapes(mix, pipeline.microbatches, stages or 1)
 
 
 def apart(pipeline: Pipeline) -> dict[str, Any]:

@@ -29,7 +29,8 @@ class Offload:
 
     A copy of one microbatch's activation takes ``time``, to the host and (unless ``time_in`` is given) back; both follow
     ``costs.per``. Or ``rate`` and ``rate_in`` are amounts of memory in a unit of time, one number or one per device; 0: no copy
-    is ever made. ``amount`` is the part of the activation that moves, by default all of it; it follows ``costs.per`` too.
+    is ever made. ``amount`` is the part of the activation that moves, by default all of it; it follows ``costs.per`` too. Where
+    microbatches differ, time and amount are of one that holds what the memory says, and go with what is held of each.
 
     A device has two copy ``engines``, one for each direction, or 1 for both. An engine makes one copy at a time, without a pause.
     The devices of a group in ``shared`` have their engines in common. The copy in ends ``margin`` before the backward starts.
@@ -182,7 +183,10 @@ def check_settled(pipeline: Pipeline) -> None:
 
 
 def moving(pipeline: Pipeline) -> list[list[Fraction]]:
-    """``[route][stage]``: what of an activation moves, in the user's unit; 0 where nothing may."""
+    """``[route][stage]``: what of an activation moves, in the user's unit; 0 where nothing may.
+
+    Of microbatches that differ, of one that holds what the memory says (:func:`~ppopt.pipeline.scaling.scaled_amounts`).
+    """
     offload = pipeline.offload
     if offload is None:
         return [[Fraction(0)] * pipeline.stages for _ in pipeline.routes]
@@ -199,7 +203,7 @@ def _moves(pipeline: Pipeline, offload: Offload, route: int, stage: int) -> bool
     """Whether some microbatch of a stage may be copied."""
     rates = (offload.rate, offload.rate_in)
     slow = any(rate is not None and not entry(rate, pipeline.routes[route][stage]) for rate in rates)
-    return not slow and share_of(pipeline, route, stage) != 0
+    return not slow and copied(pipeline, route, stage) != ()
 
 
 def share_of(pipeline: Pipeline, route: int, stage: int) -> Fraction | None:
@@ -217,16 +221,27 @@ def share_of(pipeline: Pipeline, route: int, stage: int) -> Fraction | None:
 
 
 def copied(pipeline: Pipeline, route: int, stage: int) -> tuple[int, ...] | None:
-    """The microbatches whose activation a stage copies, evenly spread over those of the route; ``None``: that is left open."""
-    share = share_of(pipeline, route, stage)
-    if share is None:
-        return None
-    own = pipeline.microbatches_of[route].tolist()
-    return tuple(m for n, m in enumerate(own) if (n + 1) * share // 1 > n * share // 1)
+    """The microbatches whose activation a stage copies; ``None``: that is left open.
+
+    They are evenly spread over those of the route; where microbatches differ, over all on the same way, by their numbers.
+    """
+    share, own = share_of(pipeline, route, stage), pipeline.microbatches_of[route]
+    if share is None or share == 1:
+        return None if share is None else tuple(own.tolist())
+    together = own
+    if pipeline.mix.differs:
+        way = [r for r, devices in enumerate(pipeline.routes) if devices == pipeline.routes[route]]
+        together = np.flatnonzero(np.isin(pipeline.route_by_microbatch, way))
+    so_far = [int(n * share) for n in range(len(together) + 1)]
+    spread = together[np.diff(so_far) > 0]
+    return tuple(spread[np.isin(spread, own)].tolist())
 
 
 def copy_times(pipeline: Pipeline) -> tuple[Rows, Rows]:
-    """``[route][stage]``: what a copy to the host takes, and one back, in the user's unit; ``None`` where none is made."""
+    """``[route][stage]``: what a copy to the host takes, and one back, in the user's unit; ``None`` where none is made.
+
+    As :func:`moving`, of one that holds what the memory says.
+    """
     offload, amounts = pipeline.offload, moving(pipeline)
     if offload is None:
         none: Rows = [[None] * pipeline.stages for _ in pipeline.routes]
@@ -281,16 +296,15 @@ def engines_of(pipeline: Pipeline) -> tuple[Engine, ...]:
     return tuple(Engine(devices, way) for devices in (*filter(None, groups), *((d,) for d in alone)) for way in ways)
 
 
-def least_held(pipeline: Pipeline, route: int, device: int) -> int:
-    """What one microbatch of a route needs on a device at least (integer amounts), one after the other, copied where it may be.
+def least_held(pipeline: Pipeline, together: Sequence[int], device: int) -> int:
+    """What one microbatch needs on a device at least (integer amounts), copied where it may be; or the pieces of a sequence.
 
-    While the forward of a stage runs, it holds that stage's whole activation; of the device's earlier stages what stays.
+    ``together``: its route, or those of the pieces from the first on. While a backward runs it holds its whole activation, and
+    its working set; of the device's earlier stages of this piece and of those before it what stays, since their backwards come
+    later.
     """
-    amounts = pipeline.amounts
-    stays = most = 0
-    for stage, own in enumerate((pipeline.backward_routes or pipeline.routes)[route]):
-        if own == device:
-            whole, away = int(amounts.activation[route, stage]), int(amounts.away[route, stage])
-            most = max(most, stays + whole)
-            stays += whole - away
-    return most
+    amounts, routes = pipeline.amounts, list(together)
+    here = np.array(pipeline.backward_routes or pipeline.routes)[routes] == device
+    away = np.where(here, amounts.away[routes], 0)
+    stays = np.where(here, amounts.activation[routes] - amounts.away[routes], 0)
+    return int((stays.cumsum(axis=0).cumsum(axis=1) + away + amounts.working[routes, device, None]).max())

@@ -334,7 +334,7 @@ class Memory:
     a stage retains what it has taken then. These three follow ``costs.per``; the others are one number or one per device.
     ``static`` (weights, optimizer state) is for one copy of the weights. ``limit``: ``None`` is unlimited. ``working`` is what
     a backward needs beside all that while it runs: each of ``B``, ``I`` and ``W`` takes it at its start and gives it back at its
-    end, of whichever stage of the device it is; ``None`` is nothing.
+    end, of whichever stage of the device it is; ``None`` is nothing. Of microbatches that differ it grows with what is held.
 
     ``weights`` are those of a stage, one number or one per stage, whatever ``costs.per`` says; they come on top of ``static``.
     ``weights_on``: the devices that keep them, route by route and stage by stage; by default those that run the forwards.

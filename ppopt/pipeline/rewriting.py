@@ -85,7 +85,7 @@ def never_copied(pipeline: Pipeline) -> Pipeline:
     """A pipeline without copies to the host that asks for nothing which the given one with them does not ask for.
 
     What may be away at some time is never held here at all: at any time a schedule with copies holds what it holds here, or more.
-    Where the routes have different values for a stage, memory is unlimited.
+    Of a stage's routes the one counts of which most may be away. Where they hold different amounts, memory is unlimited.
     """
     if pipeline.offload is None:
         return pipeline
@@ -93,9 +93,10 @@ def never_copied(pipeline: Pipeline) -> Pipeline:
         each = written_out(per_stage(pipeline.flat()))
     except PipelineError:
         return unlimited(pipeline)
-    (activation, *others), (retained, *_), (away, *_) = *held(each), moving(each)
+    (activation, *others), (retained, *_) = held(each)
     if any(row != activation for row in others):
         return unlimited(pipeline)
+    away = [max(of_stage) for of_stage in zip(*moving(each), strict=True)]
     stays = tuple(whole - part for whole, part in zip(activation, away, strict=True))
     keeps = tuple(map(min, stays, retained))
     return _with(each, costs={}, memory={"activation": stays, "retained": keeps}, offload=None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ppopt.pipeline.parts import PipelineError
 
 if TYPE_CHECKING:
+    from ppopt.pipeline.mix import Mix
     from ppopt.pipeline.model import Pipeline
 
 TORCH = "torch"
@@ -30,6 +31,28 @@ def read_runtime(value: Any) -> str:
     if value not in ("", None, TORCH):
         raise PipelineError("pipeline.runtime", f'expected "{TORCH}", or nothing, got {value!r}')
     return value or ""
+
+
+def check_shapes(mix: Mix, microbatches: int, stages: int) -> None:
+    """Raise where microbatches that differ have several shapes, as far as that is known: where not as much is held of each.
+
+    Where they only take different times, as with as many tokens in sequences of other lengths, a runtime of one shape runs them.
+
+    Raises:
+        PipelineError: PyTorch cannot run them; names the key.
+    """
+    if mix.pieces:
+        problem = f'PyTorch\'s pipelines know of no pieces of a sequence; expected none (runtime "{TORCH}")'
+        raise PipelineError("pipeline.pieces", problem)
+    held = {tuple(by.held for by in mix.scales(m, stages)) for m in range(microbatches)}
+    if len(held) < 2:
+        return
+    if mix.lengths:
+        raise PipelineError("pipeline.lengths", f"{ONE_SHAPE}; expected as many tokens in each, or none for PyTorch")
+    if mix.microbatch_activations:
+        raise PipelineError("pipeline.microbatch_activations", f"{ONE_SHAPE}; expected equal factors for PyTorch")
+    problem = f"{ONE_SHAPE}, and without microbatch_activations as much is held as these say; expected equal ones of these"
+    raise PipelineError("pipeline.microbatch_costs", f"{problem} for PyTorch")
 
 
 def check_routes(pipeline: Pipeline) -> None:
@@ -62,7 +85,7 @@ def as_torch_runs(pipeline: Pipeline) -> Pipeline:
     Stage 0 needs no gradient of its input: PyTorch runs nothing in its ``I`` and the full backward in its ``W``. A split backward
     keeps the whole activation until ``W``, and so it does what ``I`` makes again where a stage recomputes or retains more than it
     holds (stage 0 makes that in ``W``, as ``B`` does). What is given stays as it is, and ``runtime`` says so. (The last stage's
-    forwards in order cost nothing: microbatches are alike and can be renumbered.)
+    forwards in order cost nothing: microbatches of one shape can be renumbered.)
 
     Raises:
         NotForTorch: a stage lives on two ranks.
@@ -95,7 +118,10 @@ def one_route(pipeline: Pipeline) -> Pipeline:
         problem = f"weight gradients come in {pieces} pieces, between which others may run (costs.weight_pieces)"
         raise NotForTorch(f"{problem}; PyTorch runs each as a whole")
     if pipeline.mix.differs:
-        raise NotForTorch(f"microbatches differ, and {ONE_SHAPE}; pad them to one length")
+        try:
+            check_shapes(pipeline.mix, pipeline.microbatches, pipeline.stages)
+        except PipelineError as error:
+            raise NotForTorch(f"microbatches differ: {error}") from error
     used = sorted({pipeline.routes[route] for route in pipeline.route_of_microbatch})
     for stage, ranks in enumerate(zip(*used, strict=True)):
         if len(set(ranks)) > 1:

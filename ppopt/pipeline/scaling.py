@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ppopt.op import Kind
 from ppopt.pipeline.mix import Mix, Scale
@@ -16,6 +16,9 @@ from ppopt.pipeline.tables import Rows, by_stage, durations
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
+
+Entry = TypeVar("Entry", Fraction, Fraction | None)
+"""What a table has; ``None``: nothing."""
 
 
 def scales_of(pipeline: Pipeline) -> list[tuple[Scale, ...]]:
@@ -60,11 +63,29 @@ def scaled_durations(pipeline: Pipeline, kinds: Sequence[Rows]) -> list[Rows]:
     ]
 
 
-def scaled_amounts(pipeline: Pipeline, table: list[list[Fraction]]) -> list[list[Fraction]]:
-    """``[route][stage]``: what is held of a microbatch of each route, from what the memory says."""
+def scaled_amounts(pipeline: Pipeline, table: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
+    """``[route][stage]``: what is held of a microbatch of each route, from what the memory says; or how long that is copied."""
     if not pipeline.mix.differs:
-        return table
-    return [[x * by.held for x, by in zip(*rows, strict=True)] for rows in zip(table, scales_of(pipeline), strict=True)]
+        return [list(row) for row in table]
+    return [
+        [None if x is None else x * by.held for x, by in zip(*rows, strict=True)]
+        for rows in zip(table, scales_of(pipeline), strict=True)
+    ]
+
+
+def scaled_working(pipeline: Pipeline, each: Sequence[Fraction]) -> list[list[Fraction]]:
+    """``[route][device]``: what a backward of a microbatch of each route takes while it runs, from what the memory says.
+
+    It grows with what is held of the microbatch; of several stages on a device, the one of which most is.
+    """
+    if not pipeline.mix.differs:
+        return [list(each)] * len(pipeline.routes)
+    found = []
+    for scales, route in zip(scales_of(pipeline), pipeline.backward_routes or pipeline.routes, strict=True):
+        most = [max((by.held for by, own in zip(scales, route, strict=True) if own == d), default=None) for d in range(len(each))]
+        elsewhere = max(by.held for by in scales)
+        found.append([x * (elsewhere if by is None else by) for x, by in zip(each, most, strict=True)])
+    return found
 
 
 def scaled_transfers(pipeline: Pipeline, sending: list[list[list[Fraction]]]) -> list[list[list[Fraction]]]:
@@ -134,7 +155,10 @@ def check_quadratic(pipeline: Pipeline) -> None:
 
 
 def alike(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with as many microbatches that are alike: each takes and holds what they take and hold on average."""
+    """The pipeline with as many microbatches that are alike: each takes and holds what they take and hold on average.
+
+    Memory is unlimited and has no working sets, and nothing is copied to the host.
+    """
     mix = pipeline.mix
     if not mix.differs:
         return pipeline if not mix else pipeline.changed(mix=Mix(), route_of_microbatch=pipeline.route_of_microbatch)
@@ -172,8 +196,9 @@ def alike(pipeline: Pipeline) -> Pipeline:
         occupancy *= transfer
     return flat.changed(
         costs=dataclasses.replace(flat.costs, **costs),
-        memory=dataclasses.replace(flat.memory, **memory, limit=None),
+        memory=dataclasses.replace(flat.memory, **memory, limit=None, working=None),
         links=dataclasses.replace(flat.links, occupancy=occupancy),
+        offload=None,
         mix=Mix(),
         route_of_microbatch=flat.route_of_microbatch,
     )

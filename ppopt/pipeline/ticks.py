@@ -14,7 +14,7 @@ from ppopt.pipeline.arrays import IntArray, by_row
 from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import TooFine, Value
 from ppopt.pipeline.runtimes import TORCH
-from ppopt.pipeline.scaling import longest_transfer, scaled_durations, scaled_transfers
+from ppopt.pipeline.scaling import longest_transfer, scaled_amounts, scaled_durations, scaled_transfers
 from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, most_scaled, scaled
 from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 from ppopt.pipeline.work_map import before_the_step, devices_by_kind, waits_for_weights
@@ -98,7 +98,7 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     longest = longest_transfer(pipeline)
     none = Fraction(0)
     occupancy = [[time * longest if time and longest != 1 else time or none for time in row] for row in occupancy]
-    copying = copy_times(pipeline)
+    copying = [scaled_amounts(pipeline, table) for table in copy_times(pipeline)]
     margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     every_pass = int(pipeline.data_parallel.per_pass)
     gather, scatter = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))

@@ -105,8 +105,8 @@ class MicrobatchTurns:
 
     def _in_order(self, stages: int) -> bool:
         tables = [self.duration]
-        if self.limit is not None:  # what a microbatch holds is its activation, or what is retained of it
-            tables += [self.claims[..., :stages], self.releases[..., Kind.W * stages : (Kind.W + 1) * stages]]
+        if self.limit is not None:  # what it takes at a start, and what is retained of it
+            tables += [self.claims, self.releases[..., Kind.W * stages : (Kind.W + 1) * stages]]
         return all((np.diff(table, axis=0) >= 0).all() for table in tables)
 
     def _prepare(self) -> None:

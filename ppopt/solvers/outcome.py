@@ -10,6 +10,7 @@ import numpy as np
 
 from ppopt.constraints import Capacity, Word, select, spread
 from ppopt.heuristics import Jobs, listable, run_jobs
+from ppopt.heuristics.claims import lasting
 from ppopt.op import COPIES
 from ppopt.pipeline import IntArray, Pipeline, computed
 from ppopt.schedule import Objective, Order, Schedule, Transfers, durations, halves, in_sequence
@@ -167,6 +168,7 @@ def _when(pipeline: Pipeline, numbers: IntArray, starts: IntArray, grid: int, pa
 def _listed(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray, when: Mapping[int, int], grid: int) -> Order:
     """The order in which the list scheduler runs these operations if it starts them at these times, in steps."""
     first, second = halves(pipeline.index, numbers)
+    words = (lasting(word, reserved=False) if isinstance(word, Capacity) else word for word in words)  # the rest fits as found
     jobs = Jobs(pipeline, words, run=np.sort(np.concatenate((first, second[second >= 0]))), pairs=numbers[second >= 0])
     jobs.duration, jobs.lag = jobs.duration // grid, jobs.lag // grid
     release = np.array([when[number] for number in jobs.numbers.tolist()], dtype=np.int64)

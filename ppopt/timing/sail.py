@@ -1,11 +1,11 @@
 """sail's rule for copies to the host: slots on a line, out from the left, in from the right.
 
 As in zero-bubble-pipeline-parallelism (zerobubble/scheduler/offloading.py; PipeOffload, arXiv 2503.01328): a device's line
-is cut into slots of one copy, out and in in turn; the second device of a pair that shares engines has them a slot later. From the
-left, each activation takes the earliest free slot out at or after the end of its forward. From the right, each takes the latest
-free slot in that ends the length of one backward before its backward starts. One whose life is shorter than three times both
-copies, once that length is taken off, stays. One that would come back before it has gone is not copied. Its cheaper copies out
-before the first one in, and its delay of the first forwards, are left out.
+is cut into slots of one copy (the longest, where they differ), out and in in turn; the second device of a pair that shares
+engines has them a slot later. From the left, each activation takes the earliest free slot out at or after the end of its
+forward. From the right, each takes the latest free slot in that ends the length of one backward before its backward starts.
+One whose life is shorter than three times both copies, once that length is taken off, stays. One that would come back before
+it has gone is not copied. Its cheaper copies out before the first one in, and its delay of the first forwards, are left out.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ppopt import bounds, cpsat, ilp
 from ppopt.checker import violations
 from ppopt.constraints import cuts_of, free_choices
 from ppopt.files import Model, model_dict
-from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError, TooLittleMemory
+from ppopt.pipeline import Costs, Memory, Mix, Pipeline, PipelineError, TooLittleMemory
 from ppopt.schedule import Order
 from ppopt.search import solve
 from ppopt.timing import time_order
@@ -133,6 +133,35 @@ def test_each_backward_takes_it_and_gives_it_back() -> None:
     assert tuple(schedule.peak_memory) == (6,)
     assert not violations(pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=6)), schedule)
     assert violations(pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=Fraction(11, 2))), schedule)
+
+
+def test_it_grows_with_the_microbatch() -> None:
+    """Of one that is twice as long it is twice as much; of a table per stage the largest on a device counts."""
+    mix = Mix(lengths=[2, 1], length=1, microbatch_order="choose")
+    pipeline = Pipeline(2, 2, costs=Costs(backward=2), memory=Memory(1, working=(1, 3), limit=(4, 8)), mix=mix)
+    route = list(pipeline.route_of_microbatch)
+    assert pipeline.amounts.working[route].tolist() == [[2, 6], [1, 3]]
+    assert pipeline.amounts.room.tolist() == [3, 5], "beside the short one's"
+    with pytest.raises(TooLittleMemory, match=r"device 1 needs at least 8 .* got 7"):
+        pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=(4, 7)))
+    held = Mix(microbatch_costs=[1, 1], microbatch_activations=[[1, 1], [1, 1], [3, 1], [1, 1]])
+    loop = Pipeline(2, 2, "loop", 2, memory=Memory(2, working=2), mix=held)
+    assert loop.amounts.working[list(loop.route_of_microbatch)].tolist() == [[6, 2], [2, 2]]
+
+
+def test_the_long_backward_beside_the_short_microbatch() -> None:
+    """Both activations are held, 2 and 1: with the long one's working set of 2 that is 5, with the short one's 4."""
+    mix = Mix(lengths=[2, 1], length=1, microbatch_order="choose")
+    pipeline = Pipeline(1, 2, costs=Costs(backward=2), memory=Memory(working=1), mix=mix)
+    long_first, short_first = (
+        time_order(pipeline, Order.of(pipeline, [row])) for row in (["0F0", "0F1", "0B0", "0B1"], ["0F0", "0F1", "0B1", "0B0"])
+    )
+    assert [tuple(of.peak_memory) for of in (long_first, short_first)] == [(5,), (4,)]
+    tight = pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=4))
+    assert violations(tight, dataclasses.replace(short_first, pipeline=tight)) == []
+    found = violations(tight, dataclasses.replace(long_first, pipeline=tight))
+    assert [(each.rule, each.op) for each in found] == [("memory", "0B0")]
+    assert "it holds up to 5" in found[0].message
 
 
 def test_bad_values() -> None:

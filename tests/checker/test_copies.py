@@ -1,15 +1,16 @@
 """Copies to the host that break a rule: the checker says which."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from ppopt.checker import Rule, violations
+from ppopt.checker import Rule, violations, violations_of
 from ppopt.named import find
 from ppopt.op import Op, Send
-from ppopt.pipeline import Memory, Offload, Pipeline
-from ppopt.schedule import Schedule, Transfers
+from ppopt.pipeline import Memory, Mix, Offload, Pipeline
+from ppopt.schedule import Schedule, Transfers, durations
 from ppopt.timing import time_order
 
 
@@ -104,3 +105,49 @@ def test_a_host_that_is_full() -> None:
     found = [v for v in violations(full.pipeline, full) if v.rule == Rule.MEMORY]
     assert found
     assert all("the host holds" in v.message for v in found)
+
+
+def mixed(lengths: tuple[int, ...] = (1, 3, 1), **offload: object) -> Schedule:
+    """GPipe of two devices with microbatches of these lengths."""
+    given = {"time": 1, "stages": "all", **offload}
+    mix = Mix(lengths=lengths, length=1, microbatch_order="choose")
+    pipeline = Pipeline(2, 3, mix=mix, offload=Offload(**given))  # type: ignore[arg-type]
+    return time_order(pipeline, find("gpipe").order(pipeline))
+
+
+@pytest.mark.parametrize("offload", [{}, {"time": None, "rate": 1}, {"time_in": 2, "amount": 0.5, "margin": 1}, {"stages": 0.5}])
+def test_a_long_microbatch_is_copied_for_longer(offload: dict[str, object]) -> None:
+    """A copy that is as short as that of the others, as a result may have it, and one too early for what precedes it."""
+    of = mixed(**offload)
+    assert rules(of) == set()
+    pipeline = of.pipeline
+    rows = [
+        [(str(pipeline.index.op(int(n))), *map(pipeline.time, map(int, span))) for n, *span in zip(*device, strict=True)]
+        for device in zip(of.order.rows, of.start, of.end, strict=True)
+    ]
+    copies = [
+        (str(pipeline.index.op(int(n))), pipeline.time(int(at)), pipeline.time(int(at + takes)))
+        for row, start in zip(*of.copies, strict=True)
+        for n, at, takes in zip(row, start, durations(pipeline, row), strict=True)
+    ]
+    assert violations_of(pipeline, rows, copies) == []
+    long = [(op, a, b) for op, a, b in copies if op.endswith("1")]
+    assert len(long) == 4
+    for op, begin, end in long:
+        short = [(o, a, begin + (end - begin) / 3 if o == op else b) for o, a, b in copies]
+        found = violations_of(pipeline, rows, short)
+        assert any(v.rule == Rule.DURATION and v.op == op for v in found), op
+
+
+def test_a_long_microbatch_leaves_more_room() -> None:
+    """One that stays holds three times as much as the others; so it does on the host."""
+    of = mixed((3, 1, 3), time=0.25)
+    pipeline = of.pipeline.changed(memory=Memory(limit=[Fraction(p, of.pipeline.amounts.per_unit) for p in of.peak_memory]))
+    tight = replace(of, pipeline=pipeline)
+    assert rules(tight) == set()
+    assert rules(without(tight, OUT, BACK)) == {Rule.COPY, Rule.MEMORY}
+    assert rules(without(tight, Op(0, Send.OFFLOAD, 1), Op(0, Send.RELOAD, 1))) == {Rule.COPY}, "there is room for a small one"
+    host = Fraction(of.host_peak, of.pipeline.amounts.per_unit)
+    for limit, broken in ((host, set()), (host - Fraction(1, 2), {Rule.MEMORY})):
+        changed = of.pipeline.changed(offload=replace(of.pipeline.offload, host_limit=limit))
+        assert rules(replace(of, pipeline=changed)) == broken

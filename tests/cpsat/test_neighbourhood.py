@@ -1,6 +1,7 @@
 """Large neighbourhood search: a window's model is right about the whole schedule, and it ends with an optimum."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,8 @@ from ppopt.cpsat.neighbourhood import improved, in_two
 from ppopt.cpsat.window import Window
 from ppopt.heuristics import baselines
 from ppopt.named import find
-from ppopt.pipeline import Costs, Links, Memory, Offload, Pipeline
+from ppopt.op import Kind, Op
+from ppopt.pipeline import Costs, Links, Memory, Mix, Offload, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.steps.list_schedules import with_room
 from ppopt.search.tuning import NEIGHBOURHOODS
@@ -152,3 +154,15 @@ def test_backwards_are_split_before_windows_with_copies() -> None:
     whole = COPYING["fused"]
     kept = time_order(whole, find("1f1b").order(whole))
     assert in_two(kept) is kept
+
+
+def test_a_window_beside_copies_keeps_the_given_order() -> None:
+    """Beside copies no chain says in which order a stage runs its microbatches; where they differ the model may say it."""
+    of = Pipeline(2, 3, mix=Mix(lengths=[1, 2, 1], length=1), memory=Memory(limit=3), offload=Offload(time=0.5))
+    around = Around(time_order(of, find("1f1b").order(of)), "makespan")
+    node = around.paths.network.node.tolist()
+    for stage in range(2):
+        for kind in (Kind.F, Kind.B):
+            places = [node[of.index.number(Op(stage, kind, m))] for m in range(3)]
+            assert min(places) >= 0
+            assert all((after, 0) in around.data[before] for before, after in pairwise(places))

@@ -4,12 +4,13 @@ from fractions import Fraction
 
 import pytest
 
+from ppopt.checker import violations
 from ppopt.files import Model, ModelError, model_dict, model_of
 from ppopt.files.model import model_of_text
 from ppopt.files.torch_export import for_torch
 from ppopt.named import NAMED
 from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
-from ppopt.pipeline.runtimes import NotForTorch
+from ppopt.pipeline.runtimes import NotForTorch, as_torch_runs
 from tests.support.many import each
 
 CUT = 'partition = "best"\n[[layers]]\nname = "layer"\ncount = 3\nforward = 1\nbackward = 2'
@@ -35,9 +36,12 @@ BAD = {
     f"microbatch_activations = [[1, 2], [1, 2]]\n{CUT}": "pipeline.microbatch_activations: a table per stage belongs to one cut",
     "microbatch_costs = [1, 2]\n[costs]\noverlap = 2": "costs.overlap: what an overlapped pair of microbatches that differ",
     "microbatch_costs = [1, 2]\n[costs]\nforward_quadratic = 2": "costs.forward_quadratic: expected at most the whole duration",
-    'microbatch_costs = [1, 2]\nruntime = "torch"': "pipeline.runtime: PyTorch's pipelines exchange microbatches of one shape",
+    'microbatch_costs = [1, 2]\nruntime = "torch"': "pipeline.microbatch_costs: PyTorch's pipelines exchange microbatches of one",
+    'microbatch_activations = [1, 2]\nruntime = "torch"': "pipeline.microbatch_activations: PyTorch's pipelines exchange",
+    'lengths = [1, 2]\nlength = 1\nruntime = "torch"': "pipeline.lengths: PyTorch's pipelines exchange microbatches of one shape",
+    'pieces = 2\nruntime = "torch"': "pipeline.pieces: PyTorch's pipelines know of no pieces of a sequence",
     "microbatch_costs = [1, 2]\n[data_parallel]\nall_gather = 1\nper_pass = true": "data_parallel.per_pass: what passes over",
-    "microbatch_costs = [1, 2]\n[offload]\ntime = 1": "offload: what copies of microbatches that differ take is not known",
+    "microbatch_costs = [1, 2]\n[offload]\ntime = 1\namount = 2": "offload.amount: expected at most the activation (1), got 2",
     "pieces = 2\n[memory]\nlimit = 1": "memory.limit: device 0 needs at least 2 (its static memory and one sequence's",
 }
 
@@ -91,5 +95,25 @@ def test_files_keep_it(mix: Mix) -> None:
 
 def test_pytorch_has_one_shape() -> None:
     pipeline = Pipeline(2, 2, mix=Mix(microbatch_costs=[1, 2]))
-    with pytest.raises(NotForTorch, match="microbatches differ, and PyTorch's pipelines exchange microbatches of one shape"):
+    with pytest.raises(NotForTorch, match=r"microbatches differ: pipeline\.microbatch_costs: PyTorch's pipelines exchange"):
         for_torch(NAMED["1f1b"].schedule(pipeline))
+
+
+def test_pytorch_runs_what_only_takes_longer() -> None:
+    """As many tokens in sequences of other lengths: one shape, other times of attention. What is renumbered keeps its times."""
+    costs = Costs(forward=2, forward_quadratic=1, backward_input=3, backward_input_quadratic=2, backward_weight=1)
+    mix = Mix(lengths=[[1, 1, 1, 1], 4, [2, 2], [3, 1]], length=4, microbatch_order="choose")
+    pipeline = Pipeline(2, 4, costs=costs, mix=mix)
+    one_f_one_b = NAMED["1f1b"]
+    turned = one_f_one_b.turned(one_f_one_b.schedule(pipeline), (3, 1, 0, 2))
+    found = for_torch(turned)
+    assert found.schedule.pipeline.mix.lengths == ((3, 1), (4,), (1, 1, 1, 1), (2, 2))
+    assert found.schedule.makespan == turned.makespan
+    assert violations(found.schedule.pipeline, found.schedule) == []
+    assert "feed those of the model in the order 3, 1, 0, 2" in found.notes[0]
+    planned = as_torch_runs(pipeline)
+    assert planned.runtime == "torch"
+    again = one_f_one_b.schedule(planned)
+    assert violations(planned, again) == []
+    same = Mix(microbatch_costs=[1, 2, 3, 1], microbatch_activations=[1] * 4)
+    assert for_torch(one_f_one_b.schedule(Pipeline(2, 4, mix=same))).schedule.pipeline.mix == same

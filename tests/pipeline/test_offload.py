@@ -7,7 +7,7 @@ import pytest
 
 from ppopt.files import Model, ModelError, model_dict, model_of
 from ppopt.op import Op, Send
-from ppopt.pipeline import Costs, Layer, Layers, Memory, Offload, Pipeline, PipelineError
+from ppopt.pipeline import Costs, Layer, Layers, Memory, Mix, Offload, Pipeline, PipelineError
 from ppopt.pipeline.offload import copied
 from ppopt.pipeline.rewriting import never_copied
 
@@ -125,6 +125,33 @@ def test_the_relaxation_never_holds_what_may_be_away() -> None:
     assert without.offload is None
     assert without.amounts.activation.tolist() == [[1, 1]]
     assert without.amounts.retained.tolist() == [[1, 1]]
+
+
+def test_the_relaxation_is_one_of_every_route() -> None:
+    """Device 0 copies nothing: on route 0 stage 0 keeps all, on route 1 stage 1 does; the other one of each may be away."""
+    pipeline = Pipeline(2, 4, "bidirectional", memory=Memory(limit=3), offload=Offload(rate=[0, 1]))
+    assert pipeline.amounts.away.tolist() == [[0, 1], [1, 0]]
+    assert never_copied(pipeline).amounts.activation.tolist() == [[0, 0], [0, 0]]
+
+
+def test_a_copy_is_as_long_as_what_is_held() -> None:
+    """``time`` and ``amount`` are of a microbatch that holds what the memory says; one of twice as much takes twice as long."""
+    mix = Mix(lengths=[2, 4, [1, 1]], length=2, microbatch_order="choose")
+    of_time = Pipeline(1, 3, memory=Memory(activation=4), mix=mix, offload=Offload(time=1, time_in=3, amount=2))
+    of_rate = of_time.changed(offload=Offload(rate=2, rate_in=1, amount=2))
+    for pipeline, back in ((of_time, 3), (of_rate, 2)):
+        route = list(pipeline.route_of_microbatch)
+        assert (pipeline.ticks.copying[route, :, 0] / pipeline.ticks.per_unit).tolist() == [[1, back], [2, 2 * back], [1, back]]
+        assert pipeline.amounts.away[route, 0].tolist() == [2, 4, 2]
+
+
+def test_the_pieces_of_a_sequence_may_be_away_but_for_one() -> None:
+    """Two pieces of 1 and of 2: while the second one runs forward it holds 2, and of the first one what stays, half."""
+    mix = Mix(microbatch_costs=[1, 2], pieces=2)
+    pieces: dict[str, Any] = {"mix": mix, "offload": Offload(time=1, amount=0.5)}
+    with pytest.raises(PipelineError, match=r"device 0 needs at least 2\.5 .*one sequence"):
+        Pipeline(2, 2, memory=Memory(limit=2.25), **pieces)
+    assert Pipeline(2, 2, memory=Memory(limit=2.5), **pieces).memory.limit == Fraction(5, 2)
 
 
 def test_elsewhere_a_device_moves_as_much() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ppopt.op import Kind, Send
 from ppopt.pictures.layout import figures_of, shade_of
 from ppopt.pictures.links import names_of
@@ -124,7 +126,7 @@ def _memory(schedule: Schedule) -> Tree:
     the limit and the peak of each device. ``curves``: times and amounts from then on of each, where copies to the host change
     them; else the others say it all."""
     pipeline, amounts, curves = schedule.pipeline, schedule.pipeline.amounts, None
-    working = amounts.working[pipeline.device_of]
+    working = np.take_along_axis(amounts.working, pipeline.device_of, axis=1)
     claims = {"F": amounts.activation, "B": working, "I": amounts.rebuilt + working, "W": working}
     if any(map(len, schedule.copies.rows)):  # what operations claim is not all
         curves = [[of.tolist() for of in memory_levels(schedule, device)] for device in range(pipeline.devices)]
