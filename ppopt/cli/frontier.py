@@ -102,7 +102,9 @@ def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: 
     from ppopt.study.frontier import ways
     from ppopt.text import brief
 
-    places: list[Pipeline] = [way for place in pipeline.placements() for way in ways(place)]
+    # what is found without copies comes first: it is where the search with copies begins
+    each_place = [ways(place)[::-1] for place in pipeline.placements()]
+    places: list[Pipeline] = [way for of_place in each_place for way in of_place]
     lines: list[Frontier] = []
     with Progress(objective, pipeline.units.time, form) as progress:
 
@@ -112,7 +114,9 @@ def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: 
 
         for i, each in enumerate(places, 1):
             with at(f"[{i}/{len(places)}] {brief(each)}") if len(places) > 1 else nullcontext():
-                lines.append(explore(each, settings, objective=objective, progress=show, **options))
+                free = each.offload is not None and each.offload.stages == "choose"
+                known = [p.result.schedule for p in lines[-1].points if p.result.schedule is not None] if lines and free else []
+                lines.append(explore(each, settings, objective=objective, known=known, progress=show, **options))
             if any(point.result.limit == "interrupted" for point in lines[-1].points):
                 break
     left = [brief(each) for each in places[len(lines) :]]
@@ -120,7 +124,8 @@ def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: 
     left += [f"limits {', '.join(limits)}"] if limits else []
     if left:
         click.echo(f"Interrupted before these were begun: {', '.join(left)}.", err=True)
-    return lines
+    together = len(each_place[0])
+    return [line for i in range(0, len(lines), together) for line in reversed(lines[i : i + together])]
 
 
 def _draw(lines: Sequence[Frontier], path: str) -> None:

@@ -339,8 +339,6 @@ def check_mix(pipeline: Pipeline) -> None:
         PipelineError: it is.
     """
     mix = pipeline.mix
-    if not isinstance(mix, Mix):
-        raise PipelineError("pipeline.mix", f"expected a Mix, got {mix!r}")
     stages = None if isinstance(pipeline.chunks, tuple) else pipeline.devices * pipeline.chunks
     if pipeline.routes:  # what is wrong with these is said later
         stages = len(pipeline.routes[0]) if isinstance(pipeline.routes[0], list | tuple) else None

@@ -22,10 +22,11 @@ from ppopt.pipeline.layers import Layers
 from ppopt.pipeline.mix import Mix, apart, check_mix, own_split
 from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.offload import Engine, Offload, check_settled, engines_of
+from ppopt.pipeline.part_classes import check_parts
 from ppopt.pipeline.partitions import BEST, Counts, check_stages, read_partition
 from ppopt.pipeline.parts import Costs, Links, Memory, PipelineError, plain, whole
 from ppopt.pipeline.recompute import CHOOSE, Recompute, read_recompute
-from ppopt.pipeline.routes import MAX_STAGES, Routes, read_split
+from ppopt.pipeline.routes import Routes, read_split
 from ppopt.pipeline.runtimes import check_routes, read_runtime
 from ppopt.pipeline.scaling import check_quadratic
 from ppopt.pipeline.ticks import Ticks, check_horizon, lines_of, ticks_of, work_of
@@ -121,9 +122,7 @@ class Pipeline:
             partition=read_partition(self.partition, self.layers),
             runtime=read_runtime(self.runtime),
         )
-        stages = self.devices * (max(self.chunks) if isinstance(self.chunks, tuple) else self.chunks)
-        if stages > MAX_STAGES:
-            raise PipelineError("pipeline.chunks", f"at most {MAX_STAGES} stages are supported, got {stages}")
+        check_parts(self)
         check_mix(self)
         if isinstance(self.chunks, tuple):
             check_open_placement(self)

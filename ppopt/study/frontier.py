@@ -34,6 +34,7 @@ from ppopt.search.result import Scope
 from ppopt.search.settings import SettingsFields
 from ppopt.study.limits import least_scale, limited, rearranged, scale_of
 from ppopt.text import number
+from ppopt.timing import time_order
 
 POINTS = 24
 """Most points of a frontier whose limits are not given."""
@@ -84,6 +85,7 @@ def frontier(
     limits: Iterable[Fraction | int] | None = None,
     points: int = POINTS,
     chunks: Sequence[int] = (),
+    known: Iterable[Schedule] = (),
     progress: Callable[[Point, int], None] = lambda point, found: None,
     **changes: Unpack[SettingsFields],
 ) -> Frontier:
@@ -95,7 +97,8 @@ def frontier(
     they go from the smallest possible to the first at which the value without a limit is reached, in steps of one stage's
     activation, about ``points`` of them at most; the pipeline's own limit is among them where it matters. The time limit of the
     ``settings`` (single fields may be given as keywords; by default 20 seconds) is for each point; Ctrl-C ends all searches.
-    ``progress`` gets each new point and how many there are. ``chunks`` are those for which named schedules are shown.
+    ``progress`` gets each new point and how many there are. ``chunks`` are those for which named schedules are shown. ``known``
+    are schedules to begin with, such as those found without copies where copies may be made.
 
     Raises:
         PipelineError: the pipeline leaves its placement, its chunks or its microbatches open.
@@ -105,6 +108,8 @@ def frontier(
         if key not in CHOSEN:
             raise problem(pipeline, key)
     search_ = _Search(pipeline, objective, chunks, settings, progress)
+    for schedule in known:
+        search_.begin(schedule)
     scales = search_.chosen(points) if limits is None else sorted({Fraction(limit) for limit in limits})
     scales = [scale for scale in scales if scale >= search_.least]
     search_.fill(scales)
@@ -170,6 +175,11 @@ class _Search:
     def _learn(self, schedule: Schedule) -> None:
         value = Fraction(schedule.objective(self._objective), schedule.pipeline.ticks.per_unit)
         self._known.append(Known(value, scale_of(schedule, self.shares), schedule))
+
+    def begin(self, schedule: Schedule) -> None:
+        """Learn a schedule of the pipeline, which may know of no copies where they may be made."""
+        own = schedule.pipeline.changed(offload=self._free.offload, route_of_microbatch=schedule.pipeline.route_of_microbatch)
+        self._learn(time_order(own, schedule.order))  # its ticks may be others
 
     def solve(self, scale: Fraction | None) -> Result:
         """The point at ``scale``, from what is known already or from a solver."""

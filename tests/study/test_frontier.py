@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ppopt.checker import violations
 from ppopt.named import find
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, Links, Memory, Offload, Pipeline
 from ppopt.search import solve, solve_closed
 from ppopt.study import frontier as frontier_module
-from ppopt.study.frontier import Frontier, frontier, frontier_dict
+from ppopt.study.frontier import Frontier, frontier, frontier_dict, ways
 from ppopt.study.limits import least_scale, limited, rearranged
 from tests.support.tiers import drawn, thorough
 
@@ -169,6 +169,19 @@ def test_nothing_takes_time() -> None:
     line = frontier(Pipeline(2, 2, costs=Costs(forward=0, backward_input=0, backward_weight=0)), seconds=5)
     holds(line)
     assert line.points[0].result.value == 0
+
+
+def test_a_search_with_copies_begins_with_what_is_known_without() -> None:
+    """Ticks differ: a copy takes a third."""
+    pipeline = Pipeline(2, 6, memory=Memory(limit=2), offload=Offload(time=Fraction(1, 3)))
+    with_copies, without = ways(pipeline)
+    slow = frontier(without, limits=[2], seconds=20, workers=1)
+    schedules = [point.result.schedule for point in slow.points if point.result.schedule is not None]
+    quick = frontier(with_copies, limits=[2], seconds=0.001, workers=1, known=schedules)
+    assert schedules[0].pipeline.ticks.per_unit != with_copies.ticks.per_unit
+    assert quick.points[0].result.value is not None
+    assert slow.points[0].result.value is not None
+    assert quick.points[0].result.value <= slow.points[0].result.value
 
 
 def test_a_schedule_is_rearranged_to_fit() -> None:
