@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -210,6 +211,23 @@ class OpIndex(NamedTuple):
             forward, backward = divmod(number - self.size, slots)
             return Pair(self._single(forward), self._single(backward + int(Kind.B) * slots))
         return self._single(number)
+
+    def texts(self, numbers: Iterable[int]) -> list[str]:
+        """The operations with these numbers in PyTorch's notation; each stage's name of a kind is put together once."""
+        around: dict[int, list[str]] = {}
+        texts, size = [], self.size
+        for number in numbers:
+            if number >= size:
+                texts.append(str(self.op(number)))
+                continue
+            family, microbatch = divmod(number, self.microbatches)
+            if family not in around:
+                op = self._single(number)
+                around[family] = str(op._replace(microbatch=0)).split(f"{op.kind.name}0", 1)
+                around[family][0] += op.kind.name
+            before, behind = around[family]
+            texts.append(f"{before}{microbatch}{behind}")
+        return texts
 
     def _single(self, number: int) -> Op:
         family, microbatch = divmod(number, self.microbatches)

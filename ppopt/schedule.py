@@ -60,7 +60,7 @@ class Order:
 
     def texts(self) -> list[list[str]]:
         """Per device, its operations in PyTorch's notation."""
-        return [[str(op) for op in self.ops(device)] for device in range(len(self.rows))]
+        return [self.index.texts(row.tolist()) for row in self.rows]
 
     @property
     def paired(self) -> bool:

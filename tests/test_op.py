@@ -35,6 +35,15 @@ def test_numbers_are_a_bijection() -> None:
     assert len(set(numbers)) == len(pairs)
     assert min(numbers) >= index.size
     assert [index.op(number) for number in numbers] == pairs
+    everything = [*range(index.size), *numbers]
+    assert index.texts(everything) == [str(op) for op in singles + pairs]
+
+
+def test_texts_of_pieces_say_which() -> None:
+    index = OpIndex(stages=2, microbatches=3, pieces=2)
+    texts = index.texts(range(index.size))
+    assert texts == [str(index.op(number)) for number in range(index.size)]
+    assert {"1W2.0", "1W2.1"} <= set(texts)
 
 
 @pytest.mark.parametrize(("op", "named"), [("3F0", "stage 3"), ("0F5", "microbatch 5")])

@@ -11,7 +11,7 @@ from ppopt.schedule import durations
 def carried(pipeline: Pipeline, row: IntArray, start: IntArray) -> dict[str, Any]:
     """Transfers or copies in their order, with their starts and ends."""
     return {
-        "order": [str(pipeline.index.op(number)) for number in row.tolist()],
+        "order": pipeline.index.texts(row.tolist()),
         "start": times(pipeline, start),
         "end": times(pipeline, start + durations(pipeline, row)),
     }

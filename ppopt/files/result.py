@@ -47,7 +47,7 @@ def result_dict(result: Result, *, explain: bool = False, opinion: Opinion | Non
     if result.points:
         return _points_dict(result)
     tree = document(result.model, schedule=result.schedule, named=result.named)
-    tree["result"] = _outcome(result)
+    tree["result"] = outcome_dict(result)
     if len(result.placements) > 1:
         tree["placements"] = [_placed(each) for each in result.placements]
     if result.order is not None:
@@ -78,7 +78,8 @@ def _maps(model: Model) -> bool:
     return shows_maps(model.pipeline, () if model.schedule is None else (model.schedule,))
 
 
-def _outcome(result: Result) -> Tree:
+def outcome_dict(result: Result) -> Tree:
+    """``result``: what a solver says of a pipeline with one number of microbatches, without the schedule and the rows."""
     tree: Tree = {
         "reason": result.reason,
         "limit": result.limit,
@@ -135,7 +136,7 @@ def _placed(placed: Result) -> Tree:
     """The same in full."""
     metrics = None if placed.schedule is None else metrics_dict(placed.schedule)
     where = {"placement": placed.pipeline.placement, "chunks": placed.pipeline.chunks}
-    return {**where, "result": _outcome(placed), "metrics": metrics}
+    return {**where, "result": outcome_dict(placed), "metrics": metrics}
 
 
 def _points_dict(result: Result) -> Tree:

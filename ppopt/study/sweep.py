@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 from ppopt.files.figures import metrics_dict
-from ppopt.files.result import result_dict
+from ppopt.files.result import outcome_dict
 from ppopt.named import Definition, Restriction, ScheduleWarning, UnknownSchedule, best_of, find
 from ppopt.named.verified import verified
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
@@ -269,7 +269,7 @@ def _solved(pipeline: Pipeline, task: Task) -> tuple[str, Tree]:
     if isinstance(pipeline.microbatches, tuple):
         pipeline.settled()  # an instance has one number of microbatches: a study varies it
     result = solve(pipeline, **settings, best_cut=False)
-    outcome = result_dict(result)["result"]
+    outcome = outcome_dict(result)
     found = {key: value for key, value in outcome.items() if key not in ("seconds", "versions", "scope", "placements")}
     found |= choices(pipeline, result.pipeline)
     figures = {} if result.schedule is None else metrics_dict(result.schedule)
