@@ -4,8 +4,8 @@ from ppopt.timing.links import begun, in_turn, left_shifted
 from ppopt.timing.many import Lengths, time_settings
 from ppopt.timing.obeys import broken
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
-from ppopt.timing.usage import CAUSES, PHASES, DeviceUse, LinkUse, devices_of, links_of
-from ppopt.timing.waits import Cause, Idle, Step, Wait, Waited
+from ppopt.timing.usage import PHASES, DeviceUse, LinkUse, devices_of, links_of
+from ppopt.timing.waits import CAUSES, Cause, Idle, Step, Wait, Waited
 
 __all__ = [
     "CAUSES",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from ppopt.op import Kind
 from ppopt.schedule import Schedule, durations, halves
-from ppopt.timing.waits import Cause, Waited
+from ppopt.timing.waits import CAUSES, Cause, Waited
 from ppopt.timing.weights import transfers
 
 Phase: TypeAlias = Literal["warm-up", "steady", "cool-down"]
 """Of a device: until its first backward begins; from the end of its last forward on; and what is between."""
 PHASES: tuple[Phase, ...] = ("warm-up", "steady", "cool-down")
-CAUSES = (Cause.START, Cause.DATA, Cause.LINK, Cause.MEMORY, Cause.ORDER, Cause.END)
-"""In the sequence in which tables show them."""
 
 
 class DeviceUse(NamedTuple):
@@ -44,15 +45,13 @@ def devices_of(schedule: Schedule) -> tuple[DeviceUse, ...]:
     waited = Waited(schedule)
     sent, received = transfers(schedule)
     found = []
-    for device, (work, idle) in enumerate(zip(schedule.work, waited.idle, strict=True)):
-        by_cause, by_phase = dict.fromkeys(CAUSES, 0), dict.fromkeys(PHASES, 0)
-        warm, cool = _phases(schedule, device)
-        for gap in idle:
-            by_cause[gap.cause] += gap.until - gap.since
-            early, late = min(max(warm, gap.since), gap.until), min(max(cool, gap.since), gap.until)
-            for phase, ticks in zip(PHASES, (early - gap.since, late - early, gap.until - late), strict=True):
-                by_phase[phase] += ticks
-        found.append(DeviceUse(work, by_cause, by_phase, sent[device], received[device]))
+    for device, (work, gaps) in enumerate(zip(schedule.work, waited.gaps, strict=True)):
+        by_cause = np.zeros(len(CAUSES), dtype=np.int64)
+        np.add.at(by_cause, gaps.cause, gaps.until - gaps.since)
+        warm, cool = (np.clip(time, gaps.since, gaps.until) for time in _phases(schedule, device))
+        by_phase = [int((until - since).sum()) for since, until in pairwise((gaps.since, warm, cool, gaps.until))]
+        idle = dict(zip(CAUSES, by_cause.tolist(), strict=True))
+        found.append(DeviceUse(work, idle, dict(zip(PHASES, by_phase, strict=True)), sent[device], received[device]))
     return tuple(found)
 
 

@@ -57,6 +57,10 @@ class Cause(enum.StrEnum):
     """It has run its last operation. The reduce-scatter and the optimizer step are part of it."""
 
 
+CAUSES = (Cause.START, Cause.DATA, Cause.LINK, Cause.MEMORY, Cause.ORDER, Cause.END)
+"""In the sequence in which tables show them."""
+
+
 class Idle(NamedTuple):
     """A device is idle, from ``since`` until ``until`` (ticks), for one cause."""
 
@@ -65,6 +69,22 @@ class Idle(NamedTuple):
     cause: Cause
     place: int
     """The place of its next operation in its order; behind the last one: the number of its operations."""
+
+
+class Gaps(NamedTuple):
+    """When a device is idle, and why: what :class:`Idle` says of each gap, as arrays; the causes by their places in
+    :data:`CAUSES`."""
+
+    since: IntArray
+    until: IntArray
+    cause: IntArray
+    place: IntArray
+
+    @classmethod
+    def of(cls, idle: Iterable[Idle]) -> Gaps:
+        """Gaps one by one; those that last no time are left out."""
+        rows = [(gap.since, gap.until, CAUSES.index(gap.cause), gap.place) for gap in idle if gap.since < gap.until]
+        return cls(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
 
 
 class Step(NamedTuple):
@@ -112,9 +132,17 @@ class Waited:
         )
 
     @cached_property
-    def idle(self) -> tuple[tuple[Idle, ...], ...]:
+    def gaps(self) -> tuple[Gaps, ...]:
         """Per device when it is idle between the begin of the schedule and its end, and why; in the sequence of times."""
-        return tuple(_Device(self._graph, device).idle() for device in range(self.schedule.pipeline.devices))
+        return tuple(_Device(self._graph, device).gaps() for device in range(self.schedule.pipeline.devices))
+
+    @cached_property
+    def idle(self) -> tuple[tuple[Idle, ...], ...]:
+        """The same gap by gap."""
+        return tuple(
+            tuple(Idle(a, b, CAUSES[cause], place) for a, b, cause, place in zip(*map(np.ndarray.tolist, gaps), strict=True))
+            for gaps in self.gaps
+        )
 
     @cached_property
     def _flags(self) -> tuple[IntArray, ...]:
@@ -173,17 +201,18 @@ class _Graph:
         return np.where(self.arrival == last[self.after], self.start[self.after], -1)
 
     @cached_property
-    def reloads(self) -> dict[int, tuple[int, int]]:
-        """By the number of a backward that waits for a copy from the host: its begin, and when the backward may start."""
-        found: dict[int, tuple[int, int]] = {}
+    def reloads(self) -> IntArray:
+        """By the number of an operation that waits for a copy from the host: the copy's begin, and when the operation may start;
+        -1 for the others. Without copies it is empty."""
+        found = np.full((2, self.index.size if self.schedule.copies.rows else 0), -1, dtype=np.int64)
         pipeline, slots = self.schedule.pipeline, self.index.stages * self.index.microbatches
         for row, start in zip(*self.schedule.copies, strict=True):
             family, microbatch = np.divmod(row, self.index.microbatches)
             margin = pipeline.ticks.margin[pipeline.route_by_microbatch[microbatch], family % self.index.stages]
             ready = start + durations(pipeline, row) + margin
-            for number, since, until in zip(row.tolist(), start.tolist(), ready.tolist(), strict=True):
-                if number >= Send.RELOAD * slots:
-                    found |= {number + (kind - Send.RELOAD) * slots: (since, until) for kind in (Kind.B, Kind.I)}
+            back = row >= Send.RELOAD * slots
+            for kind in (Kind.B, Kind.I):
+                found[:, row[back] + (kind - Send.RELOAD) * slots] = start[back], ready[back]
         return found
 
     @cached_property
@@ -250,46 +279,58 @@ class _Device:
         lacked: BoolArray = (self.claimed > 0) & (self.ready < self.start) & (held + self.claimed > self.limit)
         return lacked
 
-    def idle(self) -> tuple[Idle, ...]:
+    def gaps(self) -> Gaps:
         """When it is idle, and why."""
         begin, count = self.graph.schedule.begin, len(self.start)
         last = begin + self.graph.schedule.makespan
         if not count:
-            return (Idle(begin, last, Cause.START, 0),) if begin < last else ()
-        gaps = [Idle(begin, int(self.start[0]), Cause.START, 0)]
-        any_ready = np.minimum.accumulate(self.ready[::-1])[::-1]
-        for place in (np.flatnonzero(self.start[1:] > self.end[:-1]) + 1).tolist():
-            gaps += self._between(place, int(any_ready[place]))
-        gaps.append(Idle(int(self.end[-1]), last, Cause.END, count))
-        return tuple(gap for gap in gaps if gap.since < gap.until)
+            return Gaps.of([Idle(begin, last, Cause.START, 0)])
+        first, behind = Idle(begin, int(self.start[0]), Cause.START, 0), Idle(int(self.end[-1]), last, Cause.END, count)
+        rows = (Gaps.of([first]), self._between(np.flatnonzero(self.start[1:] > self.end[:-1]) + 1), Gaps.of([behind]))
+        return Gaps(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))
 
-    def _between(self, place: int, some: int) -> Iterator[Idle]:
-        """The idle time before the operation at ``place``; some operation that is left has its inputs from ``some`` on."""
-        since, until = int(self.end[place - 1]), int(self.start[place])
-        made, ready, fits = int(self.made[place]), int(self.ready[place]), self._fits_from(place, some)
-        stops = [*self._stopped(since, until), *self._reloaded(place)]
-        if any(end == until for _, end in stops):
-            stops.append((ready, until))  # its turn comes once that transfer has ended
-        times = {made, ready, some, fits, *(time for stop in stops for time in stop)}
-        edges = [since, *sorted(time for time in times if since < time < until), until]
-        causes = []
-        for time in edges[:-1]:
-            if made <= time < ready:
-                causes.append(Cause.LINK)
-            elif time < some:
-                causes.append(Cause.DATA)
-            elif any(begin <= time < end for begin, end in stops):
-                causes.append(Cause.LINK)
-            else:
-                causes.append(Cause.MEMORY if time < fits else Cause.ORDER)
-        return merged(Idle(a, b, cause, place) for (a, b), cause in zip(pairwise(edges), causes, strict=True))
+    def _between(self, places: IntArray) -> Gaps:
+        """The idle times before the operations at ``places``, in which the device is idle before each of them.
 
-    def _fits_from(self, place: int, some: int) -> int:
-        """From when on an operation that has its inputs fits, while what the device holds before ``place`` is held."""
+        A gap is cut at every time at which its cause may change; pieces of one cause that follow each other become one.
+        """
+        since, until = self.end[places - 1], self.start[places]
+        made, ready = self.made[places], self.ready[places]
+        some = np.minimum.accumulate(self.ready[::-1])[::-1][places]
+        """From when on some operation that is left has its inputs."""
+        fits = self._fits_from(places, some)
+        stopped, begins, ends = self._stopped(places, since, until)
+        own = np.tile(np.arange(len(places)), 4)
+        cut, times = np.concatenate((own, stopped, stopped)), np.concatenate((made, ready, some, fits, begins, ends))
+        edges = np.unique(np.concatenate((since, times[(since[cut] < times) & (times < until[cut])])))
+        gap = np.searchsorted(since, edges, side="right") - 1
+        # gaps have no time in common: a stop of another one is counted at its begin and at its end, or not at all
+        begun, over = (
+            np.searchsorted(np.sort(at.clip(since[stopped], until[stopped])), edges, side="right") for at in (begins, ends)
+        )
+        cases = [
+            (Cause.LINK, (made[gap] <= edges) & (edges < ready[gap])),
+            (Cause.DATA, edges < some[gap]),
+            (Cause.LINK, begun > over),
+            (Cause.MEMORY, edges < fits[gap]),
+        ]
+        code = np.select([holds for _, holds in cases], [CAUSES.index(cause) for cause, _ in cases], CAUSES.index(Cause.ORDER))
+        new = np.ones(len(edges), dtype=np.bool_)
+        new[1:] = (gap[1:] != gap[:-1]) | (code[1:] != code[:-1])
+        gap, code, edges = gap[new], code[new], edges[new]
+        following = np.append(edges[1:], NEVER)
+        return Gaps(edges, np.minimum(following, until[gap]), code, places[gap])
+
+    def _fits_from(self, places: IntArray, some: IntArray) -> IntArray:
+        """From when on an operation that has its inputs fits, while what the device holds before ``places`` is held; ``some``:
+        from when on one has its inputs."""
         if self.limit is None:
             return some
-        free = self.limit - int(self.claims[place] - self.releases[place])
-        return min((int(ready[place]) for claim, ready in self._ready_by_claim.items() if claim <= free), default=NEVER)
+        free = self.limit - (self.claims - self.releases)[places]
+        fits = np.full(len(places), NEVER, dtype=np.int64)
+        for claim, ready in self._ready_by_claim.items():
+            np.minimum(fits, ready[places], out=fits, where=claim <= free)
+        return fits
 
     @cached_property
     def _ready_by_claim(self) -> dict[int, IntArray]:
@@ -300,19 +341,25 @@ class _Device:
             found[claim] = np.minimum.accumulate(ready[::-1])[::-1]
         return found
 
-    def _stopped(self, since: int, until: int) -> list[tuple[int, int]]:
-        """When transfers stop the device between two times."""
+    def _stopped(self, places: IntArray, since: IntArray, until: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """From when to when transfers stop the device before its operations at ``places``, or these wait for copies from the
+        host: which of the places, begins, ends."""
         starts, ends, latest = self._stops
         first, last = np.searchsorted(latest, since, side="right"), np.searchsorted(starts, until, side="left")
-        found = zip(starts[first:last].tolist(), ends[first:last].tolist(), strict=True)
-        return [(start, end) for start, end in found if end > since]
-
-    def _reloaded(self, place: int) -> list[tuple[int, int]]:
-        """From when to when an operation at ``place`` waits for the copy of its activation from the host, if it does."""
-        begin, node = int(self.start[place]), self.nodes.start + place
-        found = (copy for half in halves(self.graph.index, self.graph.numbers[node : node + 1]) for copy in half.tolist())
-        copies = (self.graph.reloads[op] for op in found if op in self.graph.reloads)
-        return [(since, begin) for since, until in copies if until == begin]
+        many = np.maximum(last - first, 0)
+        which = np.repeat(np.arange(len(places)), many)
+        stop = np.arange(len(which)) + np.repeat(first - np.cumsum(many) + many, many)
+        stays = ends[stop] > since[which]
+        which, stop = which[stays], stop[stays]
+        found = [(which, starts[stop], ends[stop])]
+        numbers, reloads = self.graph.numbers[self.nodes][places], self.graph.reloads
+        for half in halves(self.graph.index, numbers) if reloads.size else ():
+            begun, ready = reloads[:, half]
+            late = np.flatnonzero((half >= 0) & (ready == until))
+            found.append((late, begun[late], until[late]))
+        which, begins, stops = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        turn = np.unique(which[stops == until[which]])  # its turn comes once that transfer has ended
+        return np.append(which, turn), np.append(begins, self.ready[places[turn]]), np.append(stops, until[turn])
 
     @cached_property
     def _stops(self) -> tuple[IntArray, IntArray, IntArray]:
