@@ -177,7 +177,7 @@ class Reasons:
         return self._from.behind_turn(len(self.graph.families) - 1 - forward)
 
     def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
-        """What all instances of some families take, or so many of each."""
+        """What the instances of these families take together: all of each family, or as many as ``counts`` says."""
         times: Counter[Part] = Counter()
         for o, n in zip(families, counts or [self.graph.count[o] for o in families], strict=True):
             times[_part(self.graph, self.sizes, o)] += n
@@ -265,7 +265,7 @@ class _Chains:
         part = next(part for part in before if part.stage == own.stage)
         turn, lag = before[part]
         (way,) = self.ways(turn, 0)
-        since = Way.of(Counter(dict(way.times)) + times + Counter({part: 1}), way.constant + constant + lag)
+        since = way.behind(Way.of(times + Counter({part: 1}), constant + lag))
         alternating = set(graph.machines_of[turn]) & set(graph.machines_of[family])
         return since, Way.of({part: 1, own: 1}) if alternating else Way()
 
@@ -290,7 +290,7 @@ def _done_before(graph: FamilyGraph, starts: Heads, family: int, instance: int) 
 
 
 def _first(graph: FamilyGraph, families: Sequence[int]) -> list[int]:
-    """Of some families those of which one begins before all others, whatever the durations are."""
+    """The families that may begin first of these: one that begins behind another, whatever the durations are, is left out."""
     kept: list[int] = []
     for o in families:
         if not any(_begins_later(graph, o, first) for first in kept):
@@ -305,7 +305,7 @@ def _begins_later(graph: FamilyGraph, family: int, first: int) -> bool:
 
 
 def _least(ways: Sequence[Way]) -> tuple[Way, ...]:
-    """Those of which none is below, whatever the durations are."""
+    """The ways that may be the shortest: one that is no shorter than another, whatever the durations are, is left out."""
     kept: list[Way] = []
     for way in ways:
         if not any(other.below(way) for other in kept):

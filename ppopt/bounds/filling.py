@@ -149,9 +149,9 @@ def fillings(pipeline: Pipeline) -> Iterator[Filling]:
         for j, stage in enumerate(stages):
             begun = {s: reasons.since_last(number[Kind.I, s]) for s in stages[j + 1 :]}
             (way,) = reasons.head(number[Kind.I, stage], 0)
-            first.append(Phase(way, _numbers(stages, j, ((Kind.F,),), back, begun)))
+            first.append(Phase(way, _numbers(stages, j, (Kind.F,), back, begun)))
             begun = {s: reasons.until_last(number[Kind.F, s]) for s in stages[j + 1 :]}
-            parts = ((Kind.W,), (Kind.I,)) if weights else ((Kind.I,),)
+            parts = (Kind.W, Kind.I) if weights else (Kind.I,)
             (way,) = reasons.tail(number[Kind.F, stage], 0)
             last.append(Phase(way, _numbers(stages, j, parts, (Kind.F,), begun)))
         nothing = (Way((), min(graph.tail[o] for o in families)),)
@@ -164,7 +164,7 @@ def fillings(pipeline: Pipeline) -> Iterator[Filling]:
 def _numbers(
     stages: Sequence[int],
     j: int,
-    claiming: Sequence[Sequence[Kind]],
+    claiming: Sequence[Kind],
     other: Sequence[Kind],
     begun: Mapping[int, tuple[Way, Way]],
 ) -> tuple[Count, ...]:
@@ -178,17 +178,17 @@ def _numbers(
     least = int(j == len(stages) - 1)  # the moment itself, else a time before it
     before: tuple[int, ...] = ()  # the count of the stage before, which is no smaller
     ends = []
+    alone = len(claiming) == 1
     for k, stage in enumerate(stages):
-        alone = len(claiming) == 1
         if k <= j:
-            gain = Way.of({Part(kind, stage): 1 for kinds in claiming for kind in kinds})
+            gain = Way.of({Part(kind, stage): 1 for kind in claiming})
             counts.append(Count(gain, stage, 1, before if alone else (), least))
             before = (len(counts) - 1,)
             continue
         own: tuple[int, ...] = ()
-        for place, kinds in enumerate(claiming):
+        for place, kind in enumerate(claiming):
             within = (*own, *(before if place == len(claiming) - 1 else ()))
-            counts.append(Count(Way.of({Part(kind, stage): 1 for kind in kinds}), stage, int(not place), within))
+            counts.append(Count(Way.of({Part(kind, stage): 1}), stage, int(not place), within))
             own = (len(counts) - 1,)
         before = own
         ends.append((stage, own))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain
 from typing import Any
@@ -15,6 +15,7 @@ from ppopt.pipeline.layer_times import InParts, Times, first_times_of_layers, pa
 from ppopt.pipeline.layers import PARTS, STEP, TIMES
 from ppopt.pipeline.parts import Table
 from ppopt.pipeline.scaling import sizes_of
+from ppopt.pipeline.tables import common_denominator
 
 KINDS = (Kind.F, Kind.I, Kind.W)
 MOST = 2**44
@@ -39,7 +40,7 @@ class CutTicks:
         fixed = [Fraction(int(x), some.per_unit) for x in (*some.lead.flat, *some.tail.flat, *some.sending.flat)]
         fixed += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         numbers = [*chain(*parts.linear, *parts.square, *first, *again), *fixed, *_all_times(pipeline, given)]
-        unit, factor = _denominator(numbers), _denominator(chain(*(by[:2] for by in sizes)))
+        unit, factor = common_denominator([numbers]), common_denominator([by[:2] for by in sizes])
         most = math.ceil(MOST / max(work_of_all(pipeline), *numbers, Fraction(1)))
         self.exact = unit * factor <= most
         """Whether no time is rounded."""
@@ -99,11 +100,6 @@ def _again(layers: Layers, recompute: Any, stages: int) -> list[tuple[Fraction, 
         square = sum((n * level.quadratic for level, n in known), Fraction(0))
         found.append((sum((n * level.time for level, n in known), Fraction(0)) - square, square))
     return found
-
-
-def _denominator(numbers: Iterable[Fraction]) -> int:
-    """The smallest number by which all become integers."""
-    return math.lcm(*(value.denominator for value in numbers))
 
 
 def _entries(table: Table) -> list[Fraction]:
