@@ -12,7 +12,8 @@ import numpy as np
 from ppopt.checker import violations
 from ppopt.files.inferred import infer_pipeline
 from ppopt.files.model import ModelError
-from ppopt.files.result import Recorded, ResultError, ResultFile, result_of_text
+from ppopt.files.result import ResultError, ResultFile, result_of_text
+from ppopt.files.result_parts import Recorded
 from ppopt.files.text import FileError, read_text, source_of
 from ppopt.files.torch_csv import compute_only, rows_of_text
 from ppopt.named import Row, of_order
@@ -50,7 +51,8 @@ def schedule_in(path: str, model: Model | None = None, change: Callable[[Model],
 
 
 class Shown(NamedTuple):
-    """A schedule that is shown: its model, its times, and what the file says of the search (``result``), if that holds."""
+    """A schedule that is shown: its model, its times, and what the file says of the search (``result``, with the ``binding``), if
+    that holds."""
 
     model: Model
     schedule: Schedule
@@ -89,7 +91,10 @@ def shown_in(path: str, model: Model | None = None, change: Callable[[Model], Mo
         raise FileError(f"{source}: {error}") from None
     if found:
         raise FileError(f"{source}: the recorded times break a rule ({found[0].message}); `ppopt check` lists all")
-    return Shown(asked, schedule, None if file.result is None else file.result.model_dump(), file.result is not None)
+    if file.result is None:
+        return Shown(asked, schedule, None)
+    binding = None if file.binding is None else file.binding.model_dump()
+    return Shown(asked, schedule, file.result.model_dump() | {"binding": binding}, searched=True)
 
 
 def _as_recorded(pipeline: Pipeline, order: Order, recorded: Recorded) -> Schedule:

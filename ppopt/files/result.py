@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 import ppopt
 from ppopt.files.carried import carried, times
 from ppopt.files.figures import metrics_dict, usage_dict, weights_dicts
 from ppopt.files.model import ModelError, model_of
 from ppopt.files.model_tree import model_dict, recompute_of
+from ppopt.files.result_parts import Bound, Carried, File, Metrics, NamedRow, Outcome, Recorded
 from ppopt.files.text import FileError, read_text, source_of, write_text
 from ppopt.named.model import Model
 from ppopt.named.registry import shows_maps
@@ -25,7 +26,7 @@ from ppopt.schedule import Schedule
 
 if TYPE_CHECKING:
     from ppopt.named import Row
-    from ppopt.search import Result
+    from ppopt.search import Binding, Result
     from ppopt.search.second_opinion import Opinion
 
 FORMAT = 1
@@ -51,13 +52,17 @@ def result_dict(result: Result, *, explain: bool = False, opinion: Opinion | Non
     if len(result.placements) > 1:
         tree["placements"] = [_placed(each) for each in result.placements]
     if result.order is not None:
-        order = result.order
-        tree["binding"] = {"schedule": order.schedule, "params": dict(order.params), "free": [k.name for k in order.free]}
+        tree["binding"] = binding_dict(result.order)
     if explain:
         tree["steps"] = [step._asdict() for step in result.steps]
     if opinion is not None:
         tree["verification"] = _opinion(result, opinion)
     return tree
+
+
+def binding_dict(order: Binding) -> Tree:
+    """``binding``: the named schedule whose constraints bound."""
+    return {"schedule": order.schedule, "params": dict(order.params), "free": [kind.name for kind in order.free]}
 
 
 def document(model: Model, *, schedule: Schedule | None = None, named: Sequence[Row] = ()) -> Tree:
@@ -225,102 +230,6 @@ def save(result: Result, path: str, *, explain: bool = False) -> None:
 
 # --- reading -----------------------------------------------------------------------------------------------------
 
-Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Figure = Annotated[Real, AfterValidator(lambda value: int(value) if value.is_integer() else value)]
-Whole = Annotated[int, Field(strict=True)]
-
-
-class _Part(BaseModel):
-    """Known keys have these types; others may stand beside them."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
-
-
-class Outcome(_Part):
-    """``result``: what a solver says."""
-
-    reason: Literal["optimal", "feasible", "infeasible", "no-solution"]
-    limit: Literal["time", "gap", "interrupted"] | None
-    objective: Literal["makespan", "span"]
-    value: Figure | None
-    lower_bound: Figure
-    gap: Figure | None
-    proved_by: str | None
-    seconds: Figure
-    seed: Whole
-    versions: dict[str, str]
-    scope: dict[str, Any] | None = None
-    placements: list[dict[str, Any]] = []
-
-
-class Carried(_Part):
-    """What a link or an engine carries, with the times."""
-
-    order: list[str]
-    start: list[Real]
-    end: list[Real]
-
-
-class Sending(Carried):
-    """An entry of ``schedule.transfers``: a link, as its pairs of devices."""
-
-    link: list[list[Whole]]
-
-
-class Copying(Carried):
-    """An entry of ``schedule.copies``: an engine, as its devices."""
-
-    devices: list[Whole]
-
-
-class Recorded(_Part):
-    """``schedule``: per device, operations with their times; the transfers that hold a link; the copies to the host and back."""
-
-    order: list[list[str]]
-    start: list[list[Real]]
-    end: list[list[Real]]
-    transfers: list[Sending] = []
-    copies: list[Copying] = []
-
-
-class Metrics(_Part):
-    """``metrics``: what follows from the schedule."""
-
-    makespan: Figure
-    device_span: Figure
-    bubble_ratio: Figure
-    span_bubble_ratio: Figure
-    overhead: Figure
-    work: list[Figure]
-    peak_memory: list[Figure]
-
-
-class NamedRow(_Part):
-    """An entry of ``named``. Files of earlier versions have no ``work`` and no ``assumes_equal_work``."""
-
-    schedule: str
-    placement: str
-    chunks: Whole
-    makespan: Figure | None
-    device_span: Figure | None
-    bubble_ratio: Figure | None
-    work: list[Figure] | None = None
-    peak_memory: list[Figure] | None
-    within_memory: bool | None
-    assumes_equal_work: bool = False
-    excluded: str | None
-    recompute: str | list[Whole] | list[dict[str, dict[str, Whole]]] | None = None
-
-
-class _File(_Part):
-    ppopt: str
-    format: Literal[1]
-    model: dict[str, Any]
-    result: Outcome | None
-    schedule: Recorded | None
-    metrics: Metrics | None
-    named: list[NamedRow]
-
 
 @dataclass(frozen=True)
 class ResultFile:
@@ -331,6 +240,7 @@ class ResultFile:
     schedule: Recorded | None
     metrics: Metrics | None
     named: tuple[NamedRow, ...]
+    binding: Bound | None = None
 
 
 def read_result(path: str) -> ResultFile:
@@ -357,7 +267,7 @@ def result_of_text(text: str, source: str) -> ResultFile:
     except (ValueError, RecursionError) as error:
         raise ResultError(f"{source}: not a JSON file: {error}") from None
     try:
-        file = _File.model_validate(tree, strict=True)
+        file = File.model_validate(tree, strict=True)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         shown = repr(problem["input"])
@@ -370,7 +280,7 @@ def result_of_text(text: str, source: str) -> ResultFile:
         raise ResultError(str(error)) from None
     if file.schedule is not None:
         _check_rows(file.schedule, model.pipeline.devices, source)
-    return ResultFile(model, file.result, file.schedule, file.metrics, tuple(file.named))
+    return ResultFile(model, file.result, file.schedule, file.metrics, tuple(file.named), file.binding)
 
 
 def _not_a_number(text: str) -> float:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ppopt.files import FileError, Model
 from ppopt.files.exported import shown_in
+from ppopt.files.result import binding_dict, outcome_dict
 from ppopt.named import Row, find
 from ppopt.named.verified import verified
 from ppopt.pipeline import BEST, CHOOSE, Pipeline
@@ -123,8 +124,8 @@ def _shown(drawn: Drawn, model: Model | None, change: Callable[[Model], Model]) 
     if drawn.schedule is None:
         raise Undrawable(f"{title}: there is no schedule to draw")
     if isinstance(drawn, Result):
-        scope = None if drawn.scope is None else drawn.scope._asdict()
-        proof = Proof(drawn.reason, drawn.objective, drawn.lower_bound, drawn.proved_by, scope_of(drawn.pipeline, scope))
+        binding = None if drawn.order is None else binding_dict(drawn.order)
+        proof = _proof(drawn.pipeline, outcome_dict(drawn) | {"binding": binding})
     return _titled(drawn.schedule, title, proof)
 
 
@@ -137,8 +138,7 @@ def _of_file(path: str, model: Model | None, change: Callable[[Model], Model]) -
         verified(schedule, path)
         name = (None if file.searched else file.model.schedule) or stem
         return Shown(name if own in ("", name) else f"{own}: {name}", schedule, source=source)
-    scope = scope_of(schedule.pipeline, outcome["scope"])
-    proof = Proof(outcome["reason"], outcome["objective"], outcome["lower_bound"], outcome["proved_by"], scope)
+    proof = _proof(schedule.pipeline, outcome)
     _check(schedule, proof, path)
     return replace(_titled(schedule, stem, proof), source=source)
 
@@ -154,10 +154,21 @@ def _titled(schedule: Schedule, title: str, proof: Proof | None) -> Shown:
     return replace(untitled, title=f"{schedule.pipeline.name or title}: {said}".removeprefix(": "))
 
 
-def scope_of(pipeline: Pipeline, scope: Mapping[str, Any] | None) -> str:
-    """What a bound holds over, in words: the placement of the answer, or all that was left open."""
-    if scope is None:
-        return f"on {place(pipeline)}"
+def _proof(pipeline: Pipeline, outcome: Mapping[str, Any]) -> Proof:
+    """What a solver says of its answer for a pipeline; ``outcome``: the ``result`` of a file, with the ``binding``."""
+    scope = f"on {place(pipeline)}" if outcome.get("scope") is None else _left_open(outcome["scope"])
+    bound, runtime = outcome.get("binding"), outcome.get("runtime")
+    if bound is not None:
+        scope += f" under {bound['schedule']}" + (f", its {' and '.join(bound['free'])} free" if bound["free"] else "")
+    if outcome.get("constraints"):
+        scope += " under constraints of the user's own"
+    if runtime is not None:
+        scope += f", of what {runtime['name']} runs"
+    return Proof(outcome["reason"], outcome["objective"], outcome["lower_bound"], outcome["proved_by"], scope)
+
+
+def _left_open(scope: Mapping[str, Any]) -> str:
+    """All that was left open, in words."""
     chunks = [count for count in scope["chunks"] if count > 1]
     words = " or ".join(scope["placements"]) + (f" with {' or '.join(map(str, chunks))} chunks" if chunks else "")
     cut = ", any cut" if scope.get("partition") == BEST else ""

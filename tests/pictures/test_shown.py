@@ -8,6 +8,7 @@ import pytest
 import ppopt as pp
 from ppopt.files import FileError, Model, document, json_text
 from ppopt.named import Restriction
+from ppopt.op import Kind
 from ppopt.pictures.plot import part_of
 from ppopt.pictures.shown import Undrawable, shown
 from ppopt.pictures.timeaxis import time_axes
@@ -47,6 +48,28 @@ def test_what_is_not_proved_says_its_gap(tmp_path: Path) -> None:
     path.write_text(text.replace('"lower_bound": 6.5', '"lower_bound": 14'))
     with pytest.raises(FileError, match=r"result\.lower_bound: 14 is more than the makespan of the schedule, 13"):
         shown(str(path))
+
+
+def test_a_proof_says_what_it_is_under(tmp_path: Path) -> None:
+    """The order that bound, what was free of it, and the runtime; of a result as of its file."""
+    pipeline = Pipeline(2, 4, costs=Costs(forward=1, backward_input=1, backward_weight=1))
+    bound = pp.Binding("zb-h1", free=(Kind.W,))
+    results = [
+        pp.solve(pipeline, seconds=60, order="1f1b"),
+        pp.solve(pipeline, seconds=60, order=bound),
+        pp.solve(pipeline, seconds=60, runtime="megatron"),
+        pp.solve(pipeline, seconds=60),
+    ]
+    scopes = [
+        "on linear under 1f1b",
+        "on linear under zb-h1, its W free",
+        "on linear under 1f1b, of what megatron runs",
+        "on linear",
+    ]
+    for number, (result, scope) in enumerate(zip(results, scopes, strict=True)):
+        path = str(tmp_path / f"{number}.json")
+        pp.save(result, path)
+        assert [each.proof and each.proof.scope for each in shown([result, path])] == [scope, scope]
 
 
 @thorough
