@@ -33,7 +33,8 @@ from ppopt.search.boxes import Around, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
-from ppopt.search.near_cuts import Key, improved, retimed
+from ppopt.search.near_cuts import retimed
+from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
@@ -94,6 +95,7 @@ class PartitionChoice:
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
         looks = self.over, self._at, self.settings, self._first_look
         self.looks: tuple[Around | Everywhere, ...] = Around(*looks), Everywhere(*looks)
+        self.offered = OfferedCuts(self.over, self._fastest_at, self.settings, self.leaves, self.steps)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look)
         self._begun = self._spent = 0.0
 
@@ -184,9 +186,8 @@ class PartitionChoice:
             clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
             self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
         self._ask(min(self.value, self.enough))
-        named = (counts for counts in (even, balanced) if counts is not None)
-        near = [self._improved(counts, lambda known: (known[0], sum(known, Fraction(0)))) for counts in named]
-        for counts in dict.fromkeys(near):
+        named = [counts for counts in (even, balanced) if counts is not None]
+        for counts in self.offered.first(named, min(self.value, self.enough), self._clock):
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
 
@@ -268,6 +269,10 @@ class PartitionChoice:
         if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
+        offered = self.offered.unasked(most, self._clock)
+        if offered is not None:
+            self._look(offered, "cut")
+            return
         found = self._ask(most)
         if found is None:
             return
@@ -275,7 +280,8 @@ class PartitionChoice:
         if pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)):
-            self._look(self._polished(found), "cut")
+            long = self.best is not None and self._first_look > 1  # to look at it is as quick where that takes a second
+            self._look(self.offered.near(found, most, self._clock) if long else found, "cut")
 
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
@@ -336,25 +342,10 @@ class PartitionChoice:
             self._follow()
         self._report()
 
-    # --- cuts with small bounds ---
-
-    def _polished(self, counts: Counts) -> Counts:
-        """A cut that is likely to have a good order, its bound not much above that of ``counts``: its devices have slack.
-
-        Where a look takes a second, to look at ``counts`` itself is as quick.
-        """
-        if self.best is None or self._first_look <= 1:
-            return counts
-        most = Fraction(self.over.bound) + Fraction(tuning.POLISH) * Fraction(self.value - self.over.bound)
-        return self._improved(counts, lambda known: (max(known[0], most), sum(known, Fraction(0))))
-
     @property
     def _first_look(self) -> float:
         """Seconds."""
         return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
-
-    def _improved(self, counts: Counts, key: Key) -> Counts:
-        return improved(counts, key, self._fastest_at, self.leaves, self._clock.slice(strategies.MOVES * self.settings.seconds))
 
     def _fastest_at(self, counts: Counts) -> Pipeline | None:
         pipeline = self._at(counts)

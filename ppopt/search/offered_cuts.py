@@ -1,0 +1,67 @@
+"""Which cut is looked at next, beside the one whose bound is known to be the least: those near it, and those of small bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+from ppopt.clock import Clock
+from ppopt.search import strategies, tuning
+from ppopt.search.cuts import plain, shown
+from ppopt.search.near_cuts import At, Key, improved
+from ppopt.search.over_cuts import Counts, OverCuts
+from ppopt.search.settings import Settings
+from ppopt.search.small_bounds import SmallBounds
+from ppopt.search.step import Taken
+
+Time: TypeAlias = Fraction | float
+
+
+class OfferedCuts:
+    """Cuts that are worth a look, none of them one that had one.
+
+    Where a limit of memory says something they come from a local search (:class:`SmallBounds`), every other time without asking
+    all cuts for the one with the least bound before. Elsewhere that answer comes soon, and single ends are moved for slack.
+
+    ``at``: the pipeline of a cut at its fastest; ``left_out``: cuts that had a look.
+    """
+
+    def __init__(self, over: OverCuts, at: At, settings: Settings, left_out: Collection[Counts], steps: list[Taken]) -> None:
+        self._over, self._at, self._settings, self._left_out, self._steps = over, at, settings, left_out, steps
+        self._small = None if over.many is None else SmallBounds(over.many, over, at, settings.seed)
+        self._asked = False
+        """Whether all cuts were asked the last time."""
+
+    def first(self, named: Sequence[Counts], below: Time, clock: Clock) -> list[Counts]:
+        """Those to begin with; ``named``: the ones that others make."""
+        if self._small is None:
+            better = (self._moved(of, lambda known: (known[0], sum(known, Fraction(0))), clock) for of in named)
+            return list(dict.fromkeys(better))
+        found = self._found(self._small, named, below, clock) if named else None
+        return [] if found is None else [found]
+
+    def unasked(self, below: Time, clock: Clock) -> Counts | None:
+        """One whose bound is below that much, without asking all cuts; ``None``: they should be asked."""
+        self._asked = not self._asked
+        if self._small is None or not self._small.begun or self._asked:
+            return None
+        return self._found(self._small, (), below, clock)
+
+    def near(self, counts: Counts, below: Time, clock: Clock) -> Counts:
+        """A cut that is likely to have a good order, its bound not much above that of ``counts``, which is the least of all."""
+        if self._small is not None:
+            return self._found(self._small, (counts,), below, clock) or counts
+        most = Fraction(self._over.bound) + Fraction(tuning.POLISH) * Fraction(below - self._over.bound)
+        return self._moved(counts, lambda known: (max(known[0], most), sum(known, Fraction(0))), clock)
+
+    def _moved(self, counts: Counts, key: Key, clock: Clock) -> Counts:
+        return improved(counts, key, self._at, self._left_out, clock.slice(strategies.MOVES * self._settings.seconds))
+
+    def _found(self, small: SmallBounds, start: Sequence[Counts], below: Time, clock: Clock) -> Counts | None:
+        begun = time.monotonic()
+        found = small.cut(start, self._left_out, below, clock.slice(strategies.SMALL_BOUNDS * self._settings.seconds))
+        said = "none is left" if found is None else f"bound {plain(small.bound(found))} on {shown(found)}"
+        self._steps.append(Taken("local search for small bounds", time.monotonic() - begun, said))
+        return found
