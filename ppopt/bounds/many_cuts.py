@@ -79,6 +79,11 @@ class ManyCuts:
             found[self._place[part.kind, part.stage]] += n
         return found, way.constant
 
+    def of(self, counts: Sequence[int]) -> IntArray:
+        """The bounds of the devices for one cut: the number of layers of each stage."""
+        bounds: IntArray = self.each(np.array([list(accumulate(counts))[:-1]], dtype=np.int64))[0]
+        return bounds
+
     def each(self, ends: IntArray) -> IntArray:
         """The bounds of the devices, a row for each cut, in ticks.
 
@@ -89,7 +94,7 @@ class ManyCuts:
         held, kept, own = (sums[bounds[:, 1:]] - sums[bounds[:, :-1]] for sums in self._amounts)
         found = np.zeros((len(ends), len(self._room)), dtype=np.int64)
         if self._work:
-            value = _product(duration, self._work) + np.array(self._constants)
+            value = duration @ np.array(self._work).T + np.array(self._constants)
             value += self._heads.of(duration) + self._tails.of(duration)
             for place, device in enumerate(self._of_device):
                 np.maximum(found[:, device], value[:, place], out=found[:, device])
@@ -129,7 +134,7 @@ class _Leasts:
             self._constants.append(constant)
 
     def of(self, duration: IntArray) -> IntArray:
-        values = _product(duration, self._rows) + np.array(self._constants)
+        values = duration @ np.array(self._rows).T + np.array(self._constants)
         return np.minimum.reduceat(values, self._begin, axis=1)
 
 
@@ -248,10 +253,4 @@ def _scaled(cuts: ManyCuts, way: Way, scale: int) -> tuple[IntArray, int]:
 def _value(way: tuple[IntArray, int], duration: IntArray) -> IntArray:
     row, constant = way
     found: IntArray = duration @ row + constant
-    return found
-
-
-def _product(duration: IntArray, rows: Sequence[IntArray]) -> IntArray:
-    """The ways of some rows in ticks, by floats, which are multiplied faster than integers; below ``2**53`` they are exact."""
-    found: IntArray = (duration.astype(float) @ np.array(rows, dtype=float).T).astype(np.int64)
     return found

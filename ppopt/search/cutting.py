@@ -185,9 +185,13 @@ class PartitionChoice:
         for name in simulating(self.pipeline):
             clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
             self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
-        self._ask(min(self.value, self.enough))
-        named = [counts for counts in (even, balanced) if counts is not None]
-        for counts in self.offered.first(named, min(self.value, self.enough), self._clock):
+        named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
+        if not self.offered.local:
+            self._ask(most)
+        near = self.offered.first(named, most, self._clock)
+        if self.offered.local and (found := self._ask(most)) is not None:
+            near = [self.offered.near(found, most, self._clock)]
+        for counts in near:
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
 
@@ -277,7 +281,9 @@ class PartitionChoice:
         if found is None:
             return
         pipeline = self._at(found)
-        if pipeline is None:
+        if self.offered.local:
+            self._look(self.offered.near(found, most, self._clock), "cut")
+        elif pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)):
             long = self.best is not None and self._first_look > 1  # to look at it is as quick where that takes a second
@@ -285,7 +291,8 @@ class PartitionChoice:
 
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
-        hint = None if self.best is None else self.best.pipeline.counts
+        hint = self.offered.last or (None if self.best is None else self.best.pipeline.counts)
+        below = min(below, self.offered.below)
         clock, known = self._clock.slice(self._asking), self.over.bound
         with at("all cuts"):
             found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
@@ -338,6 +345,8 @@ class PartitionChoice:
         value = "nothing found" if result.value is None else f"best {result.value}"
         outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
+        if self.over.many is not None and result.schedule is not None and not leaf.settled and self.value >= before:
+            self._found(self.order.raced(result.schedule, self.words, leaf.bound, most, self._clock, self.steps), result.binding)
         if self.value < before:
             self._follow()
         self._report()

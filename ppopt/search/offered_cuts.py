@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -33,6 +34,11 @@ class OfferedCuts:
         self._small = None if over.many is None else SmallBounds(over.many, over, at, settings.seed)
         self._asked = False
         """Whether all cuts were asked the last time."""
+        self.last: Counts | None = None
+        """The last cut that a local search has found."""
+        self.below: Time = math.inf
+        """What is known to all cuts of that one, in the user's unit. Which one has less than that is
+        answered much sooner than which one has the least: measured, for 40 layers in 16 stages in 2 s, else in 20 s."""
 
     def first(self, named: Sequence[Counts], below: Time, clock: Clock) -> list[Counts]:
         """Those to begin with; ``named``: the ones that others make."""
@@ -49,6 +55,11 @@ class OfferedCuts:
             return None
         return self._found(self._small, (), below, clock)
 
+    @property
+    def local(self) -> bool:
+        """Whether they come from a local search."""
+        return self._small is not None
+
     def near(self, counts: Counts, below: Time, clock: Clock) -> Counts:
         """A cut that is likely to have a good order, its bound not much above that of ``counts``, which is the least of all."""
         if self._small is not None:
@@ -64,4 +75,5 @@ class OfferedCuts:
         found = small.cut(start, self._left_out, below, clock.slice(strategies.SMALL_BOUNDS * self._settings.seconds))
         said = "none is left" if found is None else f"bound {plain(small.bound(found))} on {shown(found)}"
         self._steps.append(Taken("local search for small bounds", time.monotonic() - begun, said))
+        self.last, self.below = found, math.inf if found is None else self._over.known_of(found)
         return found

@@ -157,11 +157,17 @@ class OverCuts:
                     self.model.have(ends, stage, least)
 
     def bound_of(self, pipeline: Pipeline) -> Fraction:
-        """The one-machine bound of a cut, in the user's unit; what holds for all cuts where there is none."""
+        """What is known of a cut, in the user's unit: its one-machine bound, and what limits of memory say of every cut
+        (:mod:`ppopt.bounds.filling`); what holds for all cuts where there is none."""
         if self.objective != "makespan":
             return Fraction(self.bound if self.bound < math.inf else 0)
-        value = certificates(pipeline, 1)[0].value(durations_of(pipeline))
-        return Fraction(value, pipeline.ticks.per_unit)
+        value = Fraction(certificates(pipeline, 1)[0].value(durations_of(pipeline)), pipeline.ticks.per_unit)
+        return value if self.many is None else max(value, self.known_of(pipeline.counts))
+
+    def known_of(self, counts: Counts) -> Fraction:
+        """The part of :meth:`bound_of` that is known of all cuts, and so to the model; for cuts within a limit of memory."""
+        assert self.many is not None, "it is about limits of memory"
+        return Fraction(int(self.many.of(counts).max()), self.per_unit)
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""

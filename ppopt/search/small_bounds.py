@@ -49,6 +49,8 @@ class SmallBounds:
         """Cuts near which none was better."""
         self._own: dict[Counts, Time] = {}
         """Cuts that were looked at, and the bound of each, in the user's unit; infinite where there is no room."""
+        self._known: dict[bytes, float] = {}
+        """By ends what is known of single cuts, in the ticks of all cuts; infinite where one is not to be given."""
 
     @property
     def begun(self) -> bool:
@@ -84,13 +86,14 @@ class SmallBounds:
         pipeline = self._at(counts)
         if pipeline is None:
             return math.inf
-        self._over.learn_from(pipeline)
+        self._over.learn_from(pipeline)  # first, as the bound counts what is known
         within = bounds.memory(pipeline)
         return max(self._over.bound_of(pipeline), Fraction(within.value if within else 0, pipeline.ticks.per_unit))
 
     def _least(self, left_out: Collection[Counts], clock: Clock) -> Counts | None:
         """The cut of the least bound that is found, as far as is known."""
-        self._known = {**self._own, **dict.fromkeys(left_out, math.inf)}
+        known = {**self._own, **dict.fromkeys(left_out, math.inf)}
+        self._known = {np.array(_ends(counts)).tobytes(): float(value * self._over.per_unit) for counts, value in known.items()}
         ends = np.array(sorted(map(_ends, self._met)))
         values = self._values(ends, clock)
         best, value = self._down(ends[int(np.argmin(values))], clock)
@@ -138,9 +141,10 @@ class SmallBounds:
         clock.charge(SECONDS * ends.shape[0] * self._many.stages)
         each = self._many.each(ends)
         largest = np.where(self._many.fits(ends), each.max(axis=1), math.inf)
-        places = {row: place for place, row in enumerate(map(self._counts, ends))}
-        for counts in places.keys() & self._known.keys():
-            largest[places[counts]] = max(largest[places[counts]], float(self._known[counts] * self._over.per_unit))
+        for place, row in enumerate(ends):
+            known = self._known.get(row.tobytes())
+            if known is not None:
+                largest[place] = max(largest[place], known)
         for low, high in self._over.boxes:
             largest[np.all((ends >= low) & (ends <= high), axis=1)] = math.inf
         value: Values = largest + SLACK * each.mean(axis=1)
