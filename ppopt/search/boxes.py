@@ -1,8 +1,9 @@
-"""Cut and order searched for together: in boxes of cuts around the best one, and in all of them at once."""
+"""Cut and order searched for together: in boxes of cuts around the best one and around settled ones, and in all at once."""
 
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
@@ -114,6 +115,53 @@ class Around(Looks):
         if not looked.closed and found.counts is None:
             self.seconds *= 2
         return looked
+
+
+class AroundSettled(Looks):
+    """Looks around the cut that was settled last (:attr:`cut`): what refutes one cut often refutes those near it.
+
+    Some ends that follow each other may be a layer elsewhere, more of them after each box that has nothing better, half as many
+    after one that stays open; once all may, they may be further away. Measured for 48 layers in 8 stages within a limit of
+    memory: a cut is refuted in 0.2 s, the 2187 cuts whose ends are no more than a layer from those of one in 5 s.
+    """
+
+    def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
+        super().__init__(over, at, settings, seconds)
+        self.cut: Counts | None = None
+        self._size, self._chance = 2, random.Random(settings.seed)
+
+    def due(self, others: float) -> bool:
+        """Whether a look comes next, where single cuts have taken that many seconds."""
+        return self.cut is not None and super().due(others)
+
+    def name(self, counts: Counts) -> str:
+        """The next look, in words."""
+        assert self.cut is not None
+        ends = len(self.cut) - 1
+        return f"cuts and orders, {min(self._size, ends)} ends within {self._reach(ends)} of {shown(self.cut)}"
+
+    def look(self, counts: Counts, lower: Time, below: Time, clock: Clock) -> Looked:
+        """Look for something below that much around :attr:`cut`, where no cut has less than ``lower``."""
+        assert self.cut is not None
+        ends = len(self.cut) - 1
+        box, point = (_boxes().around(self.cut, reach) for reach in (self._reach(ends), 0))
+        first = self._chance.randint(0, max(ends - self._size, 0))
+        last = first + self._size
+        low, high = ((*one[:first], *more[first:last], *one[last:]) for one, more in zip(point, box, strict=True))
+        box = _boxes()(low, high)
+        found, schedule = self._look(box, lower, below, clock)
+        looked = self._looked(box, found, schedule, below)
+        if looked.closed:
+            self._size += 1 + self._size // 2
+        elif self._size > 1:
+            self._size //= 2
+        else:
+            self.seconds *= 2
+        self.cut = None
+        return looked
+
+    def _reach(self, ends: int) -> int:
+        return max(1, self._size - ends + 1)
 
 
 class Everywhere(Looks):

@@ -29,10 +29,10 @@ from ppopt.pipeline.parts import TooFine
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.best_order import BestOrder
-from ppopt.search.boxes import Around, Everywhere
+from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
+from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating, without_an_answer
 from ppopt.search.near_cuts import retimed
 from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -94,7 +94,8 @@ class PartitionChoice:
         self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
         looks = self.over, self._at, self.settings, self._first_look
-        self.looks: tuple[Around | Everywhere, ...] = Around(*looks), Everywhere(*looks)
+        self.settled = AroundSettled(*looks)
+        self.looks: tuple[Around | AroundSettled | Everywhere, ...] = self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._fastest_at, self.settings, self.leaves, self.steps)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look)
         self._begun = self._spent = 0.0
@@ -186,10 +187,11 @@ class PartitionChoice:
             clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
             self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
         named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
-        if not self.offered.local:
-            self._ask(most)
         near = self.offered.first(named, most, self._clock)
-        if self.offered.local and (found := self._ask(most)) is not None:
+        found = self._ask(most)
+        if self.offered.local and not self.over.settled:
+            found = self._ask(most) or found  # for twice as long: measured, 3 s are not enough for 40 layers in 16 stages
+        if self.offered.local and found is not None:
             near = [self.offered.near(found, most, self._clock)]
         for counts in near:
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
@@ -250,7 +252,7 @@ class PartitionChoice:
             self._found(found, ())
             self._follow()
 
-    def _look_with_order(self, looks: Around | Everywhere, counts: Counts) -> None:
+    def _look_with_order(self, looks: Around | AroundSettled | Everywhere, counts: Counts) -> None:
         """Search for cut and order together."""
         begun, name = time.monotonic(), looks.name(counts)
         with at("cuts and orders"):
@@ -347,6 +349,7 @@ class PartitionChoice:
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
         if self.over.many is not None and result.schedule is not None and not leaf.settled and self.value >= before:
             self._found(self.order.raced(result.schedule, self.words, leaf.bound, most, self._clock, self.steps), result.binding)
+        self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut
         if self.value < before:
             self._follow()
         self._report()
@@ -357,19 +360,13 @@ class PartitionChoice:
         return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
 
     def _fastest_at(self, counts: Counts) -> Pipeline | None:
-        pipeline = self._at(counts)
-        return None if pipeline is None else fastest(pipeline)
+        return None if (pipeline := self._at(counts)) is None else fastest(pipeline)
 
     # --- the answer ---
 
-    def _without_an_answer(self) -> Pipeline:
-        """The balanced cut, where nothing recomputes that would have to be on every cut."""
-        free = fastest(self.pipeline.changed(memory=dataclasses.replace(self.pipeline.memory, limit=None)))
-        return (free if isinstance(free.recompute, str) else free.changed(recompute="none")).cut()
-
     def _result(self) -> Result:
         """The answer, its schedule checked; without one, on the balanced cut."""
-        pipeline = self._without_an_answer() if self.best is None else self.best.pipeline
+        pipeline = without_an_answer(self.pipeline) if self.best is None else self.best.pipeline
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if self.lower < math.inf else 0
         if self.best is not None:
             check_found(self.best, self.words)

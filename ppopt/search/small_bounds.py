@@ -32,8 +32,8 @@ SLACK = 0.05
 measured."""
 SECONDS = 1e-5
 """Deterministic seconds for a stage of a cut. Measured: 4e-6 on an idle machine."""
-PATIENCE = 12
-"""Ways from the best cut in vain before it is given. Not measured."""
+PATIENCE = 4
+"""Ways from the best cut in vain before it is looked at. Measured: with 12, few cuts of 40 layers were learned from in 3 s."""
 
 
 class SmallBounds:
@@ -67,18 +67,14 @@ class SmallBounds:
         ``start``: cuts to begin with, at least one the first time. All cuts learn from those that it comes to.
         """
         self._met.update(start)
-        best: Counts | None = None
         while not clock.over:
             found = self._least(left_out, clock)
-            if found is None:
+            if found is None or found in self._own:
                 break
-            known = found in self._own
-            if not known:
-                self._own[found] = self._bound(found)
-            if best is None or self._own[found] < self._own[best]:
-                best = found
-            if known:
-                break
+            self._own[found] = self._bound(found)
+        boxes = self._over.boxes
+        given = (of for of in self._own if of not in left_out and not any(box.has(of) for box in boxes))
+        best = min(given, key=lambda counts: self._own[counts], default=None)
         return best if best is not None and self._own[best] < below else None
 
     def _bound(self, counts: Counts) -> Time:
