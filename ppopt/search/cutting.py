@@ -275,7 +275,8 @@ class PartitionChoice:
         if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
-        offered = self.offered.unasked(most, self._clock)
+        asked = self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
+        offered = None if asked else self.offered.unasked(most, self._clock)
         if offered is not None:
             self._look(offered, "cut")
             return
@@ -298,8 +299,8 @@ class PartitionChoice:
         clock, known = self._clock.slice(self._asking), self.over.bound
         with at("all cuts"):
             found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
-        if not self.over.settled and self.over.bound <= known and below < math.inf:
-            self._asking *= 2  # it said nothing new, and the next question has to begin anew
+        if not self.over.settled and (self.over.bound <= known or self.offered.local) and below < math.inf:
+            self._asking *= 2  # it said nothing new, or little, and the next question has to begin anew
         self._report()
         return found
 

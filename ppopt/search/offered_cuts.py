@@ -23,8 +23,8 @@ Time: TypeAlias = Fraction | float
 class OfferedCuts:
     """Cuts that are worth a look, none of them one that had one.
 
-    Where a limit of memory says something they come from a local search (:class:`SmallBounds`), every other time without asking
-    all cuts for the one with the least bound before. Elsewhere that answer comes soon, and single ends are moved for slack.
+    Where a limit of memory says something they come from a local search (:class:`SmallBounds`), most of them without asking all
+    cuts for the one with the least bound before. Elsewhere that answer comes soon, and single ends are moved for slack.
 
     ``at``: the pipeline of a cut at its fastest; ``left_out``: cuts that had a look.
     """
@@ -32,8 +32,6 @@ class OfferedCuts:
     def __init__(self, over: OverCuts, at: At, settings: Settings, left_out: Collection[Counts], steps: list[Taken]) -> None:
         self._over, self._at, self._settings, self._left_out, self._steps = over, at, settings, left_out, steps
         self._small = None if over.many is None else SmallBounds(over.many, over, at, settings.seed)
-        self._asked = False
-        """Whether all cuts were asked the last time."""
         self.last: Counts | None = None
         """The last cut that a local search has found."""
         self.below: Time = math.inf
@@ -50,8 +48,7 @@ class OfferedCuts:
 
     def unasked(self, below: Time, clock: Clock) -> Counts | None:
         """One whose bound is below that much, without asking all cuts; ``None``: they should be asked."""
-        self._asked = not self._asked
-        if self._small is None or not self._small.begun or self._asked:
+        if self._small is None or not self._small.begun:
             return None
         return self._found(self._small, (), below, clock)
 

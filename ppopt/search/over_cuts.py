@@ -63,7 +63,7 @@ class OverCuts:
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
         self.many: ManyCuts | None = None
-        """The same of hundreds of cuts at once, where a limit of memory says something."""
+        """The same of hundreds of cuts at once, where there are several and a limit of memory says something."""
         self._some, self._amounts = some, self._whole_amounts()
         self._within_memory(some)
         self._with_levels()
@@ -123,7 +123,8 @@ class OverCuts:
             self.model.hold([(ends[0], stages), (ends[2], stages)], most)
         if self.objective == "makespan" and not self.pipeline.mix.differs:
             each = list(fillings(some))
-            self.many = self._of_many(each, scale)
+            if self.pipeline.stages > 1:
+                self.many = self._of_many(each, scale)
             for filling in each:
                 fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device], scale)
                 self._fillings.append(fill)

@@ -136,6 +136,8 @@ OVER_CUTS = 1 / 20
 """What one look for the cut of layers with the least bound may take at first, and a second at least. One that is not answered has
 to begin anew, so the next may take twice as long: measured, else the bound of 56 layers under a limit of memory never rises on a
 loaded machine."""
+ASKING = 1 / 3
+"""What these looks may take together, while there are other cuts to be looked at within a limit of memory. Not measured."""
 MOVES = 1 / 60
 """What the way from a cut to one near it with smaller bounds may take."""
 SMALL_BOUNDS = 1 / 20

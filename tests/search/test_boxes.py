@@ -114,7 +114,7 @@ def test_a_bound_of_the_cuts_that_are_left_is_none_of_a_box() -> None:
 
 
 def test_around_settled_cuts_boxes_grow_while_they_are_closed() -> None:
-    """From two ends to all; half as many after a box that stays open. No end goes where its bound is too large."""
+    """From two ends to all, then further away; half as many after a box that stays open. None where its bound is too large."""
     over = OverCuts(TIGHT, "makespan", Fraction(0))
     looks = looks_of(TIGHT, over)[2]
     middle, sizes = (3, 3, 3, 3, 2, 2), list[int]()
@@ -131,6 +131,9 @@ def test_around_settled_cuts_boxes_grow_while_they_are_closed() -> None:
         assert looked.box == Box.around(middle, 0)
         assert not looks.due(1e9)
     assert sizes == [2, 4, 5]
+    for reach in (1, 2):
+        looks.cut = middle
+        assert looks.look(next(cuts(TIGHT)), 0, 1, Clock(60)).box == Box.around(middle, reach)
     size, looks.cut = looks._size, middle
     assert not looks.look(middle, 0, 10_000, Clock(0)).closed
     assert looks._size == size // 2
