@@ -275,7 +275,8 @@ class PartitionChoice:
         if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
-        asked = self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
+        says = self.offered.below > self.over.bound  # else the answer is known
+        asked = says and self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
         offered = None if asked else self.offered.unasked(most, self._clock)
         if offered is not None:
             self._look(offered, "cut")
