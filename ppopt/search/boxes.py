@@ -129,14 +129,15 @@ class AroundSettled(Looks):
     """
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
-        super().__init__(over, at, settings, seconds)
+        super().__init__(over, at, settings, 2 * seconds)  # a box takes some times as long as a cut
         self.useful = self.useful and over.many is not None
         self.cut: Counts | None = None
         self._size = 2
 
     def due(self, others: float) -> bool:
-        """Whether a look comes next, where single cuts have taken that many seconds."""
-        return self.cut is not None and super().due(others)
+        """Whether a look comes next, where single cuts have taken that many seconds: as long as all looks may take, also after
+        those in vain, which make the next box smaller."""
+        return self.cut is not None and self.useful and self.spent + self.seconds <= others
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""
