@@ -349,7 +349,8 @@ class PartitionChoice:
         outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
         if self.over.many is not None and result.schedule is not None and not leaf.settled and self.value >= before:
-            self._found(self.order.raced(result.schedule, result.binding, leaf.bound, most, self._clock, self.steps), result.binding)
+            words = result.binding
+            self._found(self.order.raced(result.schedule, words, leaf.bound, most, self._clock, self.steps), words)
         self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut
         if self.value < before:
             self._follow()
