@@ -51,6 +51,17 @@ NOTHING = Way()
 
 
 @dataclass(frozen=True)
+class Held:
+    """What the layers hold, in whole amounts: of a microbatch from its forward on, of that until ``W``, and always; and the room
+    of each device."""
+
+    held: Sequence[int]
+    kept: Sequence[int]
+    own: Sequence[int]
+    room: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Count:
     """How many operations of a kind a device runs in a phase, and what that says.
 

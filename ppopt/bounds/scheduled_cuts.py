@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 from ortools.sat.python import cp_model
 
 from ppopt.bounds.cuts import CutModel, End
+from ppopt.bounds.filling import Held
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, Precede
 from ppopt.constraints.shifts import Shifts
@@ -51,17 +52,6 @@ class Box(NamedTuple):
     def has(self, counts: Sequence[int]) -> bool:
         """Whether a cut is in it."""
         return all(a <= end <= b for a, end, b in zip(self.low, accumulate(counts), self.high, strict=False))
-
-
-@dataclass(frozen=True)
-class Held:
-    """What the layers hold, in whole amounts: of a microbatch from its forward on, of that until ``W``, and always; and the room
-    of each device."""
-
-    held: Sequence[int]
-    kept: Sequence[int]
-    own: Sequence[int]
-    room: Sequence[int]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Collection
 from fractions import Fraction
+from typing import TypeAlias
 
 from ppopt import cpsat
 from ppopt.clock import Clock, Limits
@@ -25,18 +26,23 @@ from ppopt.search.step import Taken
 from ppopt.search.steps.neighbourhoods import not_for_windows
 from ppopt.search.whereabouts import at
 
+Time: TypeAlias = Fraction | float
+
 
 class BestOrder:
     """Searches for a better order of the best cut.
 
-    ``seconds``: of the next search, twice as long after one that was cut short without finding any; ``spent``: of all so far.
+    ``seconds``: of the next search, on the same cut twice as long after one that was cut short without finding any; ``spent``: of
+    all so far, but those on other cuts.
     """
 
     def __init__(self, objective: Objective, settings: Settings, at: At, seconds: float) -> None:
-        self.seconds, self.spent = seconds, 0.0
+        self.seconds, self.spent, self._first = seconds, 0.0, seconds
         self._objective, self._settings, self._at = objective, settings, at
         self._in_vain = 1
         """The number of searches since the last one that found a better order; before the first one 1."""
+        self._counts: Counts = ()
+        """The cut of the last search."""
         self._done: Schedule | None = None
         """The schedule around which nothing is left to be searched."""
 
@@ -49,17 +55,38 @@ class BestOrder:
 
     def improved(self, best: Schedule, least: Fraction | float, clock: Clock, steps: list[Taken]) -> Schedule:
         """A better schedule on the cut of ``best``, or ``best``; none of this cut takes less than ``least`` (the user's unit)."""
-        begun, pipeline, own = time.monotonic(), best.pipeline, clock.slice(self.seconds)
+        if best.pipeline.counts != self._counts:
+            self._counts, self._in_vain, self.seconds = best.pipeline.counts, min(self._in_vain, 1), self._first
+        own = clock.slice(self.seconds)
+        found = self._searched(best, least, own, steps)
+        self.spent += own.spent
+        self._in_vain = 0 if found is not best else self._in_vain + 1
+        if found is best and own.over:
+            self.seconds *= 2
+        elif found is best:
+            self._done = best
+        return found
+
+    def raced(
+        self, own: Schedule, words: Collection[Word], least: Time, below: Time, clock: Clock, steps: list[Taken]
+    ) -> Schedule:
+        """A better schedule on the cut of ``own``, or ``own``, where one below ``below`` seems to be in reach: as long as it
+        would be if half as much again were gained as the last time. Otherwise as :meth:`improved`."""
+        if not_for_windows(own.pipeline, self._objective, words):
+            return own
+        gained: Time = math.inf
+        while gained > 0 and makespan_of(own) >= below > makespan_of(own) - gained / 2 and not clock.over:
+            found = self._searched(own, least, clock.slice(self._first), steps)
+            gained, own = makespan_of(own) - makespan_of(found), found
+        return own
+
+    def _searched(self, best: Schedule, least: Time, own: Clock, steps: list[Taken]) -> Schedule:
+        begun, pipeline = time.monotonic(), best.pipeline
         limits = Limits(own, 0.0, self._settings.workers, self._settings.seed)
         lower = math.ceil(least * pipeline.ticks.per_unit)
         with at("the order of the best cut"):
             outcome = cpsat.improved(best, objective=self._objective, lower=lower, limits=limits, tuning=tuning.NEIGHBOURHOODS)
-        found, self.spent = outcome.schedule, self.spent + own.spent
-        self._in_vain = 0 if found is not None else self._in_vain + 1
-        if found is None and own.over:
-            self.seconds *= 2
-        elif found is None:
-            self._done = best
+        found = outcome.schedule
         said = "nothing found" if found is None else f"best {pipeline.time(found.objective(self._objective))}"
         steps.append(Taken(f"the order on {shown(pipeline.counts)}", time.monotonic() - begun, said))
         return best if found is None else found

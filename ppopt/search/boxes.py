@@ -1,11 +1,14 @@
-"""Cut and order searched for together: in boxes of cuts around the best one, and in all of them at once."""
+"""Cut and order searched for together: in boxes of cuts around the best one and around settled ones, and in all at once."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from ppopt.clock import Clock, Limits
 from ppopt.interrupt import uninterrupted
@@ -114,6 +117,65 @@ class Around(Looks):
         if not looked.closed and found.counts is None:
             self.seconds *= 2
         return looked
+
+
+class AroundSettled(Looks):
+    """Looks around the cut that was settled last (:attr:`cut`), within a limit of memory: what refutes it often refutes others.
+
+    Some of its ends may be elsewhere, each of them as far away as the bound of the cut stays small enough if it alone is; first
+    those that may be at most places. After each box that has nothing better they are twice as many, half as many after one that
+    stays open; beyond all of them each may be a layer further away, then two, and so on. Measured for 48 layers in 8 stages: a
+    cut is refuted in 0.2 s, the 2187 cuts whose ends are no more than a layer from those of one in 5 s.
+    """
+
+    def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
+        super().__init__(over, at, settings, 2 * seconds)  # a box takes some times as long as a cut
+        self.useful = self.useful and over.many is not None
+        self.cut: Counts | None = None
+        self._size = 2
+
+    def due(self, others: float) -> bool:
+        """Whether a look comes next, where single cuts have taken that many seconds: as long as all looks may take, also after
+        those in vain, which make the next box smaller."""
+        return self.cut is not None and self.useful and self.spent + self.seconds <= others
+
+    def name(self, counts: Counts) -> str:
+        """The next look, in words."""
+        assert self.cut is not None
+        return f"cuts and orders, up to {min(self._size, len(self.cut) - 1)} ends elsewhere than in {shown(self.cut)}"
+
+    def look(self, counts: Counts, lower: Time, below: Time, clock: Clock) -> Looked:
+        """Look for something below that much around :attr:`cut`, where no cut has less than ``lower``."""
+        assert self.cut is not None
+        box = self._box(self.cut, below)
+        found, schedule = self._look(box, lower, below, clock)
+        looked = self._looked(box, found, schedule, below)
+        if looked.closed:
+            self._size *= 2
+        elif self._size > 1:
+            self._size //= 2
+        else:
+            self.seconds *= 2
+        self.cut = None
+        return looked
+
+    def _box(self, cut: Counts, below: Time) -> Box:
+        many = self._over.many
+        assert many is not None, "it is for limits of memory"
+        ends = list(accumulate(cut))
+        low, high = ends[:-1], ends[:-1]
+        places = list[tuple[int, int, list[int]]]()
+        for end, (before, after) in enumerate(zip((0, *ends[:-2]), ends[1:], strict=True)):
+            others = np.repeat([ends[:-1]], after - before - 1, axis=0)
+            others[:, end] = range(before + 1, after)
+            small = many.fits(others) & (many.each(others).max(axis=1) < float(below * self._over.per_unit))
+            good = [*others[small, end].tolist(), ends[end]]
+            places.append((-len(good), end, good))
+        reach = (self._size // len(low)).bit_length() - 1
+        further = _boxes().around(cut, max(reach, 0))
+        for _, end, good in sorted(places)[: self._size]:
+            low[end], high[end] = min(*good, further.low[end]), max(*good, further.high[end])
+        return _boxes()(tuple(low), tuple(high))
 
 
 class Everywhere(Looks):

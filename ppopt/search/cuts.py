@@ -30,6 +30,12 @@ def fastest(pipeline: Pipeline) -> Pipeline:
     return pipeline.changed(recompute="none", memory=memory, route_of_microbatch=pipeline.route_of_microbatch)
 
 
+def without_an_answer(pipeline: Pipeline) -> Pipeline:
+    """The balanced cut, where nothing recomputes that would have to be on every cut."""
+    free = fastest(pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=None)))
+    return (free if isinstance(free.recompute, str) else free.changed(recompute="none")).cut()
+
+
 def dealt(pipeline: Pipeline, name: str) -> Made:
     """The even or the balanced cut.
 

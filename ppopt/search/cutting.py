@@ -29,11 +29,12 @@ from ppopt.pipeline.parts import TooFine
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.best_order import BestOrder
-from ppopt.search.boxes import Around, Everywhere
+from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating
-from ppopt.search.near_cuts import Key, improved, retimed
+from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating, without_an_answer
+from ppopt.search.near_cuts import retimed
+from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
@@ -93,7 +94,9 @@ class PartitionChoice:
         self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
         looks = self.over, self._at, self.settings, self._first_look
-        self.looks: tuple[Around | Everywhere, ...] = Around(*looks), Everywhere(*looks)
+        self.settled = AroundSettled(*looks)
+        self.looks: tuple[Around | AroundSettled | Everywhere, ...] = self.settled, Around(*looks), Everywhere(*looks)
+        self.offered = OfferedCuts(self.over, self._fastest_at, self.settings, self.leaves, self.steps)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look)
         self._begun = self._spent = 0.0
 
@@ -183,10 +186,13 @@ class PartitionChoice:
         for name in simulating(self.pipeline):
             clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
             self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
-        self._ask(min(self.value, self.enough))
-        named = (counts for counts in (even, balanced) if counts is not None)
-        near = [self._improved(counts, lambda known: (known[0], sum(known, Fraction(0)))) for counts in named]
-        for counts in dict.fromkeys(near):
+        named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
+        if not self.offered.local:
+            self._ask(most)
+        near = self.offered.first(named, most, self._clock)
+        if self.offered.local and (found := self._ask(most)) is not None:
+            near = [self.offered.near(found, most, self._clock)]
+        for counts in near:
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
 
@@ -245,7 +251,7 @@ class PartitionChoice:
             self._found(found, ())
             self._follow()
 
-    def _look_with_order(self, looks: Around | Everywhere, counts: Counts) -> None:
+    def _look_with_order(self, looks: Around | AroundSettled | Everywhere, counts: Counts) -> None:
         """Search for cut and order together."""
         begun, name = time.monotonic(), looks.name(counts)
         with at("cuts and orders"):
@@ -268,23 +274,33 @@ class PartitionChoice:
         if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
+        says = self.offered.below > self.over.bound  # else the answer is known
+        asked = says and self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
+        offered = None if asked else self.offered.unasked(most, self._clock)
+        if offered is not None:
+            self._look(offered, "cut")
+            return
         found = self._ask(most)
         if found is None:
             return
         pipeline = self._at(found)
-        if pipeline is None:
+        if self.offered.local:
+            self._look(self.offered.near(found, most, self._clock), "cut")
+        elif pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)):
-            self._look(self._polished(found), "cut")
+            long = self.best is not None and self._first_look > 1  # to look at it is as quick where that takes a second
+            self._look(self.offered.near(found, most, self._clock) if long else found, "cut")
 
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
-        hint = None if self.best is None else self.best.pipeline.counts
+        hint = self.offered.last or (None if self.best is None else self.best.pipeline.counts)
+        below = min(below, self.offered.below)
         clock, known = self._clock.slice(self._asking), self.over.bound
         with at("all cuts"):
             found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
-        if not self.over.settled and self.over.bound <= known and below < math.inf:
-            self._asking *= 2  # it said nothing new, and the next question has to begin anew
+        if not self.over.settled and (self.over.bound <= known or self.offered.local) and below < math.inf:
+            self._asking *= 2  # it said nothing new, or little, and the next question has to begin anew
         self._report()
         return found
 
@@ -332,44 +348,27 @@ class PartitionChoice:
         value = "nothing found" if result.value is None else f"best {result.value}"
         outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
+        if self.over.many is not None and result.schedule is not None and not leaf.settled and self.value >= before:
+            words = result.binding
+            self._found(self.order.raced(result.schedule, words, leaf.bound, most, self._clock, self.steps), words)
+        self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut
         if self.value < before:
             self._follow()
         self._report()
-
-    # --- cuts with small bounds ---
-
-    def _polished(self, counts: Counts) -> Counts:
-        """A cut that is likely to have a good order, its bound not much above that of ``counts``: its devices have slack.
-
-        Where a look takes a second, to look at ``counts`` itself is as quick.
-        """
-        if self.best is None or self._first_look <= 1:
-            return counts
-        most = Fraction(self.over.bound) + Fraction(tuning.POLISH) * Fraction(self.value - self.over.bound)
-        return self._improved(counts, lambda known: (max(known[0], most), sum(known, Fraction(0))))
 
     @property
     def _first_look(self) -> float:
         """Seconds."""
         return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
 
-    def _improved(self, counts: Counts, key: Key) -> Counts:
-        return improved(counts, key, self._fastest_at, self.leaves, self._clock.slice(strategies.MOVES * self.settings.seconds))
-
     def _fastest_at(self, counts: Counts) -> Pipeline | None:
-        pipeline = self._at(counts)
-        return None if pipeline is None else fastest(pipeline)
+        return None if (pipeline := self._at(counts)) is None else fastest(pipeline)
 
     # --- the answer ---
 
-    def _without_an_answer(self) -> Pipeline:
-        """The balanced cut, where nothing recomputes that would have to be on every cut."""
-        free = fastest(self.pipeline.changed(memory=dataclasses.replace(self.pipeline.memory, limit=None)))
-        return (free if isinstance(free.recompute, str) else free.changed(recompute="none")).cut()
-
     def _result(self) -> Result:
         """The answer, its schedule checked; without one, on the balanced cut."""
-        pipeline = self._without_an_answer() if self.best is None else self.best.pipeline
+        pipeline = without_an_answer(self.pipeline) if self.best is None else self.best.pipeline
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if self.lower < math.inf else 0
         if self.best is not None:
             check_found(self.best, self.words)

@@ -6,16 +6,18 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of, plain_certificates, work_certificates
-from ppopt.bounds.filling import fillings
+from ppopt.bounds.filling import Filling, Held, fillings
+from ppopt.bounds.many_cuts import ManyCuts
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
+from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
 from ppopt.pipeline.cutting import StageLevels
 from ppopt.pipeline.rewriting import undivided
@@ -55,9 +57,13 @@ class OverCuts:
         self.settled = True
         """Whether the last question for a cut was answered in time."""
         self.seconds = 0.0
+        self.boxes: list[Box] = []
+        """Those left out; single cuts aside."""
         self._known: set[Certificate] = set()
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
+        self.many: ManyCuts | None = None
+        """The same of hundreds of cuts at once, where there are several and a limit of memory says something."""
         self._some, self._amounts = some, self._whole_amounts()
         self._within_memory(some)
         self._with_levels()
@@ -116,9 +122,27 @@ class OverCuts:
             stages = [stage for stage, on in enumerate(self.pipeline.routes[0]) if on == device]
             self.model.hold([(ends[0], stages), (ends[2], stages)], most)
         if self.objective == "makespan" and not self.pipeline.mix.differs:
-            for filling in fillings(some):
+            each = list(fillings(some))
+            if self.pipeline.stages > 1:
+                self.many = self._of_many(each, scale)
+            for filling in each:
                 fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device], scale)
                 self._fillings.append(fill)
+
+    def _of_many(self, each: Sequence[Filling], scale: int) -> ManyCuts:
+        assert self._amounts is not None
+        of = self._ticks.arguments
+        factor, square = of["sizes"][0]
+
+        def whole(times: Mapping[Kind, Sequence[int]]) -> dict[Kind, list[int]]:
+            squares = of["squares"] or {kind: [0] * len(row) for kind, row in times.items()}
+            return {
+                kind: [factor * x + square * y for x, y in zip(row, squares[kind], strict=True)] for kind, row in times.items()
+            }
+
+        first = None if of["first"] is None else whole(of["first"])
+        amounts = Held(*self._amounts)
+        return ManyCuts(whole(of["times"]), self.pipeline.routes[0], amounts, each, scale, first=first, more=of["more"])
 
     def _with_levels(self) -> None:
         """Every stage has the layers that are said to recompute in it."""
@@ -134,34 +158,49 @@ class OverCuts:
                     self.model.have(ends, stage, least)
 
     def bound_of(self, pipeline: Pipeline) -> Fraction:
-        """The one-machine bound of a cut, in the user's unit; what holds for all cuts where there is none."""
+        """What is known of a cut, in the user's unit: its one-machine bound, and what limits of memory say of every cut
+        (:mod:`ppopt.bounds.filling`); what holds for all cuts where there is none."""
         if self.objective != "makespan":
             return Fraction(self.bound if self.bound < math.inf else 0)
-        value = certificates(pipeline, 1)[0].value(durations_of(pipeline))
-        return Fraction(value, pipeline.ticks.per_unit)
+        value = Fraction(certificates(pipeline, 1)[0].value(durations_of(pipeline)), pipeline.ticks.per_unit)
+        return value if self.many is None else max(value, self.known_of(pipeline.counts))
+
+    def known_of(self, counts: Counts) -> Fraction:
+        """The part of :meth:`bound_of` that is known of all cuts, and so to the model; for cuts within a limit of memory."""
+        assert self.many is not None, "it is about limits of memory"
+        return Fraction(int(self.many.of(counts).max()), self.per_unit)
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
         if self.objective != "makespan":
             return False
         pipeline = undivided(_without_step(pipeline))  # constants of one cut would not hold for others; ticks are those of all
-        found = certificates(pipeline, MOST)
+        found = certificates(pipeline, MOST if self.many is None else pipeline.devices + 1)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound
-        new = [self._learn(certificate, pipeline.ticks.per_unit) for certificate in found]
+        new = [self._learn(certificate, pipeline.ticks.per_unit) for certificate in found[:MOST]]
+        if self.many is not None:
+            for certificate in found[MOST:]:
+                self.many.learn(self._scaled(certificate, pipeline.ticks.per_unit))
         return more and any(new)
 
     def _learn(self, certificate: Certificate, per_unit: int) -> bool:
         """Learn a certificate whose constants are in ticks of ``per_unit`` per unit; whether it is new."""
-
-        def scaled(way: Way) -> Way:
-            return dataclasses.replace(way, constant=way.constant * self.per_unit // per_unit)
-
-        own = Certificate(tuple(map(scaled, certificate.heads)), scaled(certificate.work), tuple(map(scaled, certificate.tails)))
+        own = self._scaled(certificate, per_unit)
         if own in self._known:
             return False
         self._known.add(own)
         self.model.learn(own)
+        if self.many is not None:
+            self.many.learn(own)
         return True
+
+    def _scaled(self, certificate: Certificate, per_unit: int) -> Certificate:
+        """A certificate whose constants are in ticks of ``per_unit`` per unit, with those of all cuts."""
+
+        def scaled(way: Way) -> Way:
+            return dataclasses.replace(way, constant=way.constant * self.per_unit // per_unit)
+
+        return Certificate(tuple(map(scaled, certificate.heads)), scaled(certificate.work), tuple(map(scaled, certificate.tails)))
 
     # --- with the order ---
 
@@ -177,7 +216,7 @@ class OverCuts:
 
     def with_order(self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box) -> FoundCut:
         """The best cut of a box and its order, below that much, as far as found, where no cut has less than ``lower``."""
-        from ppopt.bounds.scheduled_cuts import Box, FoundCut, Held, ScheduledCuts
+        from ppopt.bounds.scheduled_cuts import Box, FoundCut, ScheduledCuts
 
         least, most = math.ceil(lower * self.per_unit), math.ceil(below * self.per_unit) - 1
         if least > most:
@@ -203,6 +242,7 @@ class OverCuts:
 
     def leave_out_box(self, box: Box) -> None:
         """Give none of these cuts again."""
+        self.boxes.append(box)
         self.model.leave_out_box(box.low, box.high)
 
     def leave_out(self, counts: Counts) -> None:

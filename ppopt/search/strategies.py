@@ -136,8 +136,12 @@ OVER_CUTS = 1 / 20
 """What one look for the cut of layers with the least bound may take at first, and a second at least. One that is not answered has
 to begin anew, so the next may take twice as long: measured, else the bound of 56 layers under a limit of memory never rises on a
 loaded machine."""
+ASKING = 1 / 3
+"""What these looks may take together, while there are other cuts to be looked at within a limit of memory. Not measured."""
 MOVES = 1 / 60
 """What the way from a cut to one near it with smaller bounds may take."""
+SMALL_BOUNDS = 1 / 20
+"""What a local search for a cut with a small bound may take. Measured: of 60 s that is enough for 28 layers in 16 stages."""
 
 RESTRICTED = 1 / 2
 """What the search for what a runtime can run may take; what it leaves goes to that without the restriction."""

@@ -77,6 +77,30 @@ def test_a_search_that_was_cut_short_is_longer_the_next_time_and_waits_longer_fo
     assert order.due(worst, (), 0.0)  # it found something: at once
 
 
+def test_another_cut_races_with_the_best_while_that_is_in_reach() -> None:
+    own, optimum = one_after_the_other(WAVE), solve_closed(WAVE, settings=SETTINGS).schedule
+    assert optimum is not None
+    steps = list[Taken]()
+    raced = searches().raced(own, (), 0, Fraction(optimum.makespan + 1, WAVE.ticks.per_unit), Clock(60), steps)
+    assert optimum.makespan <= raced.makespan < own.makespan
+    assert steps[0].outcome.startswith("best ")
+    assert searches().raced(own, (), 0, Fraction(own.makespan + 1), Clock(60), steps) is own  # it is below that already
+    before = len(steps)
+    assert searches().raced(optimum, (), 0, Fraction(1), Clock(60), steps) is optimum
+    assert [step.outcome for step in steps[before:]] == ["nothing found"]
+    assert searches().raced(own, BOUND, 0, Fraction(1), Clock(60), steps) is own  # windows know nothing of what binds
+
+
+def test_the_order_of_another_cut_is_searched_at_once_and_shortly() -> None:
+    order = searches(1.0)
+    order.improved(one_after_the_other(WAVE), 0, Clock(0), [])
+    assert order.seconds == 2.0
+    other = one_after_the_other(WAVE.changed(partition=(1, 2, 2, 2)))
+    assert order.due(other, (), 0.0) is False
+    order.improved(other, 0, Clock(0), [])
+    assert order.seconds == 2.0
+
+
 @pytest.mark.parametrize("words", [(), BOUND], ids=["free", "bound"])
 def test_it_is_not_due_where_windows_know_nothing(words: tuple[object, ...]) -> None:
     stepped = one_after_the_other(WAVE.changed(data_parallel=DataParallel(reduce_scatter=1)))

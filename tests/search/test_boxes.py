@@ -11,7 +11,7 @@ from ppopt.bounds.scheduled_cuts import Box
 from ppopt.clock import Clock, Limits
 from ppopt.pipeline import Layers, Memory, Pipeline, PipelineError
 from ppopt.search import Settings, solve
-from ppopt.search.boxes import Around, Everywhere
+from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -45,14 +45,15 @@ def best_in(pipeline: Pipeline, box: Box) -> tuple[Fraction, Counts] | None:
     return min(values, default=None)
 
 
-def looks_of(pipeline: Pipeline, over: OverCuts) -> tuple[Around, Everywhere]:
+def looks_of(pipeline: Pipeline, over: OverCuts) -> tuple[Around, Everywhere, AroundSettled]:
     def at(counts: Counts) -> Pipeline | None:
         try:
             return pipeline.changed(partition=counts)
         except PipelineError:
             return None
 
-    return Around(over, at, SETTINGS, 60.0), Everywhere(over, at, SETTINGS, 60.0)
+    looks = over, at, SETTINGS, 60.0
+    return Around(*looks), Everywhere(*looks), AroundSettled(*looks)
 
 
 @drawn(10, 200, layered(6, 20), st.data())
@@ -75,12 +76,15 @@ def test_a_box_is_as_good_as_the_best_of_its_cuts(pipeline: Pipeline, data: st.D
         assert Fraction(found.bound, over.per_unit) == best[0]
 
 
-@drawn(4, 100, layered(6, 20), st.booleans())
-def test_what_is_closed_has_nothing_better(pipeline: Pipeline, everywhere: bool) -> None:
+@drawn(4, 100, layered(6, 20), st.integers(0, 2))
+def test_what_is_closed_has_nothing_better(pipeline: Pipeline, which: int) -> None:
     over = OverCuts(pipeline, "makespan", Fraction(0))
     assume(over.joint and pipeline.stages > 1)
     first = next(cuts(pipeline))
-    looks = looks_of(pipeline, over)[everywhere]
+    looks = looks_of(pipeline, over)[which]
+    if isinstance(looks, AroundSettled):
+        assume(looks.useful)
+        looks.cut = first
     looked = looks.look(first, 0, 10_000, Clock(60))
     best = best_in(pipeline, looked.box)
     assert best is None or looked.bound <= best[0]
@@ -107,6 +111,39 @@ def test_a_bound_of_the_cuts_that_are_left_is_none_of_a_box() -> None:
     assert looked.schedule is not None
     assert looked.closed
     assert looked.bound == best[0] == Fraction(looked.schedule.makespan, looked.schedule.pipeline.ticks.per_unit)
+
+
+def test_around_settled_cuts_boxes_grow_while_they_are_closed() -> None:
+    """From two ends to all, then further away; half as many after a box that stays open. None where its bound is too large."""
+    over = OverCuts(TIGHT, "makespan", Fraction(0))
+    looks = looks_of(TIGHT, over)[2]
+    middle, sizes = (3, 3, 3, 3, 2, 2), list[int]()
+    assert not looks.due(1e9)
+    for number in (2, 4, 5):
+        looks.cut = middle
+        assert looks.due(1e9)
+        assert looks.name(middle) == f"cuts and orders, up to {number} ends elsewhere than in 3,3,3,3,2,2"
+        box = looks._box(middle, 10_000)
+        assert box.has(middle)
+        sizes.append(sum(high > low for low, high in zip(*box, strict=True)))
+        looked = looks.look(next(cuts(TIGHT)), 0, 1, Clock(60))
+        assert looked.closed
+        assert looked.box == Box.around(middle, 0)
+        assert not looks.due(1e9)
+    assert sizes == [2, 4, 5]
+    for reach in (1, 2):
+        looks.cut = middle
+        assert looks.look(next(cuts(TIGHT)), 0, 1, Clock(60)).box == Box.around(middle, reach)
+    size, looks.cut = looks._size, middle
+    assert not looks.look(middle, 0, 10_000, Clock(0)).closed
+    assert looks._size == size // 2
+
+
+def test_around_settled_cuts_no_look_without_a_limit_of_memory() -> None:
+    free = TIGHT.changed(memory=Memory(limit=None))
+    looks = looks_of(free, OverCuts(free, "makespan", Fraction(0)))[2]
+    looks.cut = next(cuts(free))
+    assert not looks.due(1e9)
 
 
 def test_looks_at_all_cuts_raise_the_bound_step_by_step() -> None:
@@ -146,7 +183,7 @@ def test_looks_alone_settle_the_search(everywhere: bool) -> None:
     expected = solve(TIGHT, seconds=60, workers=1)
     assert expected.reason == "optimal"
     choice = Eager(TIGHT, "makespan", SETTINGS)
-    choice.looks = choice.looks[everywhere:][:1]
+    choice.looks = choice.looks[1 + everywhere :][:1]
     result = choice.go_on(Clock(60), float("inf"), None)
     assert (result.reason, result.value) == ("optimal", expected.value)
     names = [step.name for step in result.steps if "cuts and orders" in step.name]

@@ -1,0 +1,256 @@
+"""The bounds of many cuts at once: what certificates and limits of memory say of each, device by device.
+
+The numbers are those of :meth:`~ppopt.bounds.certificates.Certificate.value` and :meth:`~ppopt.bounds.filling.Filling.value`, for
+hundreds of cuts in the time that one takes there. Of how much a device can do in a phase only some numbers of operations are
+tried: more of the first kind that fit, and more of those that give memory back, are never worse.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.filling import Filling, Held, Phase
+from ppopt.op import Kind
+from ppopt.pipeline import IntArray
+
+Sums: TypeAlias = IntArray
+"""What the layers before each have together of something."""
+MOST_TRIED = 1000
+"""Numbers of operations that are tried in a phase; one with more is left out. Measured: 4 stages on a device, 16 microbatches."""
+
+
+class ManyCuts:
+    """What is known of the cuts of a pipeline of one route and alike microbatches.
+
+    ``times``: per kind the ticks of each layer; ``first``: those in the first stage, if they are others; ``more``: ticks that an
+    operation of a stage takes beside; ``device_of``: that of each stage; ``scale``: ticks here in one of the ``fillings``.
+    """
+
+    def __init__(
+        self,
+        times: Mapping[Kind, Sequence[int]],
+        device_of: Sequence[int],
+        memory: Held,
+        fillings: Sequence[Filling],
+        scale: int = 1,
+        *,
+        first: Mapping[Kind, Sequence[int]] | None = None,
+        more: Mapping[Part, int] | None = None,
+    ) -> None:
+        self.stages, self.layers = len(device_of), len(memory.held)
+        self._device_of, self._room, self._more = np.array(device_of), memory.room, more or {}
+        self._times = {kind: _sums(of) for kind, of in times.items()}
+        self._first = {kind: _sums(of) for kind, of in (first or times).items()}
+        self._amounts = _sums(memory.held), _sums(memory.kept), _sums(memory.own)
+        self._place = {of: place for place, of in enumerate(itertools.product(self._times, range(self.stages)))}
+        self._fillings = [_ManyFillings(self, filling, scale) for filling in fillings]
+        self._heads, self._tails = _Leasts(self), _Leasts(self)
+        self._work: list[IntArray] = []
+        self._constants: list[int] = []
+        self._of_device: list[int] = []
+        self._known: set[Certificate] = set()
+
+    def learn(self, certificate: Certificate) -> None:
+        """A certificate that holds for every cut, of one span."""
+        assert certificate.spans == 1, "certificates of several spans are of no device"
+        if certificate in self._known:
+            return
+        self._known.add(certificate)
+        row, constant = self.row(certificate.work)
+        self._work.append(row)
+        self._constants.append(constant)
+        stages = [part.stage for part, _ in certificate.work.times]
+        self._of_device.append(int(self._device_of[stages[0] if stages else 0]))
+        self._heads.add(certificate.heads)
+        self._tails.add(certificate.tails)
+
+    def row(self, way: Way) -> tuple[IntArray, int]:
+        """How often each duration counts in a way, and its constant."""
+        found = np.zeros(len(self._place), dtype=np.int64)
+        for part, n in way.times:
+            found[self._place[part.kind, part.stage]] += n
+        return found, way.constant
+
+    def of(self, counts: Sequence[int]) -> IntArray:
+        """The bounds of the devices for one cut: the number of layers of each stage."""
+        bounds: IntArray = self.each(np.array([list(accumulate(counts))[:-1]], dtype=np.int64))[0]
+        return bounds
+
+    def each(self, ends: IntArray) -> IntArray:
+        """The bounds of the devices, a row for each cut, in ticks.
+
+        ``ends``: a row for each cut, where its stages end: a number of layers for each stage but the last.
+        """
+        bounds = np.column_stack([np.zeros(len(ends), dtype=np.int64), ends, np.full(len(ends), self.layers)])
+        duration = self._durations(bounds)
+        held, kept, own = (sums[bounds[:, 1:]] - sums[bounds[:, :-1]] for sums in self._amounts)
+        found = np.zeros((len(ends), len(self._room)), dtype=np.int64)
+        if self._work:
+            value = duration @ np.array(self._work).T + np.array(self._constants)
+            value += self._heads.of(duration) + self._tails.of(duration)
+            for place, device in enumerate(self._of_device):
+                np.maximum(found[:, device], value[:, place], out=found[:, device])
+        for filling in self._fillings:
+            room = self._room[filling.device] - own[:, filling.stages].sum(axis=1)
+            value = filling.value(duration, held, kept, room)
+            np.maximum(found[:, filling.device], value, out=found[:, filling.device])
+        return found
+
+    def fits(self, ends: IntArray) -> npt.NDArray[np.bool_]:
+        """Whether every device of each cut has room for its weights and a microbatch."""
+        bounds = np.column_stack([np.zeros(len(ends), dtype=np.int64), ends, np.full(len(ends), self.layers)])
+        held, _, own = (sums[bounds[:, 1:]] - sums[bounds[:, :-1]] for sums in self._amounts)
+        taken = np.column_stack([(held + own)[:, self._device_of == device].sum(axis=1) for device in range(len(self._room))])
+        enough: npt.NDArray[np.bool_] = np.all(taken <= np.array(self._room), axis=1)
+        return enough
+
+    def _durations(self, bounds: IntArray) -> IntArray:
+        columns = []
+        for kind, stage in self._place:
+            sums = (self._times if stage else self._first)[kind]
+            columns.append(sums[bounds[:, stage + 1]] - sums[bounds[:, stage]] + self._more.get(Part(kind, stage), 0))
+        return np.column_stack(columns)
+
+
+class _Leasts:
+    """The least of some ways, for each of many certificates."""
+
+    def __init__(self, cuts: ManyCuts) -> None:
+        self._cuts, self._rows, self._constants, self._begin = cuts, list[IntArray](), list[int](), list[int]()
+
+    def add(self, ways: Sequence[Way]) -> None:
+        self._begin.append(len(self._rows))
+        for way in ways:
+            row, constant = self._cuts.row(way)
+            self._rows.append(row)
+            self._constants.append(constant)
+
+    def of(self, duration: IntArray) -> IntArray:
+        values = duration @ np.array(self._rows).T + np.array(self._constants)
+        return np.minimum.reduceat(values, self._begin, axis=1)
+
+
+class _ManyFillings:
+    """What a limit of memory says of one device."""
+
+    def __init__(self, cuts: ManyCuts, filling: Filling, scale: int) -> None:
+        self.device, self.stages = filling.device, list(filling.stages)
+        self._most = filling.microbatches
+        self._work, self._head, self._tail = (_scaled(cuts, way, scale) for way in (filling.work, filling.head, filling.tail))
+        phases = [[_ManyPhases(cuts, phase, filling.microbatches, scale) for phase in of] for of in (filling.first, filling.last)]
+        self._first, self._last = ([(j, one) for j, one in enumerate(of) if one.tried is not None] for of in phases)
+
+    def value(self, duration: IntArray, held: IntArray, kept: IntArray, room: IntArray) -> IntArray:
+        """The bound of each cut."""
+        head, tail, work = (_value(way, duration) for way in (self._head, self._tail, self._work))
+        first = [(j, one.least(duration, held, room)) for j, one in self._first]
+        last = [(j, one.least(duration, kept, room)) for j, one in self._last]
+        found = np.zeros_like(work)
+        for one in (*(one + tail for _, one in first), *(head + other for _, other in last)):
+            np.maximum(found, one, out=found)
+        for i, one in first:
+            for j, other in last:
+                full = self._most * held[:, self.stages[: min(i, j) + 1]].sum(axis=1) > room
+                np.maximum(found, np.where(full, one + other, 0), out=found)
+        found += work
+        return found
+
+
+class _ManyPhases:
+    """How little a device can do in a phase, for the numbers of operations that are tried."""
+
+    def __init__(self, cuts: ManyCuts, phase: Phase, most: int, scale: int) -> None:
+        self._counts, self._most = phase.counts, most
+        self._way = _scaled(cuts, phase.way, scale)
+        self._gain = [_scaled(cuts, of.gain, scale) for of in phase.counts]
+        self._since = [None if of.since is None else _scaled(cuts, of.since, scale) for of in phase.counts]
+        self._every = [_scaled(cuts, of.every, scale) for of in phase.counts]
+        assert phase.counts[0].holds == 1, "more of what holds memory come first"
+        assert phase.counts[0].since is None, "more of what holds memory come first"
+        self._free = [i for i, of in enumerate(phase.counts) if i and of.since is None]
+        self._ends = [i for i, of in enumerate(phase.counts) if of.since is not None]
+        self.tried: IntArray | None = None
+        """A row for each choice of the numbers that are free; ``None``: there are too many."""
+        if self._choices() <= MOST_TRIED:
+            rows = list(self._each({}))
+            self.tried = np.array(rows, dtype=np.int64).reshape(len(rows), len(self._free))
+
+    def _choices(self) -> int:
+        """How many there are at most."""
+        falling = all(i == 1 or self._free[i - 2] in self._counts[i].within for i in self._free)
+        return math.comb(self._most + len(self._free), len(self._free)) if falling else (self._most + 1) ** len(self._free)
+
+    def _each(self, known: Mapping[int, int]) -> Iterator[list[int]]:
+        """Choices of the numbers that are free, within each other."""
+        if len(known) == len(self._free):
+            yield list(known.values())
+            return
+        of = self._counts[self._free[len(known)]]
+        for n in range(of.least, min((known[i] for i in of.within if i in known), default=self._most) + 1):
+            yield from self._each({**known, self._free[len(known)]: n})
+
+    def least(self, duration: IntArray, held: IntArray, room: IntArray) -> IntArray:
+        """Idle ticks of each cut at least."""
+        assert self.tried is not None
+        until = _value(self._way, duration)
+        numbers: dict[int, IntArray] = {i: self.tried[:, place][None, :] for place, i in enumerate(self._free)}
+        first = self._counts[0]
+        needed = np.full((1, len(self.tried)), first.least)
+        left = np.broadcast_to(room[:, None], (len(duration), len(self.tried)))
+        done = np.zeros(left.shape, dtype=np.int64)
+        for i in self._free:
+            of = self._counts[i]
+            left = left - of.holds * numbers[i] * held[:, of.stage, None]
+            done = done + numbers[i] * _value(self._gain[i], duration)[:, None]
+            if 0 in of.within:
+                needed = np.maximum(needed, numbers[i])
+        for i in self._ends:
+            number, gained = self._given_back(i, numbers, duration, until)
+            numbers[i] = number
+            left = left + number * held[:, self._counts[i].stage, None]
+            done = done + gained
+        each = held[:, first.stage, None]
+        most = np.where(each > 0, np.minimum(self._most, left // np.maximum(each, 1)), self._most)
+        possible = (left >= 0) & (most >= needed)
+        done = np.where(possible, done + most * _value(self._gain[0], duration)[:, None], -1)
+        until -= done.max(axis=1)
+        return until
+
+    def _given_back(
+        self, i: int, numbers: Mapping[int, IntArray], duration: IntArray, until: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """How many operations that give memory back can have begun, and how much of them can be run."""
+        since = self._since[i]
+        assert since is not None
+        gain, every = _value(self._gain[i], duration), _value(self._every[i], duration)
+        left = until - _value(since, duration)
+        begun = np.where(left > 0, np.where(every > 0, (left - 1) // np.maximum(every, 1) + 1, self._most), 0)
+        number = np.minimum(begun, self._most)[:, None]
+        for other in self._counts[i].within:
+            if other:
+                number = np.minimum(number, numbers[other])
+        of_last = left[:, None] - (number - 1) * every[:, None]
+        return number, np.where(number > 0, (number - 1) * gain[:, None] + np.minimum(gain[:, None], of_last), 0)
+
+
+def _sums(of: Sequence[int]) -> IntArray:
+    return np.array(list(accumulate(of, initial=0)), dtype=np.int64)
+
+
+def _scaled(cuts: ManyCuts, way: Way, scale: int) -> tuple[IntArray, int]:
+    row, constant = cuts.row(way)
+    return row, constant * scale
+
+
+def _value(way: tuple[IntArray, int], duration: IntArray) -> IntArray:
+    row, constant = way
+    found: IntArray = duration @ row + constant
+    return found

@@ -1,0 +1,166 @@
+"""Cuts with small bounds within a limit of memory, by local search: cuts that are likely to be good, without a proof.
+
+The model of all cuts (:mod:`ppopt.bounds.cuts`) is slow where memory is limited. What it knows of one cut is known of hundreds
+in some milliseconds (:mod:`ppopt.bounds.many_cuts`). So all cuts near one are looked at, and the best of them is gone to, until
+none is better; then the search goes on from a cut some moves away.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Iterable
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ppopt import bounds
+from ppopt.bounds.many_cuts import ManyCuts
+from ppopt.clock import Clock
+from ppopt.pipeline import IntArray
+from ppopt.search.near_cuts import At
+from ppopt.search.over_cuts import Counts, OverCuts
+
+Time: TypeAlias = Fraction | float
+Values: TypeAlias = npt.NDArray[np.float64]
+
+SLACK = 0.05
+"""What the bounds of all devices count on average beside the largest one: a device with slack lets the order reach the bound. Not
+measured."""
+SECONDS = 1e-5
+"""Deterministic seconds for a stage of a cut. Measured: 4e-6 on an idle machine."""
+PATIENCE = 4
+"""Ways from the best cut in vain before it is looked at. Measured: with 12, few cuts of 40 layers were learned from in 3 s."""
+
+
+class SmallBounds:
+    """Searches for cuts whose bound is small, by what is known of all cuts (``many``), and of single ones.
+
+    ``over``: learns from the cuts that are found; ``at``: the pipeline of a cut.
+    """
+
+    def __init__(self, many: ManyCuts, over: OverCuts, at: At, seed: int) -> None:
+        self._many, self._over, self._at = many, over, at
+        self._chance, self._moves = random.Random(seed), _moves(many.stages - 1)
+        self._met: set[Counts] = set()
+        """Cuts near which none was better."""
+        self._own: dict[Counts, Time] = {}
+        """Cuts that were looked at, and the bound of each, in the user's unit; infinite where there is no room."""
+        self._known: dict[bytes, float] = {}
+        """By ends what is known of single cuts, in the ticks of all cuts; infinite where one is not to be given."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has a cut to begin with."""
+        return bool(self._met)
+
+    def bound(self, counts: Counts) -> Time:
+        """That of a cut that was found, in the user's unit."""
+        return self._own[counts]
+
+    def cut(self, start: Iterable[Counts], left_out: Collection[Counts], below: Time, clock: Clock) -> Counts | None:
+        """A cut of little bound, less than ``below`` (the user's unit), none of ``left_out``; ``None``: none was found.
+
+        ``start``: cuts to begin with, at least one the first time. All cuts learn from those that it comes to.
+        """
+        self._met.update(start)
+        while not clock.over:
+            found = self._least(left_out, clock)
+            if found is None or found in self._own:
+                break
+            self._own[found] = self._bound(found)
+        boxes = self._over.boxes
+        given = (of for of in self._own if of not in left_out and not any(box.has(of) for box in boxes))
+        best = min(given, key=lambda counts: self._own[counts], default=None)
+        return best if best is not None and self._own[best] < below else None
+
+    def _bound(self, counts: Counts) -> Time:
+        """That of a cut, by more arguments than are known of many; what is new in that is known from now on."""
+        pipeline = self._at(counts)
+        if pipeline is None:
+            return math.inf
+        self._over.learn_from(pipeline)  # first, as the bound counts what is known
+        within = bounds.memory(pipeline)
+        return max(self._over.bound_of(pipeline), Fraction(within.value if within else 0, pipeline.ticks.per_unit))
+
+    def _least(self, left_out: Collection[Counts], clock: Clock) -> Counts | None:
+        """The cut of the least bound that is found, as far as is known."""
+        known = {**self._own, **dict.fromkeys(left_out, math.inf)}
+        self._known = {np.array(_ends(counts)).tobytes(): float(value * self._over.per_unit) for counts, value in known.items()}
+        ends = np.array(sorted(map(_ends, self._met)))
+        values = self._values(ends, clock)
+        best, value = self._down(ends[int(np.argmin(values))], clock)
+        in_vain = 0
+        while in_vain < PATIENCE and not clock.over:
+            found, of_found = self._down(self._away(best), clock)
+            in_vain += 1
+            if of_found < value:
+                best, value, in_vain = found, of_found, 0
+        counts = self._counts(best)
+        if value == math.inf:
+            return None
+        self._met.add(counts)
+        return counts
+
+    def _down(self, ends: IntArray, clock: Clock) -> tuple[IntArray, float]:
+        """From a cut to better and better ones, until none near it is better."""
+        value = float(self._values(ends[None, :], clock)[0])
+        while not clock.over:
+            near = self._near(ends)
+            values = self._values(near, clock)
+            if not len(near) or values.min() >= value:
+                break
+            best = int(np.argmin(values))
+            ends, value = near[best], float(values[best])
+        return ends, value
+
+    def _away(self, ends: IntArray) -> IntArray:
+        """A cut some moves away, with room."""
+        for _ in range(self._chance.randint(2, 4)):
+            near = self._near(ends)
+            near = near[self._many.fits(near)]
+            if len(near):
+                ends = near[self._chance.randrange(len(near))]
+        return ends
+
+    def _near(self, ends: IntArray) -> IntArray:
+        """The cuts to which a move leads, none of them with an empty stage."""
+        near = ends + self._moves
+        wide = np.column_stack([np.zeros_like(near[:, 0]), near, np.full_like(near[:, 0], self._many.layers)])
+        return near[np.all(np.diff(wide, axis=1) > 0, axis=1)]
+
+    def _values(self, ends: IntArray, clock: Clock) -> Values:
+        """How good cuts are: less is better; infinite without room."""
+        clock.charge(SECONDS * ends.shape[0] * self._many.stages)
+        each = self._many.each(ends)
+        largest = np.where(self._many.fits(ends), each.max(axis=1), math.inf)
+        for place, row in enumerate(ends):
+            known = self._known.get(row.tobytes())
+            if known is not None:
+                largest[place] = max(largest[place], known)
+        for low, high in self._over.boxes:
+            largest[np.all((ends >= low) & (ends <= high), axis=1)] = math.inf
+        value: Values = largest + SLACK * each.mean(axis=1)
+        return value
+
+    def _counts(self, ends: IntArray) -> Counts:
+        return tuple(int(b - a) for a, b in pairwise((0, *ends, self._many.layers)))
+
+
+def _moves(ends: int) -> IntArray:
+    """Ends that follow each other lie one or two layers elsewhere, all of them in the same direction."""
+    moves = []
+    for first in range(ends):
+        for last in range(first + 1, ends + 1):
+            for by in (-1, 1, -2, 2):
+                move = np.zeros(ends, dtype=np.int64)
+                move[first:last] = by
+                moves.append(move)
+    return np.array(moves)
+
+
+def _ends(counts: Counts) -> list[int]:
+    return list(accumulate(counts))[:-1]
