@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ppopt.bounds.bound import Bound
@@ -103,7 +104,7 @@ class _Escalation:
     def bounds(self, known: int, shortest: int) -> Iterator[Bound]:
         """Those that are more than what is ``known``."""
         self.known = known
-        for first, last, grain in _windows(self.graph, self.objective, self.tuning, shortest):
+        for first, last, grain in _windows(self.graph, self.objective, self.tuning, shortest, self.makespan):
             first = min(first, max(self.makespan // 2, self.makespan - last))
             lengths = Lengths(first, min(last, self.makespan - first), grain)
             if self._asked(lengths):
@@ -156,12 +157,21 @@ class _Escalation:
             asked, raising = min(self.target, self.known + rise), True
 
 
-def _windows(graph: FamilyGraph, objective: Objective, tuning: BoundsTuning, shortest: int) -> Iterator[Lengths]:
-    """Lengths of the start and of the end window, and grain: the time in which a pipeline fills, half of it, then up to twice.
+SHORT = (8, 10, 4, 12, 14, 16)
+"""Eighths of the filling time of the first windows."""
+LONGER = Fraction(5, 4)
+"""Factor from one length to the next one beyond these. Not measured."""
+
+
+def _windows(graph: FamilyGraph, objective: Objective, tuning: BoundsTuning, shortest: int, makespan: int) -> Iterator[Lengths]:
+    """Lengths of the start and of the end window, and grain: the time in which a pipeline fills, half of it, then up to twice;
+    then longer and longer ones, until both together are as long as the ``makespan``, a bound of it.
 
     That time is the way of one microbatch forward and back, or about three rounds of the devices where a microbatch visits them
-    twice each way, four where four times. Much longer windows prove little more and take far longer; slightly longer ones may
-    prove much more. Half of it seldom proves anything, but does so where the whole takes too long.
+    twice each way, four where four times. Slightly longer windows may prove much more. Much longer ones take far longer, and
+    prove more where memory costs throughput, so that there is idle time between beginning and end: measured, with 3 devices,
+    4 stages each and 12 microbatches, half of what 1F1B needs, a gap of 2.7 % with twice the time becomes 2.2 % with three times
+    and 0.9 % with five times. Half of it seldom proves anything, but does so where the whole takes too long.
     For the device span, the time by which the last device has begun comes on top.
     """
     lags = sum(precedence.lag for precedence in graph.precedences)
@@ -174,7 +184,11 @@ def _windows(graph: FamilyGraph, objective: Objective, tuning: BoundsTuning, sho
         begun = [max(time or 0 for time in latest_first_starts(of)) for of in (graph, graph.reversed())]
     longest = max(graph.duration)
     grains = [-(-longest // tuning.coarse), 1] if longest > tuning.fine else [1]
-    for grain in grains:
-        for eighths in (eighths for eighths in (8, 10, 4, 12, 14, 16) if eighths >= shortest):
-            first, last = (max(grain, time + fill * eighths // 8) for time in begun)
-            yield Lengths(first, last, grain)
+    longer = [Fraction(max(SHORT))]
+    while 2 * fill * longer[-1] // 8 + sum(begun) < makespan:
+        longer.append(longer[-1] * LONGER)
+    for group in (SHORT, longer[1:]):
+        for grain in grains:
+            for eighths in (eighths for eighths in group if eighths >= shortest):
+                first, last = (max(grain, time + int(fill * eighths) // 8) for time in begun)
+                yield Lengths(first, last, grain)
