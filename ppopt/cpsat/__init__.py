@@ -13,13 +13,20 @@ from ppopt.cpsat.tuning import NeighbourhoodTuning
 from ppopt.interrupt import lazily
 
 if TYPE_CHECKING:
-    from ppopt.cpsat.neighbourhood import improved
+    from ppopt.cpsat.neighbourhood import Grown, improved
     from ppopt.cpsat.question import NAME, VERSION, decide, solve
 
-__all__ = ["NAME", "VERSION", "NeighbourhoodTuning", "decide", "improved", "solve"]
+__all__ = ["NAME", "VERSION", "Grown", "NeighbourhoodTuning", "decide", "improved", "solve"]
 
 
 __getattr__ = lazily(
     __name__,
-    {"NAME": "question", "VERSION": "question", "decide": "question", "improved": "neighbourhood", "solve": "question"},
+    {
+        "NAME": "question",
+        "VERSION": "question",
+        "Grown": "neighbourhood",
+        "decide": "question",
+        "improved": "neighbourhood",
+        "solve": "question",
+    },
 )

@@ -8,6 +8,7 @@ of the window alone, whatever the size of the pipeline is.
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +27,19 @@ from ppopt.timing import CyclicOrder
 from ppopt.timing.copies import with_spare
 
 
+@dataclass
+class Grown:
+    """How far a search has come, so that another one goes on where it stopped: with windows as large as those that were searched
+    through, and with others."""
+
+    size: dict[bool, float] = field(default_factory=dict)
+    """Operations in a window, by whether begins may move."""
+    patience: float = 0.0
+    """Seconds for one window."""
+    chance: random.Random | None = None
+    """Where the next windows are."""
+
+
 def improved(
     schedule: Schedule,
     *,
@@ -34,16 +48,18 @@ def improved(
     limits: Limits,
     tuning: NeighbourhoodTuning,
     progress: Progress | None = None,
+    grown: Grown | None = None,
 ) -> Outcome:
     """The best schedule found from this one on, with its pairs and its ways to run each backward; none where none is better.
 
     ``lower``: a proved bound in ticks, where the search is over. As many windows are searched at a time as there are workers.
     Ctrl-C stops it and is noted in the outcome. For pipelines whose devices do nothing before and after their operations. Where
     activations may be on the host it is for makespans, and the windows arrange the copies that the schedule has, in turn with all
-    besides for which its times leave room.
+    besides for which its times leave room. ``grown``: how far a search of the same pipeline has come before; it is brought up to
+    date. Where everything was in a window, it begins anew.
     """
     first = in_two(schedule) if schedule.pipeline.engines else schedule
-    search = _Search(first, objective, lower, limits, tuning)
+    search = _Search(first, objective, lower, limits, tuning, grown or Grown())
     try:
         search.run(progress)
     except KeyboardInterrupt:
@@ -72,16 +88,22 @@ def in_two(schedule: Schedule) -> Schedule:
 
 
 class _Search:
-    def __init__(self, schedule: Schedule, objective: Objective, lower: int, limits: Limits, tuning: NeighbourhoodTuning) -> None:
+    def __init__(
+        self, schedule: Schedule, objective: Objective, lower: int, limits: Limits, tuning: NeighbourhoodTuning, grown: Grown
+    ) -> None:
         self.best, self.objective, self.lower, self.limits = schedule, objective, lower, limits
         self.value = schedule.objective(objective)
-        self.chance = random.Random(limits.seed)
-        self.tuning = tuning
+        self.tuning, self.grown = tuning, grown
         self.least_patience = tuning.patience if objective == "makespan" else tuning.patience_for_spans
-        self.patience = self.least_patience
-        self.size = {False: float(tuning.first_size), True: float(tuning.first_size_where_begins_move)}
-        """Operations in a window, by whether begins may move."""
+        self.chance = grown.chance = grown.chance or random.Random(limits.seed)
+        if not grown.size:
+            self.begin()
         self.begins_move = False
+
+    def begin(self) -> None:
+        """With small windows."""
+        self.grown.size = {False: float(self.tuning.first_size), True: float(self.tuning.first_size_where_begins_move)}
+        self.grown.patience = self.least_patience
 
     def run(self, progress: Progress | None) -> None:
         """Until the bound is met, everything was in a window, or the time is over."""
@@ -97,26 +119,28 @@ class _Search:
                 arounds = []
                 if progress is not None:
                     progress(self.value, self.lower)
-            elif self.size[self.objective == "span"] >= 2 * len(around.start):
+            elif self.grown.size[self.objective == "span"] >= 2 * len(around.start):
+                self.begin()
                 return
 
     def round(self, around: Around) -> bool:
         """Search one window per worker; whether the best got better."""
         if self.objective == "span":
-            self.begins_move = self.size[False] >= 2 * len(around.start) or self.chance.random() < self.tuning.begins_move
+            self.begins_move = self.grown.size[False] >= 2 * len(around.start) or self.chance.random() < self.tuning.begins_move
         windows = [Window(around, *self.span(around), begins_move=self.begins_move) for _ in range(self.limits.threads)]
         preset = engine.SPANS if self.objective == "span" else engine.DECIDING
         seeds = [self.chance.randrange(2**31) for _ in windows]
-        answers = engine.at_once([w.model for w in windows], self.limits, preset, seconds=self.patience, seeds=seeds)
+        answers = engine.at_once([w.model for w in windows], self.limits, preset, seconds=self.grown.patience, seeds=seeds)
         value = self.value
         for window, answer in zip(windows, answers, strict=True):
             factor = self.tuning.growth if answer.known is Known.BEST else 1 / self.tuning.growth
-            self.size[self.begins_move] = max(1.0, self.size[self.begins_move] * factor)
+            self.grown.size[self.begins_move] = max(1.0, self.grown.size[self.begins_move] * factor)
             if answer.found and answer.objective < value:
                 self.keep(window.schedule(answer))
         better = self.value < value
-        longer = self.patience / self.tuning.growth if better else self.patience * self.tuning.growth
-        self.patience = min(max(longer, self.least_patience), self.tuning.most_patience)
+        patience = self.grown.patience
+        longer = patience / self.tuning.growth if better else patience * self.tuning.growth
+        self.grown.patience = min(max(longer, self.least_patience), self.tuning.most_patience)
         return better
 
     def keep(self, schedule: Schedule | None) -> None:
@@ -126,7 +150,7 @@ class _Search:
 
     def span(self, around: Around) -> tuple[int, int]:
         """Since when and until when operations start that are in a window of about the current size."""
-        times, size = around.times, round(self.size[self.begins_move])
+        times, size = around.times, round(self.grown.size[self.begins_move])
         at = self.chance.randrange(-size // 2, max(1, len(times) - size // 2))
         since = times[at] if at > 0 else times[0]
         return since, times[at + size] if at + size < len(times) else times[-1] + 1

@@ -92,9 +92,11 @@ class Run:
 
     def do(self, step: Step, seconds: float, **options: Any) -> None:
         """Take a step for about ``seconds``, and note it."""
+        best, lower = self.incumbent.best, self.incumbent.lower
         with at(step.name), self.note(step.name) as say:
             self.clock.charge(tuning.LEAST)
             say(step.run(self, seconds, **options))
+        step.gained = best is not self.incumbent.best or lower < self.incumbent.lower
 
     def ask(self, problem: Problem) -> None:
         """Go on with another ``enough`` or gap for the same pipeline and objective."""

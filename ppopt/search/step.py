@@ -47,6 +47,8 @@ class Step(ABC):
     needs: ClassVar[Needs] = Needs.TIME
     copies: ClassVar[bool] = False
     """Whether it knows of activations that are copied to the host."""
+    gained: bool | None = None
+    """Whether it found a better schedule or raised the bound when it was last taken; ``None``: it was not taken yet."""
 
     def applies(self, run: Run) -> str | None:
         """``None`` if the step can do something; else the reason why it cannot, in words for the user."""

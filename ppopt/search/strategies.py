@@ -10,6 +10,7 @@ from __future__ import annotations
 from ppopt.search import tuning
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
+from ppopt.search.step import Step
 from ppopt.search.steps.binding_order import BindingOrder
 from ppopt.search.steps.closed_forms import MemoryBound, OneMachine, Work
 from ppopt.search.steps.decisions import Decide, Minimise
@@ -62,6 +63,16 @@ def asking(run: Run) -> bool:
     return span(run) and not many(run)
 
 
+def again(step: type[Step]) -> When:
+    """Where a step was not in vain the last time, or there are few operations."""
+    return lambda run: not (run.problem.many and run.step(step).gained is False)
+
+
+def raising(run: Run) -> bool:
+    """The last windows raised the bound, so that longer ones may raise it further."""
+    return run.step(Windows).gained is True
+
+
 def hard(run: Run) -> bool:
     """It stayed open whether the best can be beaten; or decisions on spans were asked already."""
     return asking(run) or run.step(Decide).best_undecided
@@ -74,7 +85,7 @@ def fresh(run: Run) -> bool:
 
 def gaining(run: Run) -> bool:
     """The last search of neighbourhoods found a better schedule."""
-    return run.step(Neighbourhoods).gained
+    return run.step(Neighbourhoods).gained is True
 
 
 def long(run: Run) -> bool:
@@ -170,17 +181,19 @@ SMALL: tuple[Entry, ...] = (
     # what proves that the best cannot be beaten, or beats it
     Turn(NamedHeuristics, left(1 / 4, most=1.0), both(hard, fresh)),
     Turn(PacedSchedules, left(1 / 40), both(hard, fresh)),
-    Turn(Windows, whole(1 / 12), hard),
+    # of many operations a step that was in vain is left out: measured, neighbourhoods make more of its time
+    Turn(Windows, whole(1 / 12), both(hard, again(Windows))),
     Turn(Neighbourhoods, left(1 / 3), both(hard, span)),
     Turn(Neighbourhoods, left(1 / 5), both(hard, no(span))),
-    Turn(Decide, whole(1 / 30, least=1.0), no(asking), {"ends": False}),
-    Turn(Windows, whole(1 / 8), no(asking)),
+    Turn(Decide, whole(1 / 30, least=1.0), both(no(asking), again(Decide)), {"ends": False}),
+    Turn(Windows, left(2 / 3), raising),
+    Turn(Windows, whole(1 / 8), both(both(no(asking), no(raising)), again(Windows))),
     LARGE_STATE_GRAPH,
-    Turn(Neighbourhoods, left(1 / 2), both(gaining, many)),
+    Turn(Neighbourhoods, left(3 / 4), both(gaining, many)),
     Turn(Neighbourhoods, left(1 / 3), both(gaining, no(many))),
     Turn(Decide, whole(1 / 5, least=3.0), asking),
-    Turn(Decide, whole(1 / 10, least=3.0), no(asking)),
-    Turn(ModuloScheduling, left(1 / 4)),
+    Turn(Decide, whole(1 / 10, least=3.0), both(no(asking), again(Decide))),
+    Turn(ModuloScheduling, left(1 / 4), again(ModuloScheduling)),
     Rounds(
         (
             Turn(Decide, whole(1 / 10, least=2.0), coarse),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
+from ppopt.checker import violations
 from ppopt.clock import Limits
+from ppopt.pipeline import Memory, Pipeline
+from ppopt.search import solve
 from tests.support import tuned
 from tests.support.plain_model import REAL, idle, linear
 
@@ -15,6 +19,20 @@ def test_windows_close_what_the_closed_forms_leave_open():
     without, *_, last = list(tuned.best(pipeline, target=int(pipeline.work.max()) + 783, limits=Limits.of(60, workers=1)))
     assert without.argument == "work"
     assert (idle(last, pipeline), last.argument) == (783, "window certificate")
+
+
+def test_windows_as_long_as_the_schedule_see_what_memory_costs_all_the_time():
+    """With room for one microbatch; windows of twice the filling time see what the first and the last ones cost alone."""
+    pipeline = Pipeline(2, 6, placement="wave", chunks=4, memory=Memory(limit=1))
+    schedule = solve(pipeline, seconds=60, workers=1).schedule
+    assert schedule is not None
+    assert violations(pipeline, schedule) == []
+    found = list(tuned.best(pipeline, target=schedule.makespan, limits=Limits.of(60, workers=1)))
+    assert found[-1].value == schedule.makespan
+    lengths = [
+        int(re.findall(r"in the first (\d+)", bound.proof)[0]) for bound in found if bound.argument == "window certificate"
+    ]
+    assert lengths[-1] > 2 * lengths[0]
 
 
 def test_windows_that_have_said_all_they_can_are_not_asked_again():

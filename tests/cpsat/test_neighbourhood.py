@@ -13,7 +13,7 @@ from ppopt.clock import Limits
 from ppopt.constraints import cuts_of, free_choices
 from ppopt.cpsat.around import Around
 from ppopt.cpsat.engine import DECIDING, SPANS, search
-from ppopt.cpsat.neighbourhood import improved, in_two
+from ppopt.cpsat.neighbourhood import Grown, improved, in_two
 from ppopt.cpsat.window import Window
 from ppopt.heuristics import baselines
 from ppopt.named import find
@@ -75,6 +75,27 @@ def test_the_worst_list_schedule_becomes_an_optimum(name: str) -> None:
     found = tuned.improved(start, objective="makespan", lower=0, limits=Limits.of(60, workers=2)).schedule or start
     assert violations(pipeline, found) == []
     assert found.makespan == best  # in the end everything was in the window
+
+
+def test_a_search_goes_on_where_another_one_stopped() -> None:
+    start, grown = worst(Pipeline(4, 16, memory=Memory(limit=4)), "makespan"), Grown()
+    first = {False: NEIGHBOURHOODS.first_size, True: NEIGHBOURHOODS.first_size_where_begins_move}
+
+    def searched(seconds: float) -> Schedule:
+        limits = Limits.of(seconds, deterministic=True)
+        return tuned.improved(start, objective="makespan", lower=0, limits=limits, grown=grown).schedule or start
+
+    searched(0.05)
+    assert grown.chance is not None
+    size, at = grown.size[False], grown.chance.getstate()
+    assert size > first[False]
+    searched(0.2)
+    assert grown.chance.getstate() != at  # other windows
+    assert grown.size[False] > size
+    again = Grown()
+    few = worst(Pipeline(2, 3), "makespan")
+    assert tuned.improved(few, objective="makespan", lower=0, limits=Limits.of(60, deterministic=True), grown=again).schedule
+    assert again.size == first  # everything was in a window
 
 
 def test_random_pipelines() -> None:

@@ -18,6 +18,7 @@ from ppopt.search.steps.list_schedules import PacedSchedules
 from ppopt.search.steps.makespan_first import MakespanFirst
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.steps.neighbourhoods import Neighbourhoods
+from ppopt.search.steps.windows import Windows
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST, strategy_of
 from ppopt.search.turns import Entry, Rounds, Turn, each_turn
 from tests.support.search import begun, run_of, take
@@ -85,6 +86,12 @@ def improved(gained: bool) -> Run:
     return run
 
 
+def with_windows(pipeline: Pipeline, gained: bool | None) -> Run:
+    run = run_of(pipeline)
+    run.step(Windows).gained = gained
+    return run
+
+
 def paced() -> Run:
     run = run_of(FEW)
     take(run, PacedSchedules, 0.01)
@@ -113,6 +120,19 @@ CONDITIONS = {
     "hard on spans": (strategies.hard, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
     "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
+    "again": (
+        strategies.again(Windows),
+        lambda: with_windows(MANY, True),
+        lambda: with_windows(MANY, False),
+    ),
+    "again what was not taken": (strategies.again(Windows), lambda: with_windows(MANY, None), lambda: with_windows(MANY, False)),
+    "again with few": (
+        strategies.again(Windows),
+        lambda: with_windows(FEW, False),
+        lambda: with_windows(MANY, False),
+    ),
+    "raising": (strategies.raising, lambda: with_windows(FEW, True), lambda: with_windows(FEW, False)),
+    "raising what was not taken": (strategies.raising, lambda: with_windows(FEW, True), lambda: with_windows(FEW, None)),
     "long": (strategies.long, lambda: run_of(LONG), lambda: run_of(MANY)),
     "long of few": (strategies.long, lambda: run_of(LONG), lambda: run_of(FEW)),
     "coarse": (strategies.coarse, lambda: run_of(Pipeline(2, 3, costs=Costs(forward=12345))), lambda: run_of(FEW)),

@@ -33,8 +33,7 @@ class Neighbourhoods(Step):
     copies = True
 
     def __init__(self) -> None:
-        self.gained = False
-        """Whether the last search found a better schedule."""
+        self._grown: cpsat.Grown | None = None
 
     def applies(self, run: Run) -> str | None:
         """Where there is a schedule, and nothing but the rules."""
@@ -47,6 +46,7 @@ class Neighbourhoods(Step):
         run.versions["ortools"] = cpsat.VERSION
         incumbent = run.incumbent
         assert incumbent.best is not None
+        self._grown = self._grown or cpsat.Grown()
         found = cpsat.improved(
             incumbent.best,
             objective=run.problem.objective,
@@ -54,8 +54,8 @@ class Neighbourhoods(Step):
             limits=run.limits(seconds),
             tuning=tuning.NEIGHBOURHOODS,
             progress=incumbent.report,
+            grown=self._grown,
         )
-        self.gained = found.schedule is not None
         if found.schedule is not None:
             incumbent.offer(found.schedule, self.name)
         return incumbent.text()
