@@ -268,13 +268,12 @@ class PartitionChoice:
         if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
-        found = self._ask(most)
-        if found is None:
+        if (found := self._ask(most)) is None:
             return
         pipeline = self._at(found)
         if pipeline is None:
             self.over.leave_out(found)
-        elif not self.over.learn_from(fastest(pipeline)):
+        elif not self.over.learn_from(fastest(pipeline)) or not self.over.settled:
             self._look(self._polished(found), "cut")
 
     def _ask(self, below: Time) -> Counts | None:
@@ -284,7 +283,8 @@ class PartitionChoice:
         with at("all cuts"):
             found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
         if not self.over.settled and self.over.bound <= known and below < math.inf:
-            self._asking *= 2  # it said nothing new, and the next question has to begin anew
+            most = strategies.MOST_OVER_CUTS * self.settings.seconds  # it said nothing new, and the next one has to begin anew
+            self._asking = max(self._asking, min(2 * self._asking, most))
         self._report()
         return found
 
