@@ -4,6 +4,11 @@ The rules are those of the relaxed graph (:mod:`ppopt.constraints.graphs`), whic
 backwards, with durations and amounts that are sums over the layers between two ends. So what the model refutes is refuted for
 every cut of the box. What it finds is a cut and an order, which still have to be timed by the rules themselves.
 
+*Ways.* No operation starts before the chain of reasons that makes its head, nor ends behind that of its tail
+(:mod:`ppopt.bounds.certificates`). Both hold whatever the cut is, and are sums over layers: what is known of the ends of stages
+says at once how long a way through many stages is. Measured for 24 to 36 layers on 8 devices of two chunks: an answer takes
+three quarters to a twenty-fifth of the conflicts, and questions are answered that stayed open.
+
 *Memory.* What a device holds grows only when a forward starts. Of each stage ``n * a`` is held then: ``n`` microbatches, which
 are counted by literals that one operation is before another, and the amount ``a`` of a cut. The product is said by
 ``load >= k * a`` wherever ``n >= k``. It is exact once both are settled.
@@ -12,16 +17,17 @@ are counted by literals that one operation is before another, and the amount ``a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from ortools.sat.python import cp_model
 
+from ppopt.bounds.certificates import Reasons, Way
 from ppopt.bounds.cuts import CutModel, End
 from ppopt.bounds.filling import Held
 from ppopt.clock import Limits
-from ppopt.constraints import FamilyGraph, Precede
+from ppopt.constraints import Precede
 from ppopt.constraints.shifts import Shifts
 from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, Answer, Known, race
 from ppopt.cpsat.posting import machine
@@ -71,15 +77,16 @@ class FoundCut:
 class ScheduledCuts(CutModel):
     """Every cut of a box, and every schedule on it whose makespan is in ``lower..upper`` ticks.
 
-    ``graph``: the relaxed graph of the placement, of a pipeline with one route; of its durations and memory nothing is used, and
-    its lags are multiplied by ``scale``. Other arguments as for :class:`~ppopt.bounds.cuts.CutModel`.
+    ``reasons``: of the relaxed graph of the placement, of a pipeline with one route and whole weight gradients; of its durations
+    and memory nothing is used, and its lags and constants are multiplied by ``scale``. Other arguments as for
+    :class:`~ppopt.bounds.cuts.CutModel`.
     """
 
     def __init__(
         self,
         times: Mapping[Kind, Sequence[int]],
         stages: int,
-        graph: FamilyGraph,
+        reasons: Reasons,
         box: Box,
         *,
         scale: int,
@@ -89,7 +96,8 @@ class ScheduledCuts(CutModel):
         first: Mapping[Kind, Sequence[int]] | None = None,
     ) -> None:
         super().__init__(times, stages, first=first)
-        self.graph, self.box, self.lower, self.upper = graph, box, lower, upper
+        graph = self.graph = reasons.graph
+        self.box, self.lower, self.upper = box, lower, upper
         self._between(lower, upper)
         layers = self.layers
         self._places = list(zip((0, *box.low, layers), (0, *box.high, layers), strict=True))
@@ -105,6 +113,7 @@ class ScheduledCuts(CutModel):
             kind = Kind.I if family.kind == Kind.B else Kind(family.kind)
             self._family(family.stage, kind, tables[kind][family.stage == 0], count)
         self._follow(scale)
+        self._within_ways(reasons, scale)
         for _, families in graph.machines:
             machine(self.model, [interval for o in families for interval in self._intervals[o]])
         self._befores: dict[tuple[int, int, int, int], cp_model.IntVar] = {}
@@ -156,6 +165,17 @@ class ScheduledCuts(CutModel):
         for before, after, shift, lag in self.graph.precedences:
             for end, start in zip(self.end[before], self.start[after][shift:], strict=False):
                 self.model.add(start >= end + lag * scale)
+
+    def _within_ways(self, reasons: Reasons, scale: int) -> None:
+        """No operation starts before its head, nor ends behind its tail, both as chains of reasons that hold for every cut."""
+
+        def least(ways: Sequence[Way]) -> End:
+            return self._least([replace(way, constant=way.constant * scale) for way in ways])
+
+        for o, (starts, ends) in enumerate(zip(self.start, self.end, strict=True)):
+            for n, (start, end) in enumerate(zip(starts, reversed(ends), strict=True)):
+                self.model.add(start >= least(reasons.head(o, n)))
+                self.model.add(end + least(reasons.tail(o, n)) <= self.bound)
 
     # --- memory ---
 

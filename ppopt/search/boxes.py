@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -182,16 +181,18 @@ class Everywhere(Looks):
     """Looks at all cuts: is there anything below a part of the way from the bound to the best? If not, that is a bound.
 
     After an answer the next question comes at once, for twice the part; where none came, for half of it and for twice as long,
-    when it is its turn.
+    when it is its turn. All looks may take as long as single cuts, in vain or not: where the ramps of the schedule decide,
+    as in loops, nothing else raises the bound. Measured: the first question is rarely answered for the whole way, and mostly for
+    a quarter of it.
     """
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
         super().__init__(over, at, settings, seconds)
-        self._part, self._answered = Fraction(1), False
+        self._part, self._answered = Fraction(1, 4), False
 
     def due(self, others: float) -> bool:
         """Whether a look comes next, where single cuts have taken that many seconds."""
-        return super().due(math.inf if self._answered else others)
+        return self.useful and (self._answered or self.spent + self.seconds <= others)
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""

@@ -280,15 +280,14 @@ class PartitionChoice:
         if offered is not None:
             self._look(offered, "cut")
             return
-        found = self._ask(most)
-        if found is None:
+        if (found := self._ask(most)) is None:
             return
         pipeline = self._at(found)
         if self.offered.local:
             self._look(self.offered.near(found, most, self._clock), "cut")
         elif pipeline is None:
             self.over.leave_out(found)
-        elif not self.over.learn_from(fastest(pipeline)):
+        elif not self.over.learn_from(fastest(pipeline)) or not self.over.settled:
             long = self.best is not None and self._first_look > 1  # to look at it is as quick where that takes a second
             self._look(self.offered.near(found, most, self._clock) if long else found, "cut")
 
@@ -300,7 +299,8 @@ class PartitionChoice:
         with at("all cuts"):
             found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
         if not self.over.settled and (self.over.bound <= known or self.offered.local) and below < math.inf:
-            self._asking *= 2  # it said nothing new, or little, and the next question has to begin anew
+            # it said nothing new, or little, and the next question has to begin anew
+            self._asking = max(self._asking, min(2 * self._asking, strategies.MOST_OVER_CUTS * self.settings.seconds))
         self._report()
         return found
 

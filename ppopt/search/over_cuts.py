@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of, plain_certificates, work_certificates
+from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.many_cuts import ManyCuts
 from ppopt.clock import Limits
@@ -21,6 +21,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
 from ppopt.pipeline.cutting import StageLevels
 from ppopt.pipeline.rewriting import undivided
+from ppopt.pipeline.scaling import sizes_of
 from ppopt.schedule import Objective
 from ppopt.search.cut_ticks import CutTicks
 
@@ -214,6 +215,11 @@ class OverCuts:
         alike = alike and pipeline.costs.weight_pieces == 1 and self._ticks.exact
         return alike and isinstance(pipeline.recompute, str) and pipeline.recompute != CHOOSE
 
+    @functools.cached_property
+    def _reasons(self) -> Reasons:
+        """Why operations cannot start earlier or end later on whatever cut (:attr:`joint`)."""
+        return Reasons(relaxed_graph(self._some, links=False), sizes_of(self._some))
+
     def with_order(self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box) -> FoundCut:
         """The best cut of a box and its order, below that much, as far as found, where no cut has less than ``lower``."""
         from ppopt.bounds.scheduled_cuts import Box, FoundCut, ScheduledCuts
@@ -221,13 +227,12 @@ class OverCuts:
         least, most = math.ceil(lower * self.per_unit), math.ceil(below * self.per_unit) - 1
         if least > most:
             return FoundCut(most + 1, none=True, settled=True)
-        graph, scale = relaxed_graph(self._some, links=False), self.per_unit // self._some.ticks.per_unit
         model = ScheduledCuts(
             self._ticks.arguments["times"],
             self.pipeline.stages,
-            graph,
+            self._reasons,
             box,
-            scale=scale,
+            scale=self.per_unit // self._some.ticks.per_unit,
             lower=least,
             upper=most,
             memory=None if self._amounts is None else Held(*self._amounts),

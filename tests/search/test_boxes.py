@@ -53,7 +53,9 @@ def looks_of(pipeline: Pipeline, over: OverCuts) -> tuple[Around, Everywhere, Ar
             return None
 
     looks = over, at, SETTINGS, 60.0
-    return Around(*looks), Everywhere(*looks), AroundSettled(*looks)
+    everywhere = Everywhere(*looks)
+    everywhere._part = Fraction(1)
+    return Around(*looks), everywhere, AroundSettled(*looks)
 
 
 @drawn(10, 200, layered(6, 20), st.data())
@@ -167,6 +169,17 @@ def test_looks_at_all_cuts_raise_the_bound_step_by_step() -> None:
     assert len(bounds) > 2
     assert looked.closed
     assert lower == asked
+
+
+def test_looks_at_all_cuts_go_on_in_vain() -> None:
+    """They may take as long as single cuts, and ask for a quarter of the way at first."""
+    looks = Everywhere(OverCuts(TIGHT, "makespan", Fraction(0)), lambda counts: None, SETTINGS, 10.0)
+    looks.in_vain = 3
+    assert not looks.due(9.9)
+    assert looks.due(10.0)
+    looked = looks.look(next(cuts(TIGHT)), 0, 40, Clock(60))
+    assert (looked.bound, looked.closed) == (10, False)
+    assert looks.due(0.0)
 
 
 class Eager(PartitionChoice):

@@ -18,7 +18,7 @@ from ppopt.pipeline import Layers, Links, Memory, Mix, Pipeline, PipelineError
 from ppopt.search import Result, Settings, cut_ticks, solve
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
-from ppopt.search.over_cuts import OverCuts
+from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.summary import opinion_lines
 from ppopt.search.verifying import verify
 from tests.support.every_cut import by_enumeration, cuts, layered, mixed
@@ -252,9 +252,26 @@ def test_a_question_about_all_cuts_that_is_not_answered_is_asked_longer(monkeypa
     monkeypatch.setattr(OverCuts, "least", unanswered)
     choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
     choice._clock = Clock(60)
-    for below in (math.inf, Fraction(10), Fraction(10), Fraction(10)):
+    for below in (math.inf, Fraction(10), Fraction(10), Fraction(10), Fraction(10)):
         choice._ask(below)
-    assert seconds == [3, 3, 6, 12]
+    assert seconds == [3, 3, 6, 10, 10]  # a sixth of the time at most
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_cut_is_looked_at_where_the_question_was_not_answered(monkeypatch: pytest.MonkeyPatch, settled: bool) -> None:
+    """Though more was learned from it: the next question may stay open, too, and nothing would be solved."""
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+    choice._clock = Clock(60)
+    counts = next(iter(cuts(PIPELINE)))
+
+    def given(self: OverCuts, limits: Limits, below: float, hint: object) -> Counts:
+        self.settled = settled
+        return counts
+
+    monkeypatch.setattr(OverCuts, "least", given)
+    monkeypatch.setattr(OverCuts, "learn_from", lambda self, pipeline: True)
+    choice._next_cut()
+    assert list(choice.leaves) == ([] if settled else [counts])
 
 
 def test_two_routes_have_certificates() -> None:
