@@ -231,25 +231,28 @@ class PartitionChoice:
 
     def _next(self) -> None:
         """Improve the order of the best cut, look at another cut, into a box of cuts, or at all cuts at once."""
-        if self.best is not None and self.order.due(self.best, self.words, self._begun + self._spent):
-            self._improve(self.best)
+        best = self.best
+        if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
             return
         for looks in self.looks:
-            if self.best is not None and not self.words and looks.due(self._spent):
-                self._look_with_order(looks, self.best.pipeline.counts)
+            if best is not None and not self.words and looks.due(self._spent):
+                self._look_with_order(looks, best.pipeline.counts)
                 return
         before = self._clock.spent
         self._next_cut()
         self._spent += self._clock.spent - before
 
-    def _improve(self, best: Schedule) -> None:
-        """Search for a better order of the best cut."""
+    def _improve(self, best: Schedule) -> bool:
+        """Search for a better order of the best cut; ``False``: none of that cut is good enough."""
         leaf = self.leaves.get(best.pipeline.counts)
-        least = self.lower if leaf is None else self.value if leaf.settled else max(self.lower, leaf.bound)
-        found = self.order.improved(best, least, self._clock, self.steps)
+        least = self.over.bound_of(fastest(best.pipeline)) if leaf is None else self.value if leaf.settled else leaf.bound
+        if least >= min(self.value, self.enough):
+            return False
+        found = self.order.improved(best, max(self.lower, least), self._clock, self.steps)
         if found is not best:
             self._found(found, ())
             self._follow()
+        return True
 
     def _look_with_order(self, looks: Around | AroundSettled | Everywhere, counts: Counts) -> None:
         """Search for cut and order together."""
@@ -271,13 +274,12 @@ class PartitionChoice:
         opened = [leaf for leaf in self.leaves.values() if not leaf.settled]
         leaf = min(opened, key=lambda leaf: leaf.bound, default=None)
         most = min(self.value, self.enough)
-        if leaf is not None and (leaf.bound <= self.over.bound or self.over.bound >= most):
+        if leaf is not None and (leaf.bound < self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
         says = self.offered.below > self.over.bound  # else the answer is known
         asked = says and self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
-        offered = None if asked else self.offered.unasked(most, self._clock)
-        if offered is not None:
+        if not asked and (offered := self.offered.unasked(most, self._clock)) is not None:
             self._look(offered, "cut")
             return
         if (found := self._ask(most)) is None:
@@ -298,8 +300,7 @@ class PartitionChoice:
         clock, known = self._clock.slice(self._asking), self.over.bound
         with at("all cuts"):
             found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
-        if not self.over.settled and (self.over.bound <= known or self.offered.local) and below < math.inf:
-            # it said nothing new, or little, and the next question has to begin anew
+        if not self.over.settled and (self.over.bound <= known or self.offered.local) and below < math.inf:  # it begins anew
             self._asking = max(self._asking, min(2 * self._asking, strategies.MOST_OVER_CUTS * self.settings.seconds))
         self._report()
         return found

@@ -150,7 +150,7 @@ def test_around_settled_cuts_no_look_without_a_limit_of_memory() -> None:
 
 def test_looks_at_all_cuts_raise_the_bound_step_by_step() -> None:
     """A part of the way at a time; what was asked for and is not there is a bound."""
-    expected = solve(TIGHT, seconds=60, workers=1)
+    expected = solve(TIGHT, seconds=600, workers=1)
     assert expected.value is not None
     over = OverCuts(TIGHT, "makespan", Fraction(0))
     looks = looks_of(TIGHT, over)[1]
@@ -193,7 +193,7 @@ class Eager(PartitionChoice):
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_looks_alone_settle_the_search(everywhere: bool) -> None:
     """Boxes grow to all cuts."""
-    expected = solve(TIGHT, seconds=60, workers=1)
+    expected = solve(TIGHT, seconds=600, workers=1)
     assert expected.reason == "optimal"
     choice = Eager(TIGHT, "makespan", SETTINGS)
     choice.looks = choice.looks[1 + everywhere :][:1]

@@ -274,6 +274,37 @@ def test_a_cut_is_looked_at_where_the_question_was_not_answered(monkeypatch: pyt
     assert list(choice.leaves) == ([] if settled else [counts])
 
 
+def test_of_equal_bounds_a_cut_that_had_no_look_comes_before_a_longer_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other, *_ = cuts(PIPELINE)
+    monkeypatch.setattr(OverCuts, "least", lambda self, limits, below, hint: other)
+    monkeypatch.setattr(OverCuts, "learn_from", lambda self, pipeline: False)
+
+    def looked_at(more: int) -> set[Counts]:
+        """Beside the first cut, where the bound of the others is this much more."""
+        choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+        choice._clock = Clock(60)
+        leaf = choice._leaf(PIPELINE.changed(partition=first))
+        choice.over.bound = leaf.bound + more
+        choice._next_cut()
+        return set(choice.leaves) - {first}
+
+    assert looked_at(0) == {other}
+    assert looked_at(1) == set()
+
+
+def test_the_order_of_a_cut_that_cannot_be_good_enough_is_not_searched() -> None:
+    best = NAMED["gpipe"].schedule(PIPELINE.changed(partition=(5, 5, 4)))
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+    choice._clock = Clock(60)
+    choice._found(best, ())
+    choice.enough = choice.over.bound_of(best.pipeline)
+    assert not choice._improve(best)
+    assert not choice.steps
+    choice.enough = math.inf
+    assert choice._improve(best)
+    assert choice.steps[0].name == "the order on 5,5,4"
+
+
 def test_two_routes_have_certificates() -> None:
     """From them the model of cuts learns more than the work of the devices; never more than the best of all cuts."""
     pipeline = PIPELINE.changed(devices=4, microbatches=4, placement="bidirectional")
