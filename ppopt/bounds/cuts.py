@@ -180,11 +180,11 @@ class CutModel:
             found += square * (self.squares[kind][stage + 1] - self.squares[kind][stage])
         return found
 
-    def _least(self, ways: Sequence[Way]) -> End:
+    def _least(self, ways: Sequence[Way], scale: int = 1) -> End:
         if len(ways) == 1:
-            return self._time(ways[0])
+            return self._time(ways[0], scale)
         least = self.model.new_int_var(0, self._most, "")
-        self.model.add_min_equality(least, [self._time(way) for way in ways])
+        self.model.add_min_equality(least, [self._time(way, scale) for way in ways])
         return least
 
     def leave_out(self, counts: Sequence[int]) -> None:

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +20,6 @@ from ppopt.bounds.filling import Filling, Held, Phase
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
-Sums: TypeAlias = IntArray
-"""What the layers before each have together of something."""
 MOST_TRIED = 1000
 """Numbers of operations that are tried in a phase; one with more is left out. Measured: 4 stages on a device, 16 microbatches."""
 
@@ -81,7 +78,7 @@ class ManyCuts:
 
     def of(self, counts: Sequence[int]) -> IntArray:
         """The bounds of the devices for one cut: the number of layers of each stage."""
-        bounds: IntArray = self.each(np.array([list(accumulate(counts))[:-1]], dtype=np.int64))[0]
+        bounds: IntArray = self.each(np.array([ends_of(counts)], dtype=np.int64))[0]
         return bounds
 
     def each(self, ends: IntArray) -> IntArray:
@@ -89,9 +86,8 @@ class ManyCuts:
 
         ``ends``: a row for each cut, where its stages end: a number of layers for each stage but the last.
         """
-        bounds = np.column_stack([np.zeros(len(ends), dtype=np.int64), ends, np.full(len(ends), self.layers)])
-        duration = self._durations(bounds)
-        held, kept, own = (sums[bounds[:, 1:]] - sums[bounds[:, :-1]] for sums in self._amounts)
+        duration = self._durations(self._edges(ends))
+        held, kept, own = self._held(ends)
         found = np.zeros((len(ends), len(self._room)), dtype=np.int64)
         if self._work:
             value = duration @ np.array(self._work).T + np.array(self._constants)
@@ -106,17 +102,29 @@ class ManyCuts:
 
     def fits(self, ends: IntArray) -> npt.NDArray[np.bool_]:
         """Whether every device of each cut has room for its weights and a microbatch."""
-        bounds = np.column_stack([np.zeros(len(ends), dtype=np.int64), ends, np.full(len(ends), self.layers)])
-        held, _, own = (sums[bounds[:, 1:]] - sums[bounds[:, :-1]] for sums in self._amounts)
+        held, _, own = self._held(ends)
         taken = np.column_stack([(held + own)[:, self._device_of == device].sum(axis=1) for device in range(len(self._room))])
         enough: npt.NDArray[np.bool_] = np.all(taken <= np.array(self._room), axis=1)
         return enough
 
-    def _durations(self, bounds: IntArray) -> IntArray:
+    def counts(self, ends: IntArray) -> IntArray:
+        """The number of layers of each stage, a row for each cut."""
+        return np.diff(self._edges(ends), axis=1)
+
+    def _edges(self, ends: IntArray) -> IntArray:
+        """Where the first stage begins, and where each one ends."""
+        return np.column_stack([np.zeros(len(ends), dtype=np.int64), ends, np.full(len(ends), self.layers)])
+
+    def _held(self, ends: IntArray) -> Iterator[IntArray]:
+        """What each stage holds of a microbatch, what is kept of that until ``W``, and its weights."""
+        edges = self._edges(ends)
+        return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self._amounts)
+
+    def _durations(self, edges: IntArray) -> IntArray:
         columns = []
         for kind, stage in self._place:
             sums = (self._times if stage else self._first)[kind]
-            columns.append(sums[bounds[:, stage + 1]] - sums[bounds[:, stage]] + self._more.get(Part(kind, stage), 0))
+            columns.append(sums[edges[:, stage + 1]] - sums[edges[:, stage]] + self._more.get(Part(kind, stage), 0))
         return np.column_stack(columns)
 
 
@@ -239,6 +247,11 @@ class _ManyPhases:
                 number = np.minimum(number, numbers[other])
         of_last = left[:, None] - (number - 1) * every[:, None]
         return number, np.where(number > 0, (number - 1) * gain[:, None] + np.minimum(gain[:, None], of_last), 0)
+
+
+def ends_of(counts: Sequence[int]) -> list[int]:
+    """Where the stages of a cut end, but for the last one; ``counts``: the number of layers of each stage."""
+    return list(accumulate(counts))[:-1]
 
 
 def _sums(of: Sequence[int]) -> IntArray:

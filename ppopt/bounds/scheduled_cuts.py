@@ -17,13 +17,13 @@ are counted by literals that one operation is before another, and the amount ``a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.certificates import Reasons, Way
+from ppopt.bounds.certificates import Reasons
 from ppopt.bounds.cuts import CutModel, End
 from ppopt.bounds.filling import Held
 from ppopt.clock import Limits
@@ -168,14 +168,10 @@ class ScheduledCuts(CutModel):
 
     def _within_ways(self, reasons: Reasons, scale: int) -> None:
         """No operation starts before its head, nor ends behind its tail, both as chains of reasons that hold for every cut."""
-
-        def least(ways: Sequence[Way]) -> End:
-            return self._least([replace(way, constant=way.constant * scale) for way in ways])
-
         for o, (starts, ends) in enumerate(zip(self.start, self.end, strict=True)):
             for n, (start, end) in enumerate(zip(starts, reversed(ends), strict=True)):
-                self.model.add(start >= least(reasons.head(o, n)))
-                self.model.add(end + least(reasons.tail(o, n)) <= self.bound)
+                self.model.add(start >= self._least(reasons.head(o, n), scale))
+                self.model.add(end + self._least(reasons.tail(o, n), scale) <= self.bound)
 
     # --- memory ---
 

@@ -11,13 +11,13 @@ import math
 import time
 from collections.abc import Collection
 from fractions import Fraction
-from typing import TypeAlias
 
 from ppopt import cpsat
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
 from ppopt.search.near_cuts import At, followed, makespan_of
 from ppopt.search.over_cuts import Counts
@@ -25,8 +25,6 @@ from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.search.steps.neighbourhoods import not_for_windows
 from ppopt.search.whereabouts import at
-
-Time: TypeAlias = Fraction | float
 
 
 class BestOrder:

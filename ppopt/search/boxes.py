@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppopt.bounds.many_cuts import ends_of
 from ppopt.clock import Clock, Limits
 from ppopt.interrupt import uninterrupted
 from ppopt.schedule import Order, Schedule
+from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
 from ppopt.search.near_cuts import At, makespan_of
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -20,8 +22,6 @@ from ppopt.timing import CyclicOrder, time_order
 
 if TYPE_CHECKING:
     from ppopt.bounds.scheduled_cuts import Box, FoundCut
-
-Time: TypeAlias = Fraction | float
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,11 @@ class Looks:
     def due(self, others: float) -> bool:
         """Whether a look comes next, where single cuts have taken that many seconds: as long as all looks may take; after one in
         vain these may take half as long, after two a third, and so on."""
-        return self.useful and (1 + self.in_vain) * (self.spent + self.seconds) <= others
+        return self._may_take(others / (1 + self.in_vain))
+
+    def _may_take(self, seconds: float) -> bool:
+        """Whether the next look fits where all looks may take that many seconds."""
+        return self.useful and self.spent + self.seconds <= seconds
 
     def _look(self, box: Box, lower: Time, below: Time, clock: Clock) -> tuple[FoundCut, Schedule | None]:
         """Look for a schedule below that much on a cut of a box, of which none has less than ``lower``."""
@@ -136,7 +140,7 @@ class AroundSettled(Looks):
     def due(self, others: float) -> bool:
         """Whether a look comes next, where single cuts have taken that many seconds: as long as all looks may take, also after
         those in vain, which make the next box smaller."""
-        return self.cut is not None and self.useful and self.spent + self.seconds <= others
+        return self.cut is not None and self._may_take(others)
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""
@@ -161,11 +165,11 @@ class AroundSettled(Looks):
     def _box(self, cut: Counts, below: Time) -> Box:
         many = self._over.many
         assert many is not None, "it is for limits of memory"
-        ends = list(accumulate(cut))
-        low, high = ends[:-1], ends[:-1]
+        ends = ends_of(cut)
+        low, high = list(ends), list(ends)
         places = list[tuple[int, int, list[int]]]()
-        for end, (before, after) in enumerate(zip((0, *ends[:-2]), ends[1:], strict=True)):
-            others = np.repeat([ends[:-1]], after - before - 1, axis=0)
+        for end, (before, after) in enumerate(zip((0, *ends[:-1]), (*ends[1:], many.layers), strict=True)):
+            others = np.repeat([ends], after - before - 1, axis=0)
             others[:, end] = range(before + 1, after)
             small = many.fits(others) & (many.each(others).max(axis=1) < float(below * self._over.per_unit))
             good = [*others[small, end].tolist(), ends[end]]
@@ -192,7 +196,7 @@ class Everywhere(Looks):
 
     def due(self, others: float) -> bool:
         """Whether a look comes next, where single cuts have taken that many seconds."""
-        return self.useful and (self._answered or self.spent + self.seconds <= others)
+        return self._may_take(math.inf if self._answered else others)
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""

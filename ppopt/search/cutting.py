@@ -30,7 +30,7 @@ from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, AroundSettled, Everywhere
-from ppopt.search.choices import Branch, ClosedBranch
+from ppopt.search.choices import Branch, ClosedBranch, Time
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating, without_an_answer
 from ppopt.search.near_cuts import retimed
@@ -43,7 +43,6 @@ from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.search.whereabouts import at
 
-Time: TypeAlias = Fraction | float
 Report: TypeAlias = Callable[[Fraction | None, Fraction], None]
 
 

@@ -6,18 +6,16 @@ import math
 import time
 from collections.abc import Collection, Sequence
 from fractions import Fraction
-from typing import TypeAlias
 
 from ppopt.clock import Clock
 from ppopt.search import strategies, tuning
+from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
 from ppopt.search.near_cuts import At, Key, improved
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
 from ppopt.search.small_bounds import SmallBounds
 from ppopt.search.step import Taken
-
-Time: TypeAlias = Fraction | float
 
 
 class OfferedCuts:

@@ -11,20 +11,19 @@ import math
 import random
 from collections.abc import Collection, Iterable
 from fractions import Fraction
-from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ppopt import bounds
-from ppopt.bounds.many_cuts import ManyCuts
+from ppopt.bounds.many_cuts import ManyCuts, ends_of
 from ppopt.clock import Clock
 from ppopt.pipeline import IntArray
+from ppopt.search.choices import Time
 from ppopt.search.near_cuts import At
 from ppopt.search.over_cuts import Counts, OverCuts
 
-Time: TypeAlias = Fraction | float
 Values: TypeAlias = npt.NDArray[np.float64]
 
 SLACK = 0.05
@@ -90,8 +89,8 @@ class SmallBounds:
     def _least(self, left_out: Collection[Counts], clock: Clock) -> Counts | None:
         """The cut of the least bound that is found, as far as is known."""
         known = {**self._own, **dict.fromkeys(left_out, math.inf)}
-        self._known = {np.array(_ends(counts)).tobytes(): float(value * self._over.per_unit) for counts, value in known.items()}
-        ends = np.array(sorted(map(_ends, self._met)))
+        self._known = {np.array(ends_of(counts)).tobytes(): float(value * self._over.per_unit) for counts, value in known.items()}
+        ends = np.array(sorted(map(ends_of, self._met)))
         values = self._values(ends, clock)
         best, value = self._down(ends[int(np.argmin(values))], clock)
         in_vain = 0
@@ -130,8 +129,7 @@ class SmallBounds:
     def _near(self, ends: IntArray) -> IntArray:
         """The cuts to which a move leads, none of them with an empty stage."""
         near = ends + self._moves
-        wide = np.column_stack([np.zeros_like(near[:, 0]), near, np.full_like(near[:, 0], self._many.layers)])
-        return near[np.all(np.diff(wide, axis=1) > 0, axis=1)]
+        return near[np.all(self._many.counts(near) > 0, axis=1)]
 
     def _values(self, ends: IntArray, clock: Clock) -> Values:
         """How good cuts are: less is better; infinite without room."""
@@ -148,7 +146,7 @@ class SmallBounds:
         return value
 
     def _counts(self, ends: IntArray) -> Counts:
-        return tuple(int(b - a) for a, b in pairwise((0, *ends, self._many.layers)))
+        return tuple(self._many.counts(ends[None, :])[0].tolist())
 
 
 def _moves(ends: int) -> IntArray:
@@ -161,7 +159,3 @@ def _moves(ends: int) -> IntArray:
                 move[first:last] = by
                 moves.append(move)
     return np.array(moves)
-
-
-def _ends(counts: Counts) -> list[int]:
-    return list(accumulate(counts))[:-1]
