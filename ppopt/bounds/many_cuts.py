@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.bounds.filling import Filling, Held, Phase
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
+
+Row: TypeAlias = tuple[IntArray, int]
+"""A way: how often each duration counts, kind by kind and stage by stage, and a constant."""
 
 MOST_TRIED = 1000
 """Numbers of operations that are tried in a phase; one with more is left out. Measured: 4 stages on a device, 16 microbatches."""
@@ -43,12 +47,13 @@ class ManyCuts:
         more: Mapping[Part, int] | None = None,
     ) -> None:
         self.stages, self.layers = len(device_of), len(memory.held)
-        self._device_of, self._room, self._more = np.array(device_of), memory.room, more or {}
+        self.device_of, self.room, self._more = np.array(device_of), memory.room, more or {}
         self._times = {kind: _sums(of) for kind, of in times.items()}
         self._first = {kind: _sums(of) for kind, of in (first or times).items()}
-        self._amounts = _sums(memory.held), _sums(memory.kept), _sums(memory.own)
+        self.amounts = _sums(memory.held), _sums(memory.kept), _sums(memory.own)
+        """What the first layers hold of a microbatch, what is kept of that until ``W``, and always, for each number of layers."""
         self._place = {of: place for place, of in enumerate(itertools.product(self._times, range(self.stages)))}
-        self._fillings = [_ManyFillings(self, filling, scale) for filling in fillings]
+        self.fillings = [ManyFillings(self, filling, scale) for filling in fillings]
         self._heads, self._tails = _Leasts(self), _Leasts(self)
         self._work: list[IntArray] = []
         self._constants: list[int] = []
@@ -65,16 +70,59 @@ class ManyCuts:
         self._work.append(row)
         self._constants.append(constant)
         stages = [part.stage for part, _ in certificate.work.times]
-        self._of_device.append(int(self._device_of[stages[0] if stages else 0]))
+        self._of_device.append(int(self.device_of[stages[0] if stages else 0]))
         self._heads.add(certificate.heads)
         self._tails.add(certificate.tails)
 
-    def row(self, way: Way) -> tuple[IntArray, int]:
+    @property
+    def parts(self) -> Sequence[tuple[Kind, int]]:
+        """Kinds and stages in the order of rows."""
+        return list(self._place)
+
+    def row(self, way: Way) -> Row:
         """How often each duration counts in a way, and its constant."""
         found = np.zeros(len(self._place), dtype=np.int64)
         for part, n in way.times:
             found[self._place[part.kind, part.stage]] += n
         return found, way.constant
+
+    @property
+    def time_tables(self) -> list[IntArray]:
+        """What the first layers take, for each number of layers: per kind, and in the first stage, if that is something else."""
+        return [*self._times.values(), *(self._first.values() if self._others_first else ())]
+
+    @property
+    def _others_first(self) -> bool:
+        return any(not np.array_equal(self._first[kind], of) for kind, of in self._times.items())
+
+    def of_ends(self, ways: Iterable[tuple[float, Row]]) -> tuple[npt.NDArray[np.float64], float]:
+        """So often some ways as a constant and what lies before ends: of each of :attr:`time_tables` a number for each end."""
+        kinds = len(self._times)
+        often, constant = np.zeros(len(self._place)), 0.0
+        for n, (row, fixed) in ways:
+            often += n * row
+            constant += n * fixed
+        each = often.reshape(kinds, self.stages)
+        constant += sum(each[list(self._times).index(part.kind), part.stage] * more for part, more in self._more.items())
+        constant += sum(of[-1] * self._last(kind) for of, kind in zip(each, self._times, strict=True))
+        ends = each[:, :-1] - each[:, 1:]
+        if self._others_first:
+            first = np.zeros_like(ends)
+            first[:, 0], ends[:, 0] = each[:, 0], -each[:, 1]
+            ends = np.concatenate([ends, first])
+        return ends.ravel(), constant
+
+    def _last(self, kind: Kind) -> int:
+        return int((self._times if self.stages > 1 else self._first)[kind][-1])
+
+    def certified(self) -> Iterator[tuple[Row, list[Row], list[Row]]]:
+        """What was learned: the work of each certificate, its heads and its tails."""
+        for certificate in self._known:
+            yield (
+                self.row(certificate.work),
+                [self.row(way) for way in certificate.heads],
+                [self.row(way) for way in certificate.tails],
+            )
 
     def of(self, counts: Sequence[int]) -> IntArray:
         """The bounds of the devices for one cut: the number of layers of each stage."""
@@ -88,14 +136,14 @@ class ManyCuts:
         """
         duration = self._durations(self._edges(ends))
         held, kept, own = self._held(ends)
-        found = np.zeros((len(ends), len(self._room)), dtype=np.int64)
+        found = np.zeros((len(ends), len(self.room)), dtype=np.int64)
         if self._work:
             value = duration @ np.array(self._work).T + np.array(self._constants)
             value += self._heads.of(duration) + self._tails.of(duration)
             for place, device in enumerate(self._of_device):
                 np.maximum(found[:, device], value[:, place], out=found[:, device])
-        for filling in self._fillings:
-            room = self._room[filling.device] - own[:, filling.stages].sum(axis=1)
+        for filling in self.fillings:
+            room = self.room[filling.device] - own[:, filling.stages].sum(axis=1)
             value = filling.value(duration, held, kept, room)
             np.maximum(found[:, filling.device], value, out=found[:, filling.device])
         return found
@@ -103,8 +151,8 @@ class ManyCuts:
     def fits(self, ends: IntArray) -> npt.NDArray[np.bool_]:
         """Whether every device of each cut has room for its weights and a microbatch."""
         held, _, own = self._held(ends)
-        taken = np.column_stack([(held + own)[:, self._device_of == device].sum(axis=1) for device in range(len(self._room))])
-        enough: npt.NDArray[np.bool_] = np.all(taken <= np.array(self._room), axis=1)
+        taken = np.column_stack([(held + own)[:, self.device_of == device].sum(axis=1) for device in range(len(self.room))])
+        enough: npt.NDArray[np.bool_] = np.all(taken <= np.array(self.room), axis=1)
         return enough
 
     def counts(self, ends: IntArray) -> IntArray:
@@ -118,7 +166,7 @@ class ManyCuts:
     def _held(self, ends: IntArray) -> Iterator[IntArray]:
         """What each stage holds of a microbatch, what is kept of that until ``W``, and its weights."""
         edges = self._edges(ends)
-        return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self._amounts)
+        return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self.amounts)
 
     def _durations(self, edges: IntArray) -> IntArray:
         columns = []
@@ -146,41 +194,47 @@ class _Leasts:
         return np.minimum.reduceat(values, self._begin, axis=1)
 
 
-class _ManyFillings:
+class ManyFillings:
     """What a limit of memory says of one device."""
 
     def __init__(self, cuts: ManyCuts, filling: Filling, scale: int) -> None:
         self.device, self.stages = filling.device, list(filling.stages)
-        self._most = filling.microbatches
-        self._work, self._head, self._tail = (_scaled(cuts, way, scale) for way in (filling.work, filling.head, filling.tail))
-        phases = [[_ManyPhases(cuts, phase, filling.microbatches, scale) for phase in of] for of in (filling.first, filling.last)]
-        self._first, self._last = ([(j, one) for j, one in enumerate(of) if one.tried is not None] for of in phases)
+        self.most = filling.microbatches
+        self.work, self.head, self.tail = (_scaled(cuts, way, scale) for way in (filling.work, filling.head, filling.tail))
+        self._kinds = np.array([list(Kind).index(kind) for kind, _ in cuts.parts])
+        phases = [[ManyPhases(cuts, phase, filling.microbatches, scale) for phase in of] for of in (filling.first, filling.last)]
+        self.first, self.last = ([(j, one) for j, one in enumerate(of) if one.tried is not None] for of in phases)
+
+    def work_of(self, *kinds: Kind) -> Row:
+        """The part of the work that is of these kinds."""
+        row, _ = self.work
+        return np.where(np.isin(self._kinds, [list(Kind).index(kind) for kind in kinds]), row, 0), 0
 
     def value(self, duration: IntArray, held: IntArray, kept: IntArray, room: IntArray) -> IntArray:
         """The bound of each cut."""
-        head, tail, work = (_value(way, duration) for way in (self._head, self._tail, self._work))
-        first = [(j, one.least(duration, held, room)) for j, one in self._first]
-        last = [(j, one.least(duration, kept, room)) for j, one in self._last]
+        head, tail, work = (_value(way, duration) for way in (self.head, self.tail, self.work))
+        first = [(j, one.least(duration, held, room)) for j, one in self.first]
+        last = [(j, one.least(duration, kept, room)) for j, one in self.last]
         found = np.zeros_like(work)
         for one in (*(one + tail for _, one in first), *(head + other for _, other in last)):
             np.maximum(found, one, out=found)
         for i, one in first:
             for j, other in last:
-                full = self._most * held[:, self.stages[: min(i, j) + 1]].sum(axis=1) > room
+                full = self.most * held[:, self.stages[: min(i, j) + 1]].sum(axis=1) > room
                 np.maximum(found, np.where(full, one + other, 0), out=found)
         found += work
         return found
 
 
-class _ManyPhases:
+class ManyPhases:
     """How little a device can do in a phase, for the numbers of operations that are tried."""
 
     def __init__(self, cuts: ManyCuts, phase: Phase, most: int, scale: int) -> None:
-        self._counts, self._most = phase.counts, most
-        self._way = _scaled(cuts, phase.way, scale)
-        self._gain = [_scaled(cuts, of.gain, scale) for of in phase.counts]
-        self._since = [None if of.since is None else _scaled(cuts, of.since, scale) for of in phase.counts]
-        self._every = [_scaled(cuts, of.every, scale) for of in phase.counts]
+        self.counts, self._most = phase.counts, most
+        self.way = _scaled(cuts, phase.way, scale)
+        self.gain = [_scaled(cuts, of.gain, scale) for of in phase.counts]
+        self.since = [None if of.since is None else _scaled(cuts, of.since, scale) for of in phase.counts]
+        self.every = [_scaled(cuts, of.every, scale) for of in phase.counts]
         assert phase.counts[0].holds == 1, "more of what holds memory come first"
         assert phase.counts[0].since is None, "more of what holds memory come first"
         self._free = [i for i, of in enumerate(phase.counts) if i and of.since is None]
@@ -193,7 +247,7 @@ class _ManyPhases:
 
     def _choices(self) -> int:
         """How many there are at most."""
-        falling = all(i == 1 or self._free[i - 2] in self._counts[i].within for i in self._free)
+        falling = all(i == 1 or self._free[i - 2] in self.counts[i].within for i in self._free)
         return math.comb(self._most + len(self._free), len(self._free)) if falling else (self._most + 1) ** len(self._free)
 
     def _each(self, known: Mapping[int, int]) -> Iterator[list[int]]:
@@ -201,34 +255,34 @@ class _ManyPhases:
         if len(known) == len(self._free):
             yield list(known.values())
             return
-        of = self._counts[self._free[len(known)]]
+        of = self.counts[self._free[len(known)]]
         for n in range(of.least, min((known[i] for i in of.within if i in known), default=self._most) + 1):
             yield from self._each({**known, self._free[len(known)]: n})
 
     def least(self, duration: IntArray, held: IntArray, room: IntArray) -> IntArray:
         """Idle ticks of each cut at least."""
         assert self.tried is not None
-        until = _value(self._way, duration)
+        until = _value(self.way, duration)
         numbers: dict[int, IntArray] = {i: self.tried[:, place][None, :] for place, i in enumerate(self._free)}
-        first = self._counts[0]
+        first = self.counts[0]
         needed = np.full((1, len(self.tried)), first.least)
         left = np.broadcast_to(room[:, None], (len(duration), len(self.tried)))
         done = np.zeros(left.shape, dtype=np.int64)
         for i in self._free:
-            of = self._counts[i]
+            of = self.counts[i]
             left = left - of.holds * numbers[i] * held[:, of.stage, None]
-            done = done + numbers[i] * _value(self._gain[i], duration)[:, None]
+            done = done + numbers[i] * _value(self.gain[i], duration)[:, None]
             if 0 in of.within:
                 needed = np.maximum(needed, numbers[i])
         for i in self._ends:
             number, gained = self._given_back(i, numbers, duration, until)
             numbers[i] = number
-            left = left + number * held[:, self._counts[i].stage, None]
+            left = left + number * held[:, self.counts[i].stage, None]
             done = done + gained
         each = held[:, first.stage, None]
         most = np.where(each > 0, np.minimum(self._most, left // np.maximum(each, 1)), self._most)
         possible = (left >= 0) & (most >= needed)
-        done = np.where(possible, done + most * _value(self._gain[0], duration)[:, None], -1)
+        done = np.where(possible, done + most * _value(self.gain[0], duration)[:, None], -1)
         until -= done.max(axis=1)
         return until
 
@@ -236,13 +290,13 @@ class _ManyPhases:
         self, i: int, numbers: Mapping[int, IntArray], duration: IntArray, until: IntArray
     ) -> tuple[IntArray, IntArray]:
         """How many operations that give memory back can have begun, and how much of them can be run."""
-        since = self._since[i]
+        since = self.since[i]
         assert since is not None
-        gain, every = _value(self._gain[i], duration), _value(self._every[i], duration)
+        gain, every = _value(self.gain[i], duration), _value(self.every[i], duration)
         left = until - _value(since, duration)
         begun = np.where(left > 0, np.where(every > 0, (left - 1) // np.maximum(every, 1) + 1, self._most), 0)
         number = np.minimum(begun, self._most)[:, None]
-        for other in self._counts[i].within:
+        for other in self.counts[i].within:
             if other:
                 number = np.minimum(number, numbers[other])
         of_last = left[:, None] - (number - 1) * every[:, None]
@@ -258,12 +312,12 @@ def _sums(of: Sequence[int]) -> IntArray:
     return np.array(list(accumulate(of, initial=0)), dtype=np.int64)
 
 
-def _scaled(cuts: ManyCuts, way: Way, scale: int) -> tuple[IntArray, int]:
+def _scaled(cuts: ManyCuts, way: Way, scale: int) -> Row:
     row, constant = cuts.row(way)
     return row, constant * scale
 
 
-def _value(way: tuple[IntArray, int], duration: IntArray) -> IntArray:
+def _value(way: Row, duration: IntArray) -> IntArray:
     row, constant = way
     found: IntArray = duration @ row + constant
     return found

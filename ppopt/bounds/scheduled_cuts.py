@@ -32,6 +32,7 @@ from ppopt.constraints.shifts import Shifts
 from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, Answer, Known, race
 from ppopt.cpsat.posting import machine
 from ppopt.op import Kind, Op
+from ppopt.pipeline import IntArray
 
 Term: TypeAlias = cp_model.LinearExpr | int
 
@@ -78,8 +79,8 @@ class ScheduledCuts(CutModel):
     """Every cut of a box, and every schedule on it whose makespan is in ``lower..upper`` ticks.
 
     ``reasons``: of the relaxed graph of the placement, of a pipeline with one route and whole weight gradients; of its durations
-    and memory nothing is used, and its lags and constants are multiplied by ``scale``. Other arguments as for
-    :class:`~ppopt.bounds.cuts.CutModel`.
+    and memory nothing is used, and its lags and constants are multiplied by ``scale``. ``only``: some cuts of the box, a row of
+    ends for each. Other arguments as for :class:`~ppopt.bounds.cuts.CutModel`.
     """
 
     def __init__(
@@ -94,8 +95,12 @@ class ScheduledCuts(CutModel):
         upper: int,
         memory: Held | None = None,
         first: Mapping[Kind, Sequence[int]] | None = None,
+        only: IntArray | None = None,
     ) -> None:
         super().__init__(times, stages, first=first)
+        if only is not None:
+            ends = self.ends([1] * self.layers)[1:-1]
+            self.model.add_allowed_assignments(ends, only.tolist())
         graph = self.graph = reasons.graph
         self.box, self.lower, self.upper = box, lower, upper
         self._between(lower, upper)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppopt.bounds.listed_cuts import SomeCuts
 from ppopt.bounds.many_cuts import ends_of
 from ppopt.clock import Clock, Limits
 from ppopt.interrupt import uninterrupted
+from ppopt.pipeline import IntArray
 from ppopt.schedule import Order, Schedule
 from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
@@ -31,7 +33,7 @@ class Looked:
     ``closed``: nothing else in the box is better than what is known.
     """
 
-    box: Box
+    box: Box | SomeCuts
     schedule: Schedule | None
     bound: Fraction
     closed: bool
@@ -65,11 +67,16 @@ class Looks:
         """Whether the next look fits where all looks may take that many seconds."""
         return self.useful and self.spent + self.seconds <= seconds
 
-    def _look(self, box: Box, lower: Time, below: Time, clock: Clock) -> tuple[FoundCut, Schedule | None]:
-        """Look for a schedule below that much on a cut of a box, of which none has less than ``lower``."""
+    def _look(
+        self, box: Box, lower: Time, below: Time, clock: Clock, only: IntArray | None = None
+    ) -> tuple[FoundCut, Schedule | None]:
+        """Look for a schedule below that much on a cut of a box, of which none has less than ``lower``.
+
+        ``only``: some of its cuts, by their ends.
+        """
         before = clock.spent
         limits = Limits(clock.slice(self.seconds), 0.0, self._settings.workers, self._settings.seed)
-        found = self._over.with_order(limits, lower, below, box)
+        found = self._over.with_order(limits, lower, below, box, only)
         self.spent += clock.spent - before
         self.in_vain = 0 if found.settled or found.counts is not None else self.in_vain + 1
         schedule = None
@@ -78,7 +85,7 @@ class Looks:
             self.useful = schedule is not None and makespan_of(schedule) < below
         return found, schedule if self.useful else None
 
-    def _looked(self, box: Box, found: FoundCut, schedule: Schedule | None, below: Time) -> Looked:
+    def _looked(self, box: Box | SomeCuts, found: FoundCut, schedule: Schedule | None, below: Time) -> Looked:
         bound = Fraction(found.bound, self._over.per_unit)
         return Looked(box, schedule, bound, bound >= (below if schedule is None else min(below, makespan_of(schedule))))
 
@@ -112,7 +119,7 @@ class Around(Looks):
 
     def look(self, counts: Counts, lower: Time, below: Time, clock: Clock) -> Looked:
         """Look for something below that much around a cut, where no cut has less than ``lower``."""
-        box = _boxes().around(counts, self._reach)
+        box = boxes().around(counts, self._reach)
         found, schedule = self._look(box, lower, below, clock)
         looked = self._looked(box, found, schedule, below)
         if looked.closed or found.counts is None:
@@ -140,7 +147,7 @@ class AroundSettled(Looks):
     def due(self, others: float) -> bool:
         """Whether a look comes next, where single cuts have taken that many seconds: as long as all looks may take, also after
         those in vain, which make the next box smaller."""
-        return self.cut is not None and self._may_take(others)
+        return self.cut is not None and not self._over.listing and self._may_take(others)
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""
@@ -175,10 +182,10 @@ class AroundSettled(Looks):
             good = [*others[small, end].tolist(), ends[end]]
             places.append((-len(good), end, good))
         reach = (self._size // len(low)).bit_length() - 1
-        further = _boxes().around(cut, max(reach, 0))
+        further = boxes().around(cut, max(reach, 0))
         for _, end, good in sorted(places)[: self._size]:
             low[end], high[end] = min(*good, further.low[end]), max(*good, further.high[end])
-        return _boxes()(tuple(low), tuple(high))
+        return boxes()(tuple(low), tuple(high))
 
 
 class Everywhere(Looks):
@@ -196,7 +203,7 @@ class Everywhere(Looks):
 
     def due(self, others: float) -> bool:
         """Whether a look comes next, where single cuts have taken that many seconds."""
-        return self._may_take(math.inf if self._answered else others)
+        return not self._over.listing and self._may_take(math.inf if self._answered else others)
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""
@@ -206,7 +213,7 @@ class Everywhere(Looks):
         """Look for something between ``lower``, which no cut is below, and a part of the way from there to ``below``."""
         layers = self._over.pipeline.layers
         assert layers is not None
-        box = _boxes().all_of(len(layers), self._over.pipeline.stages)
+        box = boxes().all_of(len(layers), self._over.pipeline.stages)
         tick = Fraction(1, self._over.per_unit)
         asked = min(Fraction(below), max(lower + self._part * (Fraction(below) - Fraction(lower)), lower + 2 * tick))
         found, schedule = self._look(box, lower, asked, clock)
@@ -218,7 +225,8 @@ class Everywhere(Looks):
         return self._looked(box, found, schedule, below)
 
 
-def _boxes() -> type[Box]:
+def boxes() -> type[Box]:
+    """The type of boxes of cuts."""
     with uninterrupted():  # the solver is imported when it is used
         from ppopt.bounds.scheduled_cuts import Box
     return Box

@@ -33,6 +33,7 @@ from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch, Time
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating, without_an_answer
+from ppopt.search.listed import AmongListed
 from ppopt.search.near_cuts import retimed
 from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -43,6 +44,7 @@ from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.search.whereabouts import at
 
+AnyLooks: TypeAlias = AmongListed | Around | AroundSettled | Everywhere
 Report: TypeAlias = Callable[[Fraction | None, Fraction], None]
 
 
@@ -94,7 +96,7 @@ class PartitionChoice:
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
         looks = self.over, self._at, self.settings, self._first_look
         self.settled = AroundSettled(*looks)
-        self.looks: tuple[Around | AroundSettled | Everywhere, ...] = self.settled, Around(*looks), Everywhere(*looks)
+        self.looks: tuple[AnyLooks, ...] = AmongListed(*looks), self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._fastest_at, self.settings, self.leaves, self.steps)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look)
         self._begun = self._spent = 0.0
@@ -253,7 +255,7 @@ class PartitionChoice:
             self._follow()
         return True
 
-    def _look_with_order(self, looks: Around | AroundSettled | Everywhere, counts: Counts) -> None:
+    def _look_with_order(self, looks: AnyLooks, counts: Counts) -> None:
         """Search for cut and order together."""
         begun, name = time.monotonic(), looks.name(counts)
         with at("cuts and orders"):
@@ -277,7 +279,7 @@ class PartitionChoice:
             self._solve(leaf, "longer at cut")
             return
         says = self.offered.below > self.over.bound  # else the answer is known
-        asked = says and self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
+        asked = says and not self.over.listing and self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
         if not asked and (offered := self.offered.unasked(most, self._clock)) is not None:
             self._look(offered, "cut")
             return
@@ -316,9 +318,8 @@ class PartitionChoice:
 
     def _leaf(self, pipeline: Pipeline) -> _Leaf:
         """A cut that is looked at from now on."""
-        counts, words = pipeline.counts, self.words_of(pipeline)
+        counts, words, search = pipeline.counts, self.words_of(pipeline), self.turns_of(pipeline)
         settings = dataclasses.replace(self.settings, gap=0.0)
-        search = self.turns_of(pipeline)
         if search is None and pipeline.recompute == CHOOSE:
             search = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
         elif search is None:

@@ -48,6 +48,8 @@ class OfferedCuts:
         """One whose bound is below that much, without asking all cuts; ``None``: they should be asked."""
         if self._small is None or not self._small.begun:
             return None
+        if self._over.listing:
+            return self._over.least_listed(below)
         return self._found(self._small, (), below, clock)
 
     @property

@@ -8,17 +8,20 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
 
 from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.bounds.filling import Filling, Held, fillings
-from ppopt.bounds.many_cuts import ManyCuts
-from ppopt.clock import Limits
+from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
+from ppopt.bounds.many_cuts import ManyCuts, ends_of
+from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
-from ppopt.pipeline import CHOOSE, Costs, Layers, Pipeline
+from ppopt.pipeline import CHOOSE, Costs, IntArray, Layers, Pipeline
 from ppopt.pipeline.cutting import StageLevels
 from ppopt.pipeline.rewriting import undivided
 from ppopt.pipeline.scaling import sizes_of
@@ -60,6 +63,10 @@ class OverCuts:
         self.seconds = 0.0
         self.boxes: list[Box] = []
         """Those left out; single cuts aside."""
+        self._out: list[IntArray] = []
+        """Single cuts left out, by their ends."""
+        self.listed: Listed | None = None
+        """All cuts that are left of little bound, once they are listed (:meth:`list_cuts`)."""
         self._known: set[Certificate] = set()
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
@@ -220,8 +227,11 @@ class OverCuts:
         """Why operations cannot start earlier or end later on whatever cut (:attr:`joint`)."""
         return Reasons(relaxed_graph(self._some, links=False), sizes_of(self._some))
 
-    def with_order(self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box) -> FoundCut:
-        """The best cut of a box and its order, below that much, as far as found, where no cut has less than ``lower``."""
+    def with_order(
+        self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box, only: IntArray | None = None
+    ) -> FoundCut:
+        """The best cut of a box and its order, below that much, as far as found, where no cut has less than ``lower``; ``only``:
+        some cuts of the box, by their ends."""
         from ppopt.bounds.scheduled_cuts import Box, FoundCut, ScheduledCuts
 
         least, most = math.ceil(lower * self.per_unit), math.ceil(below * self.per_unit) - 1
@@ -237,22 +247,66 @@ class OverCuts:
             upper=most,
             memory=None if self._amounts is None else Held(*self._amounts),
             first=self._ticks.arguments["first"],
+            only=only,
         )
         for certificate in self._known:
             model.learn(certificate)
         found = model.found(limits)
-        if box == Box.all_of(model.layers, self.pipeline.stages):
+        if only is None and box == Box.all_of(model.layers, self.pipeline.stages):
             self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return found
 
-    def leave_out_box(self, box: Box) -> None:
+    def leave_out_box(self, box: Box | SomeCuts) -> None:
         """Give none of these cuts again."""
+        if isinstance(box, SomeCuts):
+            for ends in box.ends.tolist():
+                self.model.leave_out_box(ends, ends)
+            self._out.append(box.ends)
+            self._unlist(box.ends, box.ends)
+            return
         self.boxes.append(box)
         self.model.leave_out_box(box.low, box.high)
+        self._unlist(np.array([box.low]), np.array([box.high]))
 
     def leave_out(self, counts: Counts) -> None:
         """Do not give this cut again."""
-        self.model.leave_out(counts)
+        self.leave_out_box(SomeCuts(np.array([ends_of(counts)], dtype=np.int64)))
+
+    # --- one by one ---
+
+    @property
+    def listing(self) -> bool:
+        """Whether there are listed cuts that are left (:meth:`list_cuts`)."""
+        return self.listed is not None and len(self.listed.ends) > 0
+
+    def list_cuts(self, below: Fraction, most: int, clock: Clock) -> bool:
+        """List all cuts that are left whose bound is below that much.
+
+        ``False``: they are more than ``most``, or it takes too long.
+        """
+        assert self.many is not None, "it is about limits of memory"
+        found = cuts_below(self.many, math.ceil(below * self.per_unit), most, clock)
+        if found is None:
+            return False
+        boxes = ((np.array([box.low]), np.array([box.high])) for box in self.boxes)
+        for low, high in (*((ends, ends) for ends in self._out), *boxes):
+            found.leave_out(low, high)
+        self.listed = found
+        self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
+        return True
+
+    def least_listed(self, below: Fraction | float) -> Counts | None:
+        """The listed cut that is left of the least bound, below that much; ``None``: there is none."""
+        listed = self.listed
+        if listed is None or listed.bound >= below * self.per_unit or not self.listing:
+            return None
+        ends = listed.ends[int(np.argmin(listed.bounds))].tolist()
+        return tuple(b - a for a, b in pairwise((0, *ends, self.model.layers)))
+
+    def _unlist(self, low: IntArray, high: IntArray) -> None:
+        if self.listed is not None:
+            self.listed.leave_out(low, high)
+            self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))
 
     def least(self, limits: Limits, below: Fraction | float, hint: Counts | None) -> Counts | None:
         """A cut of little bound, below that much; ``None``: none is left, or none was found in time. Raises :attr:`bound`."""
