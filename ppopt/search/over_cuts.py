@@ -206,6 +206,11 @@ class OverCuts:
     # --- with the order ---
 
     @property
+    def durations(self) -> Mapping[str, Any]:
+        """What the layers take, in ticks of :attr:`per_unit`: the arguments of a :class:`~ppopt.bounds.cuts.CutModel`."""
+        return self._ticks.arguments
+
+    @property
     def joint(self) -> bool:
         """Whether there is a model of cut and order together (:mod:`ppopt.bounds.scheduled_cuts`): for the makespan of pipelines
         with one route, alike microbatches and whole weight gradients in which it is not open what recomputes, nor said stage by
