@@ -1,4 +1,4 @@
-"""The order of the best cut: improved on its own cut, and run on the cuts near it.
+"""The order of the best cut: improved on its own cut, and run on other cuts.
 
 A first look at a cut takes a second or a few, in which a search hardly gets to its neighbourhoods. So they are searched around
 the best schedule of all cuts. Measured for 28 layers on 8 devices of two chunks, 16 microbatches, in what 1F1B needs: in a minute
@@ -20,6 +20,7 @@ from ppopt.search import strategies, tuning
 from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
 from ppopt.search.near_cuts import At, followed, makespan_of
+from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -34,7 +35,8 @@ class BestOrder:
     all so far, but those on other cuts.
     """
 
-    def __init__(self, objective: Objective, settings: Settings, at: At, seconds: float) -> None:
+    def __init__(self, objective: Objective, settings: Settings, at: At, seconds: float, on_cuts: OrderOnCuts) -> None:
+        self.on_cuts = on_cuts
         self.seconds, self.spent, self._first = seconds, 0.0, seconds
         self._objective, self._settings, self._at = objective, settings, at
         self._in_vain = 1
@@ -89,14 +91,16 @@ class BestOrder:
         steps.append(Taken(f"the order on {shown(pipeline.counts)}", time.monotonic() - begun, said))
         return best if found is None else found
 
-    def on_near_cuts(
+    def on_other_cuts(
         self, best: Schedule, words: Collection[Word], left_out: Collection[Counts], clock: Clock, steps: list[Taken]
     ) -> Schedule:
-        """The order of ``best`` on a cut near its own, none of ``left_out``, where it takes less time; or ``best``."""
+        """The order of ``best`` on another cut, where it takes less time; or ``best``. It is looked for among all cuts where the
+        times on these are known (:class:`OrderOnCuts`), else near its own, none of ``left_out``."""
         if words or self._objective != "makespan":
             return best
-        begun = time.monotonic()
-        found = followed(best, self._at, left_out, clock.slice(strategies.MOVES * self._settings.seconds))
+        begun, own = time.monotonic(), clock.slice(strategies.MOVES * self._settings.seconds)
+        anywhere = self.on_cuts.useful(best)
+        found = self.on_cuts.best(best, own) if anywhere else followed(best, self._at, left_out, own)
         if found is not best:
             said = f"best {plain(makespan_of(found))} on {shown(found.pipeline.counts)}"
             steps.append(Taken("the order on other cuts", time.monotonic() - begun, said))

@@ -9,9 +9,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ppopt.clock import Clock
+from ppopt.named import placed_freely, placed_here
 from ppopt.named.auto_partition import simulated
 from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.pipeline.partitions import Counts
+from ppopt.schedule import Objective, Schedule
 from ppopt.search import tuning
 
 
@@ -69,6 +71,11 @@ def auto_cut(pipeline: Pipeline, schedule: str, clock: Clock) -> Made:
             break
     assert best is not None, "the first one is always given"
     return Made(best[1], f"{schedule} takes {plain(best[0])}")
+
+
+def named_on(pipeline: Pipeline, objective: Objective) -> Iterator[Schedule]:
+    """The named schedules on a cut."""
+    return placed_freely(pipeline, objective) if pipeline.recompute == CHOOSE else placed_here(pipeline)
 
 
 def plain(bound: Fraction | float) -> str:

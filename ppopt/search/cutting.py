@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -21,21 +21,22 @@ from typing import TypeAlias
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.interrupt import noting
-from ppopt.named import Restriction, Row, Table, placed_freely, placed_here
+from ppopt.named import Restriction, Row, Table
 from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.layer_times import shared_work
 from ppopt.pipeline.parts import TooFine
-from ppopt.schedule import Objective, Schedule
+from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch, Time
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, auto_cut, dealt, fastest, plain, shown, simulating, without_an_answer
+from ppopt.search.cuts import Made, auto_cut, dealt, fastest, named_on, plain, shown, simulating, without_an_answer
 from ppopt.search.listed import AmongListed
 from ppopt.search.near_cuts import retimed
 from ppopt.search.offered_cuts import OfferedCuts
+from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.problem import Problem
 from ppopt.search.recomputing import RecomputeChoice
@@ -98,8 +99,9 @@ class PartitionChoice:
         self.settled = AroundSettled(*looks)
         self.looks: tuple[AnyLooks, ...] = AmongListed(*looks), self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._fastest_at, self.settings, self.leaves, self.steps)
-        self.order = BestOrder(self.objective, self.settings, self._at, self._first_look)
+        self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, OrderOnCuts(self.over, self._at, self.settings.seed))
         self._begun = self._spent = 0.0
+        self._starts: dict[Order, Schedule] = {}  # named schedules on cuts that others make
 
     # --- the branch ---
 
@@ -175,9 +177,9 @@ class PartitionChoice:
             return None
         try:
             return self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
-        except PipelineError as error:
-            if isinstance(error, TooFine):
-                raise
+        except TooFine:
+            raise
+        except PipelineError:
             self.refused.add(counts)
             return None
 
@@ -190,6 +192,8 @@ class PartitionChoice:
         named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
         if not self.offered.local:
             self._ask(most)
+        for schedule in self._starts.values():
+            self._follow(schedule, ())
         near = self.offered.first(named, most, self._clock)
         if self.offered.local and (found := self._ask(most)) is not None:
             near = [self.offered.near(found, most, self._clock)]
@@ -205,23 +209,20 @@ class PartitionChoice:
         except (PipelineError, Restriction) as error:
             self.steps.append(Taken(name, 0.0, str(error)))
             return None
-        pipeline, title = self._at(counts), f"{name} {shown(counts)}"
-        if pipeline is None:
+        title = f"{name} {shown(counts)}"
+        if (pipeline := self._at(counts)) is None:
             self.steps.append(Taken(title, 0.0, "no room for a microbatch"))
             return None
         self.over.learn_from(fastest(pipeline))
-        values = [self._offered(schedule, pipeline) for schedule in self._schedules(pipeline)]
+        schedules = [] if self.words_of(pipeline) else list(named_on(pipeline, self.objective))
+        self._starts |= {schedule.order: schedule for schedule in schedules}
+        values = (self._offered(schedule, pipeline) for schedule in schedules)
         value = min((value for value in values if value is not None), default=None)
         known += f"{known and '; '}bound {plain(self.over.bound_of(fastest(pipeline)))}"
         if value is not None:
             known += f", best of the named schedules that fit {plain(value)}"
         self.steps.append(Taken(title, time.monotonic() - begun, known))
         return counts
-
-    def _schedules(self, pipeline: Pipeline) -> Iterator[Schedule]:
-        """The named schedules on a cut, where nothing else binds."""
-        if not self.words_of(pipeline):
-            yield from placed_freely(pipeline, self.objective) if pipeline.recompute == CHOOSE else placed_here(pipeline)
 
     def _offered(self, schedule: Schedule, pipeline: Pipeline) -> Time | None:
         """The value of a named schedule on a cut, which may be the best so far; ``None``: it does not fit the memory."""
@@ -251,8 +252,7 @@ class PartitionChoice:
             return False
         found = self.order.improved(best, max(self.lower, least), self._clock, self.steps)
         if found is not best:
-            self._found(found, ())
-            self._follow()
+            self._follow(found, ())
         return True
 
     def _look_with_order(self, looks: AnyLooks, counts: Counts) -> None:
@@ -261,7 +261,7 @@ class PartitionChoice:
         with at("cuts and orders"):
             looked = looks.look(counts, self.lower, min(self.value, self.enough), self._clock)
         if looked.schedule is not None:
-            self._found(looked.schedule, ())
+            self._follow(looked.schedule, ())
         if looked.closed:
             self.over.leave_out_box(looked.box)
         for of_leaf, leaf in self.leaves.items():
@@ -308,8 +308,7 @@ class PartitionChoice:
 
     def _look(self, counts: Counts, name: str) -> None:
         """Solve a cut for the first time."""
-        pipeline = self._at(counts)
-        if pipeline is None:
+        if (pipeline := self._at(counts)) is None:
             self.over.leave_out(counts)
             self.steps.append(Taken(f"{name} {shown(counts)}", 0.0, "no room for a microbatch"))
             return
@@ -330,11 +329,12 @@ class PartitionChoice:
         self.over.leave_out(counts)
         return leaf
 
-    def _follow(self) -> None:
-        """Run the best order on other cuts, where nothing binds."""
-        assert self.best is not None
-        settled = [counts for counts, leaf in self.leaves.items() if leaf.settled]
-        self._found(self.order.on_near_cuts(self.best, self.words, settled, self._clock, self.steps), self.words)
+    def _follow(self, schedule: Schedule, words: tuple[Word, ...]) -> None:
+        """Take over a schedule, and its order on another cut where nothing binds: if it is the best, or that is quickly found."""
+        self._found(schedule, words)
+        if not self.closed and (schedule is self.best or self.order.on_cuts.useful(schedule)):
+            settled = [counts for counts, leaf in self.leaves.items() if leaf.settled]
+            self._found(self.order.on_other_cuts(schedule, words, settled, self._clock, self.steps), words)
 
     def _solve(self, leaf: _Leaf, name: str) -> None:
         begun, most, before = time.monotonic(), min(self.value, self.enough), self.value
@@ -353,8 +353,8 @@ class PartitionChoice:
             words = result.binding
             self._found(self.order.raced(result.schedule, words, leaf.bound, most, self._clock, self.steps), words)
         self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut
-        if self.value < before:
-            self._follow()
+        if result.schedule is not None:
+            self._follow(result.schedule, result.binding)
         self._report()
 
     @property

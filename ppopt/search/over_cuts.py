@@ -17,6 +17,7 @@ from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, d
 from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, ends_of
+from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
@@ -77,6 +78,7 @@ class OverCuts:
         self._with_levels()
         for certificate in self._plain(some):
             self._learn(certificate, some.ticks.per_unit)
+        self.bound = max(self.bound, self._whole_layers(some))
 
     @property
     def learned(self) -> int:
@@ -139,18 +141,25 @@ class OverCuts:
 
     def _of_many(self, each: Sequence[Filling], scale: int) -> ManyCuts:
         assert self._amounts is not None
-        of = self._ticks.arguments
-        factor, square = of["sizes"][0]
-
-        def whole(times: Mapping[Kind, Sequence[int]]) -> dict[Kind, list[int]]:
-            squares = of["squares"] or {kind: [0] * len(row) for kind, row in times.items()}
-            return {
-                kind: [factor * x + square * y for x, y in zip(row, squares[kind], strict=True)] for kind, row in times.items()
-            }
-
+        of, whole = self._ticks.arguments, self._of_microbatches
         first = None if of["first"] is None else whole(of["first"])
         amounts = Held(*self._amounts)
         return ManyCuts(whole(of["times"]), self.pipeline.routes[0], amounts, each, scale, first=first, more=of["more"])
+
+    def _of_microbatches(self, times: Mapping[Kind, Sequence[int]]) -> dict[Kind, list[int]]:
+        """What each layer takes for a microbatch, where they are alike."""
+        of = self._ticks.arguments
+        factor, square = of["sizes"][0]
+        squares = of["squares"] or {kind: [0] * len(row) for kind, row in times.items()}
+        return {kind: [factor * x + square * y for x, y in zip(row, squares[kind], strict=True)] for kind, row in times.items()}
+
+    def _whole_layers(self, some: Pipeline) -> Fraction:
+        """A bound of all cuts, as layers are whole; where microbatches are alike, of one route."""
+        if len(some.routes) > 1 or self.pipeline.mix.differs:
+            return Fraction(0)
+        times, first = (self._ticks.arguments[name] for name in ("times", "first"))
+        of, of_first = (self._of_microbatches(of) for of in (times, first or times))
+        return Fraction(whole_layers(self._known, of, some.routes[0], of_first), self.per_unit)
 
     def _with_levels(self) -> None:
         """Every stage has the layers that are said to recompute in it."""
@@ -211,6 +220,11 @@ class OverCuts:
         return Certificate(tuple(map(scaled, certificate.heads)), scaled(certificate.work), tuple(map(scaled, certificate.tails)))
 
     # --- with the order ---
+
+    @property
+    def durations(self) -> Mapping[str, Any]:
+        """What the layers take, in ticks of :attr:`per_unit`: the arguments of a :class:`~ppopt.bounds.cuts.CutModel`."""
+        return self._ticks.arguments
 
     @property
     def joint(self) -> bool:

@@ -11,20 +11,17 @@ import math
 import random
 from collections.abc import Collection, Iterable
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ppopt import bounds
 from ppopt.bounds.many_cuts import ManyCuts, ends_of
 from ppopt.clock import Clock
 from ppopt.pipeline import IntArray
 from ppopt.search.choices import Time
+from ppopt.search.moves import Moves, Values
 from ppopt.search.near_cuts import At
 from ppopt.search.over_cuts import Counts, OverCuts
-
-Values: TypeAlias = npt.NDArray[np.float64]
 
 SLACK = 0.05
 """What the bounds of all devices count on average beside the largest one: a device with slack lets the order reach the bound.
@@ -44,7 +41,7 @@ class SmallBounds:
 
     def __init__(self, many: ManyCuts, over: OverCuts, at: At, seed: int) -> None:
         self._many, self._over, self._at = many, over, at
-        self._chance, self._moves = random.Random(seed), _moves(many.stages - 1)
+        self._moves = Moves(many.layers, many.stages, random.Random(seed), many.fits)
         self._met: set[Counts] = set()
         """Cuts near which none was better."""
         self._own: dict[Counts, Time] = {}
@@ -92,44 +89,12 @@ class SmallBounds:
         self._known = {np.array(ends_of(counts)).tobytes(): float(value * self._over.per_unit) for counts, value in known.items()}
         ends = np.array(sorted(map(ends_of, self._met)))
         values = self._values(ends, clock)
-        best, value = self._down(ends[int(np.argmin(values))], clock)
-        in_vain = 0
-        while in_vain < PATIENCE and not clock.over:
-            found, of_found = self._down(self._away(best), clock)
-            in_vain += 1
-            if of_found < value:
-                best, value, in_vain = found, of_found, 0
+        best, value = self._moves.best(ends[int(np.argmin(values))], lambda ends: self._values(ends, clock), PATIENCE, clock)
         counts = self._counts(best)
         if value == math.inf:
             return None
         self._met.add(counts)
         return counts
-
-    def _down(self, ends: IntArray, clock: Clock) -> tuple[IntArray, float]:
-        """From a cut to better and better ones, until none near it is better."""
-        value = float(self._values(ends[None, :], clock)[0])
-        while not clock.over:
-            near = self._near(ends)
-            values = self._values(near, clock)
-            if not len(near) or values.min() >= value:
-                break
-            best = int(np.argmin(values))
-            ends, value = near[best], float(values[best])
-        return ends, value
-
-    def _away(self, ends: IntArray) -> IntArray:
-        """A cut some moves away, with room."""
-        for _ in range(self._chance.randint(2, 4)):
-            near = self._near(ends)
-            near = near[self._many.fits(near)]
-            if len(near):
-                ends = near[self._chance.randrange(len(near))]
-        return ends
-
-    def _near(self, ends: IntArray) -> IntArray:
-        """The cuts to which a move leads, none of them with an empty stage."""
-        near = ends + self._moves
-        return near[np.all(self._many.counts(near) > 0, axis=1)]
 
     def _values(self, ends: IntArray, clock: Clock) -> Values:
         """How good cuts are: less is better; infinite without room."""
@@ -147,15 +112,3 @@ class SmallBounds:
 
     def _counts(self, ends: IntArray) -> Counts:
         return tuple(self._many.counts(ends[None, :])[0].tolist())
-
-
-def _moves(ends: int) -> IntArray:
-    """Ends that follow each other lie one or two layers elsewhere, all of them in the same direction."""
-    moves = []
-    for first in range(ends):
-        for last in range(first + 1, ends + 1):
-            for by in (-1, 1, -2, 2):
-                move = np.zeros(ends, dtype=np.int64)
-                move[first:last] = by
-                moves.append(move)
-    return np.array(moves)

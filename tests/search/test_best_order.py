@@ -11,14 +11,15 @@ from ppopt.pipeline import DataParallel, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.search import Settings, solve_closed
 from ppopt.search.best_order import BestOrder
-from ppopt.search.cuts import moved
-from ppopt.search.over_cuts import Counts
+from ppopt.search.order_on_cuts import OrderOnCuts
+from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.step import Taken
 from ppopt.timing import time_order
 from tests.support.layered import MODEL
 
 SETTINGS = Settings(seconds=60, workers=1)
 WAVE = Pipeline(2, 5, "wave", 2, layers=MODEL, partition=(2, 2, 2, 1))
+OVER = OverCuts(WAVE.changed(partition="best"), "makespan", Fraction(0))
 BOUND = tuple(find("1f1b").words(Pipeline(2, 5)))
 
 
@@ -40,7 +41,7 @@ def one_after_the_other(pipeline: Pipeline) -> Schedule:
 
 
 def searches(seconds: float = 60.0, objective: str = "makespan") -> BestOrder:
-    return BestOrder(objective, SETTINGS, at, seconds)  # type: ignore[arg-type]
+    return BestOrder(objective, SETTINGS, at, seconds, OrderOnCuts(OVER, at, 0))  # type: ignore[arg-type]
 
 
 def test_the_order_gets_better_and_stays_on_its_cut() -> None:
@@ -109,17 +110,17 @@ def test_it_is_not_due_where_windows_know_nothing(words: tuple[object, ...]) -> 
     assert not searches().due(None, (), 60)
 
 
-def test_the_order_is_run_on_near_cuts_for_makespans_where_nothing_binds() -> None:
+def test_the_order_is_run_on_other_cuts_for_makespans_where_nothing_binds() -> None:
     uneven, steps = (4, 1, 1, 1), list[Taken]()
     own = solve_closed(WAVE.changed(partition=uneven), settings=SETTINGS).schedule
     assert own is not None
-    found = searches().on_near_cuts(own, (), (), Clock(60), steps)
+    found = searches().on_other_cuts(own, (), (), Clock(60), steps)
     assert found.makespan < own.makespan
     assert found.pipeline.counts != uneven
     assert steps[0].outcome == f"best {found.pipeline.time(found.makespan)} on {','.join(map(str, found.pipeline.counts))}"
-    assert searches().on_near_cuts(own, BOUND, (), Clock(60), steps) is own
-    assert searches(objective="span").on_near_cuts(own, (), (), Clock(60), steps) is own
-    assert searches().on_near_cuts(own, (), set(moved(uneven)), Clock(60), steps) is own
+    assert searches().on_other_cuts(own, BOUND, (), Clock(60), steps) is own
+    assert searches(objective="span").on_other_cuts(own, (), (), Clock(60), steps) is own
+    assert searches().on_other_cuts(own, (), (), Clock(0), steps) is own
 
 
 def test_no_schedule_is_below_what_is_known_of_its_cut() -> None:
