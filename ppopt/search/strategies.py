@@ -181,13 +181,16 @@ SMALL: tuple[Entry, ...] = (
     Turn(Windows, whole(1 / 12), many),
     Turn(ModuloScheduling, left(1 / 5), long),
     Turn(Neighbourhoods, left(1 / 5), many),
-    Turn(Decide, whole(1 / 15, least=1.0), asking),
+    Turn(Decide, whole(1 / 30, least=1.0), asking, {"best": False, "patience": 1}),
     Turn(Decide, whole(1 / 30, least=1.0), no(asking), {"between": False}),
+    Turn(Neighbourhoods, left(1 / 3), asking),
+    Turn(StateGraph, left(1 / 8), both(asking, no(full_speed)), {"most": tuning.LARGE_STATE_GRAPH}),
+    Turn(Decide, whole(1 / 15, least=1.0), asking, {"ends": False, "patience": 2}),
     # what proves that the best cannot be beaten, or beats it
     Turn(NamedHeuristics, left(1 / 4, most=1.0), both(hard, fresh)),
     Turn(PacedSchedules, left(1 / 40), both(hard, fresh)),
     # of many operations a step that was in vain is left out: measured, neighbourhoods make more of its time
-    Turn(Windows, whole(1 / 12), both(hard, again(Windows))),
+    Turn(Windows, whole(1 / 12), both(both(hard, no(asking)), again(Windows))),
     Turn(Neighbourhoods, left(1 / 3), both(hard, span)),
     Turn(Neighbourhoods, left(1 / 5), both(hard, no(span))),
     Turn(Decide, whole(1 / 30, least=1.0), both(no(asking), again(Decide)), {"ends": False}),
