@@ -181,6 +181,8 @@ SMALL: tuple[Entry, ...] = (
     Turn(Windows, whole(1 / 12), both(many, no(span))),
     Turn(ModuloScheduling, left(1 / 5), long),
     Turn(Neighbourhoods, left(1 / 5), many),
+    # of spans: as long as decisions are answered they come first. Measured on 13 that 8 s leave open: where those that
+    # stay open did not end it they took all of it, and gaps are 4.7 % instead of 3.2 %; windows never proved a span
     Turn(Decide, whole(1 / 30, least=1.0), asking, {"best": False, "patience": 1}),
     Turn(Decide, whole(1 / 30, least=1.0), no(span), {"between": False}),
     Turn(Neighbourhoods, left(1 / 3), asking),
