@@ -99,7 +99,8 @@ class PartitionChoice:
         self.settled = AroundSettled(*looks)
         self.looks: tuple[AnyLooks, ...] = AmongListed(*looks), self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._fastest_at, self.settings, self.leaves, self.steps)
-        self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, OrderOnCuts(self.over, self._at, self.settings.seed))
+        on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
+        self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
         self._begun = self._spent = 0.0
         self._starts: dict[Order, Schedule] = {}  # named schedules on cuts that others make
 
@@ -272,8 +273,7 @@ class PartitionChoice:
 
     def _next_cut(self) -> None:
         """Look at the cut with the least bound of those that are left, or longer at the unsettled leaf with the least bound."""
-        opened = [leaf for leaf in self.leaves.values() if not leaf.settled]
-        leaf = min(opened, key=lambda leaf: leaf.bound, default=None)
+        leaf = min((leaf for leaf in self.leaves.values() if not leaf.settled), key=lambda leaf: leaf.bound, default=None)
         most = min(self.value, self.enough)
         if leaf is not None and (leaf.bound < self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")

@@ -74,8 +74,8 @@ def raising(run: Run) -> bool:
 
 
 def hard(run: Run) -> bool:
-    """It stayed open whether the best can be beaten; or decisions on spans were asked already."""
-    return asking(run) or run.step(Decide).best_undecided
+    """It stayed open whether the best can be beaten; of spans that is asked last."""
+    return span(run) or run.step(Decide).best_undecided
 
 
 def fresh(run: Run) -> bool:
@@ -184,21 +184,26 @@ SMALL: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 40), both(wide, no(many))),
     Turn(Neighbourhoods, left(1 / 8), copying),
     Turn(PacedSchedules, left(1 / 12), many),
-    Turn(Windows, whole(1 / 12), many),
+    Turn(Windows, whole(1 / 12), both(many, no(span))),
     Turn(ModuloScheduling, left(1 / 5), long),
     Turn(Neighbourhoods, left(1 / 5), many),
-    Turn(Decide, whole(1 / 15, least=1.0), asking),
-    Turn(Decide, whole(1 / 30, least=1.0), no(asking), {"between": False}),
+    # of spans: as long as decisions are answered they come first. Measured on 13 that 8 s leave open: where those that
+    # stay open did not end it they took all of it, and gaps are 4.7 % instead of 3.2 %; windows never proved a span
+    Turn(Decide, whole(1 / 30, least=1.0), asking, {"best": False, "patience": 1}),
+    Turn(Decide, whole(1 / 30, least=1.0), no(span), {"between": False}),
+    Turn(Neighbourhoods, left(1 / 3), asking),
+    Turn(StateGraph, left(1 / 8), both(asking, no(full_speed)), {"most": tuning.LARGE_STATE_GRAPH}),
+    Turn(Decide, whole(1 / 15, least=1.0), asking, {"ends": False, "patience": 2}),
     # what proves that the best cannot be beaten, or beats it
     Turn(NamedHeuristics, left(1 / 4, most=1.0), both(hard, fresh)),
     Turn(PacedSchedules, left(1 / 40), both(hard, fresh)),
     # of many operations a step that was in vain is left out: measured, neighbourhoods make more of its time
-    Turn(Windows, whole(1 / 12), both(hard, again(Windows))),
+    Turn(Windows, whole(1 / 12), both(both(hard, no(span)), again(Windows))),
     Turn(Neighbourhoods, left(1 / 3), both(hard, span)),
     Turn(Neighbourhoods, left(1 / 5), both(hard, no(span))),
-    Turn(Decide, whole(1 / 30, least=1.0), both(no(asking), again(Decide)), {"ends": False}),
+    Turn(Decide, whole(1 / 30, least=1.0), both(no(span), again(Decide)), {"ends": False}),
     Turn(Windows, left(2 / 3), raising),
-    Turn(Windows, whole(1 / 8), both(both(no(asking), no(raising)), again(Windows))),
+    Turn(Windows, whole(1 / 8), both(both(no(span), no(raising)), again(Windows))),
     LARGE_STATE_GRAPH,
     Turn(Neighbourhoods, left(3 / 4), both(gaining, many)),
     Turn(Neighbourhoods, left(1 / 3), both(gaining, no(many))),

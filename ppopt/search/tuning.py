@@ -69,7 +69,7 @@ NEIGHBOURHOODS = NeighbourhoodTuning(
     begins_move=0.15,  # not measured
     growth=1.2,  # not measured
     patience=0.25,  # measured: most that is gained is found early
-    patience_for_spans=1.0,  # not measured
+    patience_for_spans=0.25,  # measured on 5 pipelines, 3.5 s each: 1 s gives spans up to 1.2 % longer, and shorter ones never
     most_patience=2.0,  # not measured
 )
 LEAF = 250

@@ -117,7 +117,7 @@ CONDITIONS = {
     "span": (strategies.span, lambda: run_of(FEW, objective="span"), lambda: run_of(FEW)),
     "asking": (strategies.asking, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
     "hard": (strategies.hard, lambda: decided(True), lambda: decided(False)),
-    "hard on spans": (strategies.hard, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
+    "hard on spans": (strategies.hard, lambda: run_of(MANY, objective="span"), lambda: run_of(MANY)),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
     "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
     "again": (

@@ -45,40 +45,53 @@ class Decide(Step):
         return "there is no schedule yet" if run.incumbent.best is None else None
 
     def run(
-        self, run: Run, seconds: float, *, ends: bool = True, between: bool = True, exact: bool = False, **options: Any
+        self,
+        run: Run,
+        seconds: float,
+        *,
+        ends: bool = True,
+        best: bool = True,
+        between: bool = True,
+        patience: int | None = None,
+        exact: bool = False,
+        **options: Any,
     ) -> None:
-        """``seconds`` are for one question. ``ends``, ``between``: which are asked; ``exact``: on the exact grid."""
+        """``seconds`` are for one question. ``ends``, ``between``: which are asked, of the ends that below the ``best`` or not;
+        between them until ``patience`` questions, those at the ends counted, stay open. ``exact``: on the exact grid."""
         grid = 1 if exact else run.problem.grids[0]
         at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
         if ends:
-            self._ends(run, seconds, grid, at_once)
+            stayed = self._ends(run, seconds, grid, at_once, best)
+            patience = None if patience is None else patience - stayed
         if between:
-            self._between(run, seconds, grid, at_once)
+            self._between(run, seconds, grid, at_once, patience)
 
-    def _ends(self, run: Run, seconds: float, grid: int, at_once: int) -> None:
-        """At the bound, and one tick below the best, each until it is answered or stays open."""
-        at_bound = at_best = True
+    def _ends(self, run: Run, seconds: float, grid: int, at_once: int, at_best: bool) -> int:
+        """At the bound, and one tick below the best if ``at_best``, each until it is answered or stays open: how many did."""
+        at_bound, stayed = True, 0
         self.best_undecided = False
         while run.goes_on:
             low, high = run.incumbent.lower, run.incumbent.to_beat
             at_best = at_best and (low < high - 1 or not at_bound)
             targets = ([low] * at_bound + [high - 1] * at_best)[:at_once]
             if not targets:
-                return
+                break
             for target, answer in zip(targets, ask(run, targets, seconds, grid), strict=True):
                 if answer is Answer.UNASKED:
                     continue
+                stayed += answer is Answer.OPEN
                 if at_bound and target == low:
                     at_bound = False
                 else:
                     at_best = False
                 if target == high - 1:
                     self.best_undecided = answer is Answer.OPEN
+        return stayed
 
-    def _between(self, run: Run, seconds: float, grid: int, at_once: int) -> None:
-        """By bisection."""
+    def _between(self, run: Run, seconds: float, grid: int, at_once: int, patience: int | None) -> None:
+        """By bisection, until ``patience`` questions stay open."""
         undecided: list[int] = []
-        while run.goes_on:
+        while run.goes_on and (patience is None or len(undecided) < patience):
             low, high = run.incumbent.lower, run.incumbent.to_beat
             undecided = [target for target in undecided if low <= target < high]
             targets = between(low, high, undecided, at_once)[:at_once]

@@ -37,6 +37,28 @@ def test_each_end_is_asked_once(answer: Answer, monkeypatch: pytest.MonkeyPatch)
     assert decide.best_undecided == (answer is Answer.OPEN)
 
 
+@pytest.mark.parametrize(("patience", "open_", "asked_between"), [(1, 1, 0), (2, 1, 1), (3, 1, 2), (2, 0, 2)])
+def test_questions_that_stay_open_end_it(patience: int, open_: int, asked_between: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those at the ends count; below the best nothing is asked here."""
+    asked: list[int] = []
+
+    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+        asked.extend(targets)
+        if len(asked) > open_ and targets[0] == run.incumbent.lower:
+            run.incumbent.prove(targets[0] + 1, "a test")
+            return [Answer.NO]
+        return [Answer.OPEN]
+
+    monkeypatch.setattr(decisions, "ask", ask)
+    run = run_of(Pipeline(4, 12), objective="span")
+    run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
+    low, high = run.incumbent.lower, run.incumbent.value
+    Decide().run(run, 1.0, best=False, patience=patience)
+    assert asked[0] == low
+    assert len(asked) == 1 + asked_between
+    assert all(low < target < high - 1 for target in asked[1:])
+
+
 PIPELINE = Pipeline(4, 6, costs=Costs(forward=4, backward_input=4, backward_weight=3), memory=Memory(limit=2))
 OPTIMUM = 119
 """By CP-SAT, and by the ILP."""
