@@ -5,6 +5,9 @@ device. A head is the length of a chain of reasons: an operation that its input 
 device must have done before. Each step of that chain is a rule whatever the durations are, so the same inequality holds for
 every pipeline of the same placement and number of microbatches. It is linear in the durations but for the two minima.
 
+Of a device span the same is said from the device's own first start to its own last end: a chain of reasons ends with one of the
+device's own operations, none of which starts before that.
+
 Where microbatches differ, a stage has durations for each of their sizes (:func:`~ppopt.pipeline.scaling.sizes_of`). What a
 device must have done before an operation may begin with one of several operations then: such a chain divides, and a head is the
 least of all that come of it.
@@ -21,11 +24,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ppopt.bounds.closed_form import Heads, best_set
-from ppopt.bounds.heads import heads, tails
+from ppopt.bounds.heads import heads, most_instances, tails
 from ppopt.constraints import FamilyGraph, joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.pipeline.scaling import Sizes, sizes_of
+from ppopt.schedule import Objective
 
 
 class Part(NamedTuple):
@@ -67,10 +71,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Certificate:
-    """``spans * makespan >= least of heads + work + least of tails``, whatever the durations of the stages are.
+    """``spans * objective >= least of heads + work + least of tails``, whatever the durations of the stages are.
 
-    Valid for one placement, number of microbatches and links (transfers as mere delays), with and without a limit of memory.
-    ``spans`` is 1 but where it is about the device spans of several devices together.
+    Valid for one objective (makespan or device span), placement, number of microbatches and links (transfers as mere delays),
+    with and without a limit of memory. ``spans`` is 1 but where it is about the device spans of several devices together.
     """
 
     heads: tuple[Way, ...]
@@ -92,19 +96,20 @@ def durations_of(pipeline: Pipeline) -> dict[Part, int]:
     return found | {_part(graph, sizes, o): graph.duration[o] for o in range(len(graph.families))}
 
 
-def certificates(pipeline: Pipeline, most: int) -> list[Certificate]:
+def certificates(pipeline: Pipeline, most: int, objective: Objective = "makespan") -> list[Certificate]:
     """The best certificates of a pipeline, one of a device, ``most`` of them: the first is its one-machine bound.
 
     Where there are several routes, each stage takes the same on all of a size.
     """
     graph = joined(relaxed_graph(pipeline, links=False))
-    reasons = Reasons(graph, sizes_of(pipeline))
     found: list[tuple[int, Certificate]] = []
-    for _, families in graph.machines[: graph.devices]:
+    each = reasons_of_devices(graph, sizes_of(pipeline), objective)
+    for reasons, (_, families) in zip(each, graph.machines, strict=False):
         rows = [(reasons.heads[o], reasons.tails[o]) for o in families]
         best = best_set(rows, [graph.duration[o] for o in families], [graph.count[o] for o in families])
-        found.append((best.value, reasons.of_set(families, best.head, best.tail)))
-    found.append(reasons.longest_way())
+        found.append((best.value + reasons.around, reasons.of_set(families, best.head, best.tail)))
+    if objective == "makespan":
+        found.append(each[0].longest_way())
     found.sort(key=lambda pair: -pair[0])
     return [certificate for _, certificate in found[:most]]
 
@@ -121,19 +126,17 @@ def work_certificates(pipeline: Pipeline) -> list[Certificate]:
     return found
 
 
-def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
+def plain_certificates(pipeline: Pipeline, objective: Objective = "makespan") -> Iterator[Certificate]:
     """The certificates of one route that need no example: work of a device behind the way to it and before the way from it.
 
     For every device and each of its stages: all forwards from that stage on and all backwards; the same and the weight gradients;
     the backwards of that stage and the earlier ones; the same and their weight gradients.
     """
     graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
-    reasons = Reasons(graph, sizes)
-    for _, families in graph.machines[: graph.devices]:
+    for reasons, (_, families) in zip(reasons_of_devices(graph, sizes, objective), graph.machines, strict=False):
         of = {kind: [o for o in families if _part(graph, sizes, o).kind == kind] for kind in (Kind.F, Kind.I, Kind.W)}
         backwards = of[Kind.I][::-1]  # by their stages, ascending
-        after = reasons.tail(backwards[0], 0)
-        nothing = (Way((), min(graph.tail[o] for o in families)),)
+        after, nothing = reasons.tail(backwards[0], 0), (reasons.least_tail(families),)
         for k, forward in enumerate(of[Kind.F]):
             some = of[Kind.F][k:] + backwards
             yield Certificate(reasons.head(forward, 0), reasons.work(some), after)
@@ -145,17 +148,42 @@ def plain_certificates(pipeline: Pipeline) -> Iterator[Certificate]:
             yield Certificate(reasons.head(fewer[-1], 0), reasons.work(fewer + weights), nothing)
 
 
+def reasons_of_devices(graph: FamilyGraph, sizes: Sizes, objective: Objective) -> list[Reasons]:
+    """Of each device why an operation cannot come earlier or later in a makespan, or in the device's own span."""
+    if objective == "makespan":
+        return [Reasons(graph, sizes)] * graph.devices
+    most = most_instances(graph)
+    head, tail = (of(graph, memory=False, own=True, most=most) for of in (heads, tails))
+    own = ((device, [row[device] for row in head], [row[device] for row in tail]) for device in range(graph.devices))
+    return [Reasons(graph, sizes, of) for of in own]
+
+
 class Reasons:
     """Heads and tails of a graph, each with the chains of reasons that make it so long.
 
     Stages are told apart by their numbers and by the sizes of microbatches alone: they take the same on each route of a size.
+
+    ``own``: a device, and heads and tails that count from its own first start and to its own last end (of the first instances at
+    least); else they count from the begin and to the end of the schedule.
     """
 
-    def __init__(self, graph: FamilyGraph, sizes: Sizes) -> None:
+    def __init__(self, graph: FamilyGraph, sizes: Sizes, own: tuple[int, Heads, Heads] | None = None) -> None:
         self.graph, self.sizes = graph, sizes
-        self.heads: Heads = heads(graph, memory=False)
-        self.tails: Heads = tails(graph, memory=False)
-        self._to, self._from = _Chains(graph, sizes, self.heads), _Chains(graph.reversed(), sizes, self.tails[::-1])
+        self.heads: Heads
+        self.tails: Heads
+        self.around = 0
+        """Ticks that a device's own span has beside what its operations take."""
+        lead: Sequence[int | None] = graph.lead
+        last: Sequence[int | None] = graph.tail
+        if own is None:
+            self.heads, self.tails = heads(graph, memory=False), tails(graph, memory=False)
+        else:
+            device, self.heads, self.tails = own
+            self.around = graph.around[device]
+            lead = last = [0 if owner == device else None for owner in graph.owner]
+        self._last = last
+        self._to = _Chains(graph, sizes, self.heads, lead)
+        self._from = _Chains(graph.reversed(), sizes, self.tails[::-1], last[::-1])
 
     def head(self, family: int, instance: int) -> tuple[Way, ...]:
         """The way to an instance of a family, no shorter than one of these."""
@@ -164,6 +192,10 @@ class Reasons:
     def tail(self, family: int, instance: int) -> tuple[Way, ...]:
         """The way from an instance of a family, counted from the last one, no shorter than one of these."""
         return self._from.ways(len(self.graph.families) - 1 - family, instance)
+
+    def least_tail(self, families: Sequence[int]) -> Way:
+        """What comes behind any of these at least, whatever the durations are."""
+        return Way((), min(last for o in families if (last := self._last[o]) is not None))
 
     def since_last(self, backward: int) -> tuple[Way, Way]:
         """How early a backward can start behind the first one of the last stage, and how close one may be to the next.
@@ -177,18 +209,20 @@ class Reasons:
         return self._from.behind_turn(len(self.graph.families) - 1 - forward)
 
     def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
-        """What the instances of these families take together: all of each family, or as many as ``counts`` says."""
+        """What the instances of these families take together: all of each family, or as many as ``counts`` says; and
+        :attr:`around`."""
         times: Counter[Part] = Counter()
         for o, n in zip(families, counts or [self.graph.count[o] for o in families], strict=True):
             times[_part(self.graph, self.sizes, o)] += n
-        return Way.of(times)
+        return Way.of(times, self.around)
 
     def of_set(self, families: Sequence[int], head: int, tail: int) -> Certificate:
         """The certificate of the instances whose heads and tails reach two thresholds."""
         first, last, left = list[Way](), list[Way](), list[int]()
         for o in families:
             early, late = (int(side[o].searchsorted(least)) for side, least in ((self.heads, head), (self.tails, tail)))
-            count = max(self.graph.count[o] - early - late, 0)
+            known = max(early, late) < len(self.heads[o])  # else all of them count as too early, as in the bound
+            count = max(self.graph.count[o] - early - late, 0) if known else 0
             left.append(count)
             if count:
                 first += self.head(o, early)
@@ -208,10 +242,13 @@ class Reasons:
 
 
 class _Chains:
-    """Chains of reasons of a graph, each back from an operation to the begin."""
+    """Chains of reasons of a graph, each back from an operation to the begin.
 
-    def __init__(self, graph: FamilyGraph, sizes: Sizes, starts: Heads) -> None:
-        self._graph, self._sizes, self._starts = graph, sizes, starts
+    ``lead``: how early each family may start of itself; ``None``: nothing is known but what it waits for.
+    """
+
+    def __init__(self, graph: FamilyGraph, sizes: Sizes, starts: Heads, lead: Sequence[int | None]) -> None:
+        self._graph, self._sizes, self._starts, self._lead = graph, sizes, starts, lead
         self._known: dict[tuple[int, int], tuple[Way, ...]] = {}
 
     def ways(self, family: int, instance: int) -> tuple[Way, ...]:
@@ -238,10 +275,10 @@ class _Chains:
                     family = before
                     break
             else:
-                if start == graph.lead[family]:
+                if start == self._lead[family]:
                     return (Way.of(times, constant + start),)
                 times[own] += instance
-                done, first = _done_before(graph, starts, family, instance)
+                done, first = self._done_before(family, instance)
                 for other in done:
                     times[self._part(other)] += instance + 1
                 so_far = Way.of(times, constant)
@@ -269,39 +306,39 @@ class _Chains:
         alternating = set(graph.machines_of[turn]) & set(graph.machines_of[family])
         return since, Way.of({part: 1, own: 1}) if alternating else Way()
 
+    def _done_before(self, family: int, instance: int) -> tuple[list[int], list[int]]:
+        """The families of its device that must have run ``instance + 1`` times before, and those that may begin before all
+        others."""
+        graph, starts = self._graph, self._starts
+        start = int(starts[family][instance])
+        found: list[tuple[list[int], list[int]]] = []
+        for place in graph.machines_of[family]:
+            before = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
+            for k in range(len(before)):
+                some = before[k:]
+                least = min(int(starts[o][0]) for o in some)
+                taken = sum(graph.duration[o] for o in some)
+                if start == least + (instance + 1) * taken + instance * graph.duration[family]:
+                    found.append((some, self._first(some)))
+        assert found, f"nothing says why {graph.label[family]} number {instance} starts at {start}"
+        return min(found, key=lambda one: len(one[1]))
+
+    def _first(self, families: Sequence[int]) -> list[int]:
+        """The families that may begin first of these: one that begins behind another, whatever the durations are, is left out."""
+        kept: list[int] = []
+        for o in families:
+            if not any(self._begins_later(o, first) for first in kept):
+                kept = [first for first in kept if not self._begins_later(first, o)] + [o]
+        return kept
+
+    def _begins_later(self, family: int, first: int) -> bool:
+        """Whether the head of a family is no less than that of ``first``, whatever the durations are."""
+        least, own = self._lead[first], self._lead[family]
+        constant = not self._graph.into[first] and least is not None and own is not None and least <= own
+        return constant or bool(self._graph.ancestors[family] >> first & 1)
+
     def _part(self, family: int) -> Part:
         return _part(self._graph, self._sizes, family)
-
-
-def _done_before(graph: FamilyGraph, starts: Heads, family: int, instance: int) -> tuple[list[int], list[int]]:
-    """The families of its device that must have run ``instance + 1`` times before, and those that may begin before all others."""
-    start = int(starts[family][instance])
-    found: list[tuple[list[int], list[int]]] = []
-    for place in graph.machines_of[family]:
-        before = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
-        for k in range(len(before)):
-            some = before[k:]
-            least = min(int(starts[o][0]) for o in some)
-            taken = sum(graph.duration[o] for o in some)
-            if start == least + (instance + 1) * taken + instance * graph.duration[family]:
-                found.append((some, _first(graph, some)))
-    assert found, f"nothing says why {graph.label[family]} number {instance} starts at {start}"
-    return min(found, key=lambda one: len(one[1]))
-
-
-def _first(graph: FamilyGraph, families: Sequence[int]) -> list[int]:
-    """The families that may begin first of these: one that begins behind another, whatever the durations are, is left out."""
-    kept: list[int] = []
-    for o in families:
-        if not any(_begins_later(graph, o, first) for first in kept):
-            kept = [first for first in kept if not _begins_later(graph, first, o)] + [o]
-    return kept
-
-
-def _begins_later(graph: FamilyGraph, family: int, first: int) -> bool:
-    """Whether the head of a family is no less than that of ``first``, whatever the durations are."""
-    constant = not graph.into[first] and graph.lead[first] <= graph.lead[family]
-    return constant or bool(graph.ancestors[family] >> first & 1)
 
 
 def _least(ways: Sequence[Way]) -> tuple[Way, ...]:

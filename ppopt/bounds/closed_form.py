@@ -14,7 +14,7 @@ import numpy as np
 
 from ppopt.bounds.bound import Bound, check_objective
 from ppopt.bounds.copies import away, beside_copies
-from ppopt.bounds.heads import FAR, heads, tails
+from ppopt.bounds.heads import FAR, heads, most_instances, tails
 from ppopt.constraints import FamilyGraph, Share, pairs_of, pairs_save_time, relaxed_graph, relaxed_graphs, shared
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
@@ -22,8 +22,6 @@ from ppopt.schedule import Objective
 
 _THRESHOLDS = 256
 """Heads and tails tried per device as thresholds, and per family as times by which a device has filled; any choice is valid."""
-_INSTANCES = 2**22
-"""Most numbers in the arrays of heads counted from each device's own start; the first instances are kept."""
 
 
 @beside_copies
@@ -172,7 +170,7 @@ def _least_with_pairs(
 
 def _ends(graph: FamilyGraph, memory: bool, own: bool, work: bool = True) -> tuple[Heads, Heads]:
     """Heads and tails of a graph."""
-    most = max(1, _INSTANCES // (graph.devices * len(graph.families))) if own else None
+    most = most_instances(graph) if own else None
     head, tail = (of(graph, memory=memory, own=own, most=most, work=work) for of in (heads, tails))
     return head, tail
 

@@ -28,6 +28,8 @@ lesser of activation and ``retained``. The numbers need not fall with k then; of
 backward of ``s_i`` starts behind the start of the last forward of ``s_j``, all forwards of ``s_1 .. s_min(i, j)`` have started
 by then, and no backward of these.
 
+*Device spans.* All of it holds with heads and tails that count from the device's own first start and to its own last end.
+
 The numbers are those of a schedule, so whatever is said of one moment holds for the same numbers. Heads, tails, work and gains
 are linear in the durations of the stages; these, and what is held, are sums over layers. So all of it holds whatever the cut is.
 Least durations and least amounts may stand for the true ones: the longer operations are, the more is left, and the more they
@@ -40,11 +42,12 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ppopt.bounds.certificates import Part, Reasons, Way
+from ppopt.bounds.certificates import Part, Way, reasons_of_devices
 from ppopt.constraints import joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.pipeline.scaling import sizes_of
+from ppopt.schedule import Objective
 
 NOTHING = Way()
 """No time."""
@@ -147,14 +150,14 @@ class Filling:
         return self.work.value(duration) + max(*(one + tail for one in begin), *(head + other for other in end), *both)
 
 
-def fillings(pipeline: Pipeline) -> Iterator[Filling]:
+def fillings(pipeline: Pipeline, objective: Objective = "makespan") -> Iterator[Filling]:
     """Of each device of a pipeline of one route and one size; only its placement, links and number of microbatches matter."""
     graph = joined(relaxed_graph(pipeline, links=False))
-    reasons = Reasons(graph, sizes_of(pipeline))
+    each = reasons_of_devices(graph, sizes_of(pipeline), objective)
     number = {(Kind.I if f.kind == Kind.B else f.kind, f.stage): o for o, f in enumerate(graph.families)}
     weights = any(kind == Kind.W for kind, _ in number)
     back = (Kind.I, Kind.W) if weights else (Kind.I,)
-    for device, (_, families) in enumerate(graph.machines[: graph.devices]):
+    for device, (reasons, (_, families)) in enumerate(zip(each, graph.machines, strict=False)):
         stages = tuple(s for s, d in enumerate(pipeline.routes[0]) if d == device)
         first, last = [], []
         for j, stage in enumerate(stages):
@@ -165,8 +168,7 @@ def fillings(pipeline: Pipeline) -> Iterator[Filling]:
             parts = (Kind.W, Kind.I) if weights else (Kind.I,)
             (way,) = reasons.tail(number[Kind.F, stage], 0)
             last.append(Phase(way, _numbers(stages, j, parts, (Kind.F,), begun)))
-        nothing = (Way((), min(graph.tail[o] for o in families)),)
-        (tail,) = nothing if weights else reasons.tail(number[Kind.I, stages[0]], 0)
+        (tail,) = (reasons.least_tail(families),) if weights else reasons.tail(number[Kind.I, stages[0]], 0)
         (head,) = reasons.head(number[Kind.F, stages[0]], 0)
         work = reasons.work(families)
         yield Filling(device, stages, pipeline.microbatches, work, head, tail, tuple(first), tuple(last))

@@ -13,6 +13,13 @@ from ppopt.pipeline import IntArray
 
 FAR = 2**62
 """``-FAR`` is the head of an operation that nothing is known of; no horizon reaches ``FAR / 2``."""
+_INSTANCES = 2**22
+"""Most numbers in the arrays of heads counted from each device's own start; the first instances are kept."""
+
+
+def most_instances(graph: FamilyGraph) -> int:
+    """Of each family, how many heads are counted from each device's own start."""
+    return max(1, _INSTANCES // (graph.devices * len(graph.families)))
 
 
 def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | None = None, work: bool = True) -> list[IntArray]:

@@ -19,7 +19,7 @@ from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
-from ppopt.search.near_cuts import At, followed, makespan_of
+from ppopt.search.near_cuts import At, followed, value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts
 from ppopt.search.settings import Settings
@@ -75,9 +75,11 @@ class BestOrder:
         if not_for_windows(own.pipeline, self._objective, words):
             return own
         gained: Time = math.inf
-        while gained > 0 and makespan_of(own) >= below > makespan_of(own) - gained / 2 and not clock.over:
-            found = self._searched(own, least, clock.slice(self._first), steps)
-            gained, own = makespan_of(own) - makespan_of(found), found
+        value = value_of(own, self._objective)
+        while gained > 0 and value >= below > value - gained / 2 and not clock.over:
+            own = self._searched(own, least, clock.slice(self._first), steps)
+            before, value = value, value_of(own, self._objective)
+            gained = before - value
         return own
 
     def _searched(self, best: Schedule, least: Time, own: Clock, steps: list[Taken]) -> Schedule:
@@ -96,12 +98,12 @@ class BestOrder:
     ) -> Schedule:
         """The order of ``best`` on another cut, where it takes less time; or ``best``. It is looked for among all cuts where the
         times on these are known (:class:`OrderOnCuts`), else near its own, none of ``left_out``."""
-        if words or self._objective != "makespan":
+        if words:
             return best
         begun, own = time.monotonic(), clock.slice(strategies.MOVES * self._settings.seconds)
         anywhere = self.on_cuts.useful(best)
-        found = self.on_cuts.best(best, own) if anywhere else followed(best, self._at, left_out, own)
+        found = self.on_cuts.best(best, own) if anywhere else followed(best, self._objective, self._at, left_out, own)
         if found is not best:
-            said = f"best {plain(makespan_of(found))} on {shown(found.pipeline.counts)}"
+            said = f"best {plain(value_of(found, self._objective))} on {shown(found.pipeline.counts)}"
             steps.append(Taken("the order on other cuts", time.monotonic() - begun, said))
         return found

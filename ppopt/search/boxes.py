@@ -17,10 +17,9 @@ from ppopt.pipeline import IntArray
 from ppopt.schedule import Order, Schedule
 from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
-from ppopt.search.near_cuts import At, makespan_of
+from ppopt.search.near_cuts import At, at_best_times, value_of
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
-from ppopt.timing import CyclicOrder, time_order
 
 if TYPE_CHECKING:
     from ppopt.bounds.scheduled_cuts import Box, FoundCut
@@ -30,18 +29,20 @@ if TYPE_CHECKING:
 class Looked:
     """What a look into a box has shown: a better schedule, if one was found, and that no cut of the box has one below ``bound``.
 
-    ``closed``: nothing else in the box is better than what is known.
+    ``value``: the objective of that schedule, in the user's unit like the bound. ``closed``: nothing else in the box is better
+    than what is known.
     """
 
     box: Box | SomeCuts
     schedule: Schedule | None
+    value: Fraction | None
     bound: Fraction
     closed: bool
 
     def __str__(self) -> str:
         found = "nothing found"
-        if self.schedule is not None:
-            found = f"best {plain(makespan_of(self.schedule))} on {shown(self.schedule.pipeline.counts)}"
+        if self.schedule is not None and self.value is not None:
+            found = f"best {plain(self.value)} on {shown(self.schedule.pipeline.counts)}"
         return f"{found}, no better one" if self.closed else f"{found}, bound {plain(self.bound)}"
 
 
@@ -82,23 +83,21 @@ class Looks:
         schedule = None
         if found.counts is not None:
             schedule = self._timed(found.counts, found.rows)
-            self.useful = schedule is not None and makespan_of(schedule) < below
+            self.useful = schedule is not None and value_of(schedule, self._over.objective) < below
         return found, schedule if self.useful else None
 
     def _looked(self, box: Box | SomeCuts, found: FoundCut, schedule: Schedule | None, below: Time) -> Looked:
         bound = Fraction(found.bound, self._over.per_unit)
-        return Looked(box, schedule, bound, bound >= (below if schedule is None else min(below, makespan_of(schedule))))
+        value = None if schedule is None else value_of(schedule, self._over.objective)
+        return Looked(box, schedule, value, bound, bound >= (below if value is None else min(below, value)))
 
     def _timed(self, counts: Counts, rows: object) -> Schedule | None:
         """A schedule by the rules; ``None``: there is none, or it does not fit the memory."""
         pipeline = self._at(counts)
         if pipeline is None:
             return None
-        try:
-            schedule = time_order(pipeline, Order.of(pipeline, rows))  # type: ignore[arg-type]
-        except CyclicOrder:
-            return None
-        return schedule if schedule.within_memory else None
+        schedule = at_best_times(pipeline, Order.of(pipeline, rows), self._over.objective)  # type: ignore[arg-type]
+        return schedule if schedule is not None and schedule.within_memory else None
 
 
 class Around(Looks):

@@ -323,7 +323,7 @@ class PartitionChoice:
             search = RecomputeChoice(pipeline, self.objective, settings, words, start=self.best)
         elif search is None:
             search = closed = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
-            closed.begin(None if self.best is None else retimed(self.best, pipeline))
+            closed.begin(None if self.best is None else retimed(self.best, pipeline, self.objective))
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
         leaf = self.leaves[counts] = _Leaf(pipeline, search, bound, self._first_look)
         self.over.leave_out(counts)

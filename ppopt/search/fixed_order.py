@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from ppopt.bounds.certificates import Certificate, Way, plain_certificates, work_certificates
+from ppopt.bounds.certificates import Certificate, Way, plain_certificates
 from ppopt.bounds.paths import longest_path, span_certificates
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
@@ -308,8 +308,7 @@ class _Cuts:
             self.model.keep_together(own, (self.pipeline.chunks - 1) * self.pipeline.devices)
         self._hold(policy, longer, [s for _, s in again])
         self._known: set[Certificate] = set()
-        known = plain_certificates(unit) if search.objective == "makespan" else work_certificates(unit)
-        for certificate in known:
+        for certificate in plain_certificates(unit, search.objective):
             self._learn(certificate, unit.ticks.per_unit)
 
     def _unit_costs(self, free: Pipeline) -> Pipeline:

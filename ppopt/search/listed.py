@@ -98,6 +98,5 @@ class AmongListed(Looks):
         self._too_long = not done
         self._listing = min(2 * self._listing, strategies.MOST_LISTING * self._settings.seconds)
         self.spent += clock.spent - before
-        return Looked(
-            SomeCuts(np.zeros((0, self._over.pipeline.stages - 1), dtype=np.int64)), None, Fraction(self._over.bound), False
-        )
+        none = SomeCuts(np.zeros((0, self._over.pipeline.stages - 1), dtype=np.int64))
+        return Looked(none, None, None, Fraction(self._over.bound), False)

@@ -65,7 +65,8 @@ class OfferedCuts:
         return self._moved(counts, lambda known: (max(known[0], most), sum(known, Fraction(0))), clock)
 
     def _moved(self, counts: Counts, key: Key, clock: Clock) -> Counts:
-        return improved(counts, key, self._at, self._left_out, clock.slice(strategies.MOVES * self._settings.seconds))
+        clock = clock.slice(strategies.MOVES * self._settings.seconds)
+        return improved(counts, self._over.objective, key, self._at, self._left_out, clock)
 
     def _found(self, small: SmallBounds, start: Sequence[Counts], below: Time, clock: Clock) -> Counts | None:
         begun = time.monotonic()

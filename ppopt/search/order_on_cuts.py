@@ -18,7 +18,7 @@ from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.moves import Moves, Values, edges
-from ppopt.search.near_cuts import At, makespan_of, retimed
+from ppopt.search.near_cuts import At, retimed, value_of
 from ppopt.search.over_cuts import OverCuts
 from ppopt.timing import time_settings
 
@@ -37,15 +37,15 @@ class OrderOnCuts:
 
     def __init__(self, over: OverCuts, at: At, seed: int) -> None:
         self._at, self._per_unit, of = at, over.per_unit, over.durations
-        self._useful = over.joint and over.pipeline.memory.limit is None
+        self._useful = over.objective == "makespan" and over.joint and over.pipeline.memory.limit is None
         self._sums, self._first = _sums(of["times"]), _sums(of["first"] or of["times"])
         layers, stages = len(of["times"][Kind.F]), over.pipeline.stages
         self._moves = Moves(layers, stages, random.Random(seed))
 
     def useful(self, schedule: Schedule) -> bool:
-        """Whether the times of its operations on all cuts are known: alike microbatches, no limit of memory, transfers that hold
-        no link, devices that do nothing before or after their operations, single operations, and durations that are sums over
-        the layers."""
+        """Whether it is about the makespan, and the times of its operations on all cuts are known: alike microbatches, no limit of
+        memory, transfers that hold no link, devices that do nothing before or after their operations, single operations, and
+        durations that are sums over the layers."""
         pipeline = schedule.pipeline
         if not self._useful or pipeline.lines or pipeline.ticks.margins or pipeline.ticks.pauses or schedule.order.paired:
             return False
@@ -66,8 +66,8 @@ class OrderOnCuts:
         ends, _ = self._moves.best(np.array(ends_of(pipeline.counts)), valued, PATIENCE, clock)
         counts = tuple(np.diff(edges(ends[None, :], self._moves.layers))[0].tolist())
         other = None if counts == pipeline.counts else self._at(counts)
-        found = None if other is None else retimed(schedule, other)
-        return found if found is not None and makespan_of(found) < makespan_of(schedule) else schedule
+        found = None if other is None else retimed(schedule, other, "makespan")
+        return found if found is not None and value_of(found, "makespan") < value_of(schedule, "makespan") else schedule
 
     def _scale(self, pipeline: Pipeline) -> int:
         """Ticks of all cuts in one of this cut's."""

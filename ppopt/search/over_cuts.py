@@ -100,9 +100,7 @@ class OverCuts:
         return cut.changed(costs=costs, route_of_microbatch=pipeline.route_of_microbatch)
 
     def _plain(self, some: Pipeline) -> Sequence[Certificate]:
-        if self.objective == "makespan" and len(some.routes) == 1:
-            return list(plain_certificates(some))
-        return work_certificates(some)
+        return list(plain_certificates(some, self.objective)) if len(some.routes) == 1 else work_certificates(some)
 
     def _whole_amounts(self) -> tuple[list[int], list[int], list[int], list[int]] | None:
         """Of each layer what it holds of a microbatch (where they differ, of the largest sequence), what is left of that between
@@ -123,7 +121,7 @@ class OverCuts:
         return held, kept, own, [int((most - always) * scale) for most, always in zip(limits, static, strict=True)]
 
     def _within_memory(self, some: Pipeline) -> None:
-        """Every device has room for its weights and the activations of one microbatch, and what that says of makespans."""
+        """Every device has room for its weights and the activations of one microbatch, and what that says of times."""
         if self._amounts is None:
             return
         *amounts, room = self._amounts
@@ -131,8 +129,8 @@ class OverCuts:
         for device, most in enumerate(room):
             stages = [stage for stage, on in enumerate(self.pipeline.routes[0]) if on == device]
             self.model.hold([(ends[0], stages), (ends[2], stages)], most)
-        if self.objective == "makespan" and not self.pipeline.mix.differs:
-            each = list(fillings(some))
+        if not self.pipeline.mix.differs:
+            each = list(fillings(some, self.objective))
             if self.pipeline.stages > 1:
                 self.many = self._of_many(each, scale)
             for filling in each:
@@ -176,10 +174,9 @@ class OverCuts:
 
     def bound_of(self, pipeline: Pipeline) -> Fraction:
         """What is known of a cut, in the user's unit: its one-machine bound, and what limits of memory say of every cut
-        (:mod:`ppopt.bounds.filling`); what holds for all cuts where there is none."""
-        if self.objective != "makespan":
-            return Fraction(self.bound if self.bound < math.inf else 0)
-        value = Fraction(certificates(pipeline, 1)[0].value(durations_of(pipeline)), pipeline.ticks.per_unit)
+        (:mod:`ppopt.bounds.filling`)."""
+        (best,) = certificates(pipeline, 1, self.objective)
+        value = Fraction(best.value(durations_of(pipeline)), pipeline.ticks.per_unit)
         return value if self.many is None else max(value, self.known_of(pipeline.counts))
 
     def known_of(self, counts: Counts) -> Fraction:
@@ -189,10 +186,8 @@ class OverCuts:
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
-        if self.objective != "makespan":
-            return False
         pipeline = undivided(_without_step(pipeline))  # constants of one cut would not hold for others; ticks are those of all
-        found = certificates(pipeline, MOST if self.many is None else pipeline.devices + 1)
+        found = certificates(pipeline, MOST if self.many is None else pipeline.devices + 1, self.objective)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound
         new = [self._learn(certificate, pipeline.ticks.per_unit) for certificate in found[:MOST]]
         if self.many is not None:

@@ -80,7 +80,7 @@ class SmallBounds:
         if pipeline is None:
             return math.inf
         self._over.learn_from(pipeline)  # first, as the bound counts what is known
-        within = bounds.memory(pipeline)
+        within = bounds.memory(pipeline, self._over.objective)
         return max(self._over.bound_of(pipeline), Fraction(within.value if within else 0, pipeline.ticks.per_unit))
 
     def _least(self, left_out: Collection[Counts], clock: Clock) -> Counts | None:

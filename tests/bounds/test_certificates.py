@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from ppopt import bounds
 from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Mix, Pipeline
+from ppopt.schedule import Objective
 from tests.support.tiers import thorough
 
 PLACES = (("linear", 2, 1), ("linear", 4, 1), ("wave", 2, 2), ("wave", 3, 2), ("loop", 2, 2), ("loop", 2, 3), ("wave", 2, 3))
@@ -37,15 +39,15 @@ def alike(seed: int, number: int, places: Sequence[tuple[str, int, int]] = PLACE
     return found
 
 
-def machine(pipeline: Pipeline) -> int:
-    bound = bounds.machine(pipeline)
+def machine(pipeline: Pipeline, objective: Objective = "makespan") -> int:
+    bound = bounds.machine(pipeline, objective)
     assert bound is not None
     return bound.value
 
 
-def with_bounds(pipelines: Iterable[Pipeline]) -> list[tuple[dict[Part, int], int]]:
+def with_bounds(pipelines: Iterable[Pipeline], objective: Objective = "makespan") -> list[tuple[dict[Part, int], int]]:
     """Of each pipeline the durations and the one-machine bound."""
-    return [(durations_of(pipeline), machine(pipeline)) for pipeline in pipelines]
+    return [(durations_of(pipeline), machine(pipeline, objective)) for pipeline in pipelines]
 
 
 def too_much(certificate: Certificate, others: Iterable[tuple[dict[Part, int], int]]) -> bool:
@@ -53,33 +55,37 @@ def too_much(certificate: Certificate, others: Iterable[tuple[dict[Part, int], i
     return any(certificate.value(duration) > bound for duration, bound in others)
 
 
-@given(st.integers(0, 10**9))
-@settings(max_examples=30)
-def test_a_certificate_is_the_bound_at_its_own_cut_and_holds_at_others(seed: int) -> None:
+OBJECTIVES = st.sampled_from(("makespan", "span"))
+
+
+@given(st.integers(0, 10**9), OBJECTIVES)
+@settings(max_examples=40)
+def test_a_certificate_is_the_bound_at_its_own_cut_and_holds_at_others(seed: int, objective: Objective) -> None:
     one, *others = alike(seed, 5, (*PLACES, *TWO_ROUTES))
-    found = certificates(one, one.devices + 1)
-    assert len(found) == one.devices + 1
+    found = certificates(one, one.devices + 1, objective)
+    assert len(found) == one.devices + (objective == "makespan")
     values = [certificate.value(durations_of(one)) for certificate in found]
     assert values == sorted(values, reverse=True)
-    assert values[0] == machine(one)
-    all_bounds = with_bounds([one, *others])
+    assert values[0] == machine(one, objective)
+    all_bounds = with_bounds([one, *others], objective)
     assert not any(too_much(certificate, all_bounds) for certificate in found)
 
 
-@given(st.integers(0, 10**9))
-@settings(max_examples=25)
-def test_plain_certificates_hold_everywhere(seed: int) -> None:
+@given(st.integers(0, 10**9), OBJECTIVES)
+@settings(max_examples=35)
+def test_plain_certificates_hold_everywhere(seed: int, objective: Objective) -> None:
     one, *others = alike(seed, 4)
-    found = list(plain_certificates(one))
+    found = list(plain_certificates(one, objective))
     assert len(found) == 4 * one.stages  # of each stage of each device
-    all_bounds = with_bounds([one, *others])
+    all_bounds = with_bounds([one, *others], objective)
     assert not any(too_much(certificate, all_bounds) for certificate in found)
 
 
-def test_plain_certificates_are_often_the_bound() -> None:
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_plain_certificates_are_often_the_bound(objective: Objective) -> None:
     """They are not only valid."""
     equal = sum(
-        max(each.value(durations_of(one)) for each in plain_certificates(one)) == machine(one)
+        max(each.value(durations_of(one)) for each in plain_certificates(one, objective)) == machine(one, objective)
         for (one,) in (alike(seed, 1) for seed in range(40))
     )
     assert equal > 5
@@ -108,6 +114,18 @@ def test_by_hand() -> None:
     )
     assert expected in certificates(pipeline, 3)
     assert expected.value(duration) == machine(pipeline) == 3 + 36 + 5
+
+
+def test_the_span_of_a_device_by_hand() -> None:
+    """From its own first F to its own last B the first device waits for all forwards and backwards of the second."""
+    costs = Costs(per="stage", forward=(2, 5), backward=(4, 7))
+    pipeline = Pipeline(2, 3, costs=costs, links=Links(1))
+    best, other = certificates(pipeline, 2, "span")
+    (head,), (tail,) = best.heads, best.tails
+    one_each, three_each = ({Part(kind, stage): n for kind in (Kind.F, Kind.I)} for stage, n in ((0, 1), (1, 3)))
+    assert head.behind(best.work).behind(tail) == Way.of({**one_each, **three_each}, 2)
+    assert best.value(durations_of(pipeline)) == machine(pipeline, "span") == 2 + 1 + 36 + 1 + 4
+    assert other == Certificate((Way(),), Way.of(three_each), (Way(),))  # the last device waits for nothing once it has begun
 
 
 def test_ways() -> None:
@@ -146,14 +164,14 @@ def mixed(seed: int, number: int) -> list[Pipeline]:
     return found
 
 
-@given(st.integers(0, 10**9))
-@settings(max_examples=10)
-def test_of_microbatches_that_differ(seed: int) -> None:
+@given(st.integers(0, 10**9), OBJECTIVES)
+@settings(max_examples=15)
+def test_of_microbatches_that_differ(seed: int, objective: Objective) -> None:
     """The bound at its own cut, valid at others, linear in what a stage takes for each size."""
     one, *others = mixed(seed, 4)
-    found = certificates(one, one.devices + 1)
-    assert found[0].value(durations_of(one)) == machine(one)
-    all_bounds = with_bounds([one, *others])
+    found = certificates(one, one.devices + 1, objective)
+    assert found[0].value(durations_of(one)) == machine(one, objective)
+    all_bounds = with_bounds([one, *others], objective)
     assert not any(too_much(certificate, all_bounds) for certificate in (*found, *work_certificates(one)))
 
 

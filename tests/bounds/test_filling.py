@@ -13,6 +13,7 @@ from ppopt.bounds.filling import Count, Filling, Phase, fillings
 from ppopt.clock import Limits
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError
+from ppopt.schedule import Objective
 from ppopt.search import Settings, solve_closed
 from tests.support.layered import a_pipeline, cuts, stages_of
 
@@ -25,13 +26,13 @@ def amounts(pipeline: Pipeline) -> tuple[dict[int, int], dict[int, int]]:
     return dict(enumerate(of.activation[0].tolist())), dict(enumerate(of.kept[0].tolist()))
 
 
-def bound(pipeline: Pipeline, each: Sequence[Filling] | None = None) -> int:
+def bound(pipeline: Pipeline, each: Sequence[Filling] | None = None, objective: Objective = "makespan") -> int:
     """The best that a limit of memory says of a device."""
     limit, static = pipeline.amounts.limit, pipeline.amounts.static
     assert limit is not None
     held, kept = amounts(pipeline)
     duration = durations_of(pipeline)
-    every = each if each is not None else list(fillings(pipeline))
+    every = each if each is not None else list(fillings(pipeline, objective))
     return max(filling.value(duration, held, kept, int(limit[filling.device] - static[filling.device])) for filling in every)
 
 
@@ -66,17 +67,18 @@ def limited(rng: Random, places: Sequence[tuple[str, int, int]] = PLACES) -> Pip
             continue
 
 
+@pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("number", [8, pytest.param(100, marks=pytest.mark.thorough)], ids=["few", "more"])
-def test_never_above_the_optimum_and_often_equal(number: int) -> None:
+def test_never_above_the_optimum_and_often_equal(number: int, objective: Objective) -> None:
     rng = Random(7)
     solved = equal = 0
     for _ in range(number):
         pipeline = limited(rng)
-        result = solve_closed(pipeline, settings=Settings(seconds=10, workers=1))
+        result = solve_closed(pipeline, objective, settings=Settings(seconds=10, workers=1))
         if result.reason == "optimal":
             solved += 1
-            assert bound(pipeline) <= (result.ticks.value or 0)
-            equal += bound(pipeline) == result.ticks.value
+            assert bound(pipeline, objective=objective) <= (result.ticks.value or 0)
+            equal += bound(pipeline, objective=objective) == result.ticks.value
     assert solved > 0.7 * number
     assert equal > 0.1 * solved
 

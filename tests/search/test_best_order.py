@@ -8,9 +8,10 @@ from ppopt.clock import Clock
 from ppopt.named import find
 from ppopt.op import Kind, Op
 from ppopt.pipeline import DataParallel, Memory, Pipeline, PipelineError
-from ppopt.schedule import Order, Schedule
+from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import Settings, solve_closed
 from ppopt.search.best_order import BestOrder
+from ppopt.search.cuts import moved
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.step import Taken
@@ -19,7 +20,6 @@ from tests.support.layered import MODEL
 
 SETTINGS = Settings(seconds=60, workers=1)
 WAVE = Pipeline(2, 5, "wave", 2, layers=MODEL, partition=(2, 2, 2, 1))
-OVER = OverCuts(WAVE.changed(partition="best"), "makespan", Fraction(0))
 BOUND = tuple(find("1f1b").words(Pipeline(2, 5)))
 
 
@@ -40,8 +40,9 @@ def one_after_the_other(pipeline: Pipeline) -> Schedule:
     return time_order(pipeline, Order.of(pipeline, rows))
 
 
-def searches(seconds: float = 60.0, objective: str = "makespan") -> BestOrder:
-    return BestOrder(objective, SETTINGS, at, seconds, OrderOnCuts(OVER, at, 0))  # type: ignore[arg-type]
+def searches(seconds: float = 60.0, objective: Objective = "makespan") -> BestOrder:
+    over = OverCuts(WAVE.changed(partition="best"), objective, Fraction(0))
+    return BestOrder(objective, SETTINGS, at, seconds, OrderOnCuts(over, at, 0))
 
 
 def test_the_order_gets_better_and_stays_on_its_cut() -> None:
@@ -110,17 +111,24 @@ def test_it_is_not_due_where_windows_know_nothing(words: tuple[object, ...]) -> 
     assert not searches().due(None, (), 60)
 
 
-def test_the_order_is_run_on_other_cuts_for_makespans_where_nothing_binds() -> None:
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_the_order_is_run_on_other_cuts_where_nothing_binds(objective: Objective) -> None:
     uneven, steps = (4, 1, 1, 1), list[Taken]()
-    own = solve_closed(WAVE.changed(partition=uneven), settings=SETTINGS).schedule
+    own = solve_closed(WAVE.changed(partition=uneven), objective, settings=SETTINGS).schedule
     assert own is not None
-    found = searches().on_other_cuts(own, (), (), Clock(60), steps)
-    assert found.makespan < own.makespan
+    found = searches(objective=objective).on_other_cuts(own, (), (), Clock(60), steps)
+    value = found.objective(objective)
+    assert value < own.objective(objective)
     assert found.pipeline.counts != uneven
-    assert steps[0].outcome == f"best {found.pipeline.time(found.makespan)} on {','.join(map(str, found.pipeline.counts))}"
-    assert searches().on_other_cuts(own, BOUND, (), Clock(60), steps) is own
-    assert searches(objective="span").on_other_cuts(own, (), (), Clock(60), steps) is own
-    assert searches().on_other_cuts(own, (), (), Clock(0), steps) is own
+    assert steps[0].outcome == f"best {found.pipeline.time(value)} on {','.join(map(str, found.pipeline.counts))}"
+    assert searches(objective=objective).on_other_cuts(own, BOUND, (), Clock(60), steps) is own
+    assert searches(objective=objective).on_other_cuts(own, (), (), Clock(0), steps) is own
+
+
+def test_spans_are_not_looked_for_on_cuts_that_are_left_out() -> None:
+    own = solve_closed(WAVE.changed(partition=(4, 1, 1, 1)), "span", settings=SETTINGS).schedule
+    assert own is not None
+    assert searches(objective="span").on_other_cuts(own, (), set(moved((4, 1, 1, 1))), Clock(60), []) is own
 
 
 def test_no_schedule_is_below_what_is_known_of_its_cut() -> None:

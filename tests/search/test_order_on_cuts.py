@@ -10,7 +10,7 @@ from ppopt.constraints import rules_of
 from ppopt.heuristics import list_schedule
 from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.search.near_cuts import makespan_of, retimed
+from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts, OverCuts
 from tests.support.layered import MODEL, cuts
@@ -60,13 +60,13 @@ def test_it_is_the_best_of_all_cuts_for_the_order(pipeline: Pipeline) -> None:
     gained = 0
     for counts in Random(0).sample(every, 4):
         schedule = any_order(pipeline, counts)
-        on_each = [retimed(schedule, pipeline.changed(partition=other)) for other in every]
-        least = min(makespan_of(timed) for timed in on_each if timed is not None)
+        on_each = [retimed(schedule, pipeline.changed(partition=other), "makespan") for other in every]
+        least = min(value_of(timed, "makespan") for timed in on_each if timed is not None)
         assert searched.useful(schedule)
         found = searched.best(schedule, Clock(60))
-        assert makespan_of(found) == least
+        assert value_of(found, "makespan") == least
         assert found.order == schedule.order
-        assert found is schedule or least < makespan_of(schedule)
+        assert found is schedule or least < value_of(schedule, "makespan")
         gained += found is not schedule
     assert gained
 
@@ -87,3 +87,11 @@ NOT_USEFUL = {
 @pytest.mark.parametrize("pipeline", NOT_USEFUL.values(), ids=NOT_USEFUL)
 def test_it_is_of_no_use_where_more_than_layers_counts(pipeline: Pipeline) -> None:
     assert not search(pipeline).useful(any_order(pipeline, (2, 2, 2, 1)))
+
+
+def test_it_is_about_makespans_alone() -> None:
+    over = OverCuts(WAVE.changed(partition="best"), "span", Fraction(0))
+    spans = OrderOnCuts(over, lambda counts: WAVE.changed(partition=counts), 0)
+    own = any_order(WAVE, (2, 2, 2, 1))
+    assert search(WAVE).useful(own)
+    assert not spans.useful(own)
