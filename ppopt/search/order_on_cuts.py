@@ -43,9 +43,11 @@ class OrderOnCuts:
         self._moves = Moves(layers, stages, random.Random(seed))
 
     def useful(self, schedule: Schedule) -> bool:
-        """Whether it is about the makespan, and the times of its operations on all cuts are known: alike microbatches, no limit of
-        memory, transfers that hold no link, devices that do nothing before or after their operations, single operations, and
-        durations that are sums over the layers."""
+        """Whether it is about the makespan, and the times of its operations on all cuts are known.
+
+        They are for alike microbatches, no limit of memory, transfers that hold no link, devices that do nothing before or after
+        their operations, single operations, and durations that are sums over the layers.
+        """
         pipeline = schedule.pipeline
         if not self._useful or pipeline.lines or pipeline.ticks.margins or pipeline.ticks.pauses or schedule.order.paired:
             return False
