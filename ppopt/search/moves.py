@@ -52,7 +52,7 @@ class Moves:
         while not clock.over:
             near = self._near(ends)
             values = valued(near)
-            if not len(near) or values.min() >= value:
+            if values.min(initial=value) >= value:
                 break
             best = int(np.argmin(values))
             ends, value = near[best], float(values[best])
@@ -87,4 +87,4 @@ def _moves(ends: int) -> IntArray:
                 move = np.zeros(ends, dtype=np.int64)
                 move[first:last] = by
                 moves.append(move)
-    return np.array(moves, dtype=np.int64).reshape(-1, ends)
+    return np.array(moves, dtype=np.int64).reshape(len(moves), ends)

@@ -65,7 +65,7 @@ class OrderOnCuts:
             lags = np.broadcast_to(lag, (len(ends), *lag.shape))
             return time_settings(pipeline, order, self._durations(pipeline, ends), lags).makespan.astype(np.float64)
 
-        ends, _ = self._moves.best(np.array(ends_of(pipeline.counts)), valued, PATIENCE, clock)
+        ends, _ = self._moves.best(np.array(ends_of(pipeline.counts), dtype=np.int64), valued, PATIENCE, clock)
         counts = tuple(np.diff(edges(ends[None, :], self._moves.layers))[0].tolist())
         other = None if counts == pipeline.counts else self._at(counts)
         found = None if other is None else retimed(schedule, other, "makespan")

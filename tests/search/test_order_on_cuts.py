@@ -71,6 +71,13 @@ def test_it_is_the_best_of_all_cuts_for_the_order(pipeline: Pipeline) -> None:
     assert gained
 
 
+def test_one_stage_has_one_cut() -> None:
+    one = Pipeline(1, 3, layers=MODEL)
+    schedule = any_order(one, (7,))
+    assert search(one).useful(schedule)
+    assert search(one).best(schedule, Clock(60)) is schedule
+
+
 def test_nothing_else_is_given_where_no_time_is_left() -> None:
     schedule = any_order(WAVE, (1, 1, 1, 4))
     assert search(WAVE).best(schedule, Clock(0)) is schedule
