@@ -35,7 +35,8 @@ MOST_NUMBERS = 1000
 """Numbers of operations that are looked at in a phase; one with more says nothing of boxes. Measured: 2 stages on a device, 16
 microbatches."""
 AT_ONCE = 256
-"""Boxes that are looked at together. Not measured."""
+"""Boxes that are looked at together. Measured: to list 3400 cuts of 56 layers in 8 stages takes 4.5 s, with 64 at once 6.9, with
+1024 5.8."""
 EXACT = 2.0**52
 """Numbers below this are exact in floating point."""
 SECONDS = 2.4e-9

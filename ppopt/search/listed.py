@@ -27,7 +27,7 @@ AMONG = 4
 """Times as many cuts of the least bounds among which those near the least one are taken. Measured, with twice the time: 56 layers
 in a wave of 2 on 4 devices are 0.7 % open after 60 s, 1.8 % where all that are listed may be taken."""
 MOST = 20_000
-"""Cuts in a list. Not measured."""
+"""Cuts in a list at most: two and a half times as many as in the longest that was measured, of 56 layers in 8 stages."""
 
 
 class AmongListed(Looks):
