@@ -135,7 +135,7 @@ class ManyCuts:
         ``ends``: a row for each cut, where its stages end: a number of layers for each stage but the last.
         """
         duration = self._durations(self._edges(ends))
-        held, kept, own = self._held(ends)
+        held, kept, own = self.held(ends)
         found = np.zeros((len(ends), len(self.room)), dtype=np.int64)
         if self._work:
             value = duration @ np.array(self._work).T + np.array(self._constants)
@@ -150,7 +150,7 @@ class ManyCuts:
 
     def fits(self, ends: IntArray) -> npt.NDArray[np.bool_]:
         """Whether every device of each cut has room for its weights and a microbatch."""
-        held, _, own = self._held(ends)
+        held, _, own = self.held(ends)
         taken = np.column_stack([(held + own)[:, self.device_of == device].sum(axis=1) for device in range(len(self.room))])
         enough: npt.NDArray[np.bool_] = np.all(taken <= np.array(self.room), axis=1)
         return enough
@@ -163,8 +163,8 @@ class ManyCuts:
         """Where the first stage begins, and where each one ends."""
         return np.column_stack([np.zeros(len(ends), dtype=np.int64), ends, np.full(len(ends), self.layers)])
 
-    def _held(self, ends: IntArray) -> Iterator[IntArray]:
-        """What each stage holds of a microbatch, what is kept of that until ``W``, and its weights."""
+    def held(self, ends: IntArray) -> Iterator[IntArray]:
+        """What each stage (a column) of each cut holds of a microbatch, what is kept of that until ``W``, and its weights."""
         edges = self._edges(ends)
         return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self.amounts)
 

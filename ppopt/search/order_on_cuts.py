@@ -1,8 +1,8 @@
-"""One order on all cuts of the layers: the cut on which it takes the least time, by local search.
+"""One order on all cuts of the layers: the cut on which it takes the least time within memory, by local search.
 
-How long an order takes on hundreds of cuts is known in some milliseconds (:func:`ppopt.timing.time_settings`). An order is as
-good as the cut that it is run on: measured, named schedules of 40 layers in a loop of 4 chunks on 4 devices take 2 to 20 % less
-on the cut that is found for each within a second.
+How long an order takes on hundreds of cuts is known in some milliseconds (:func:`ppopt.timing.time_settings`), and so is what
+each device holds. An order is as good as the cut that it is run on: measured, named schedules of 40 layers in a loop of 4 chunks
+on 4 devices take 2 to 20 % less on the cut that is found for each within a second.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import random
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from ppopt.bounds.many_cuts import ends_of
+from ppopt.bounds.many_cuts import ManyCuts, ends_of
 from ppopt.clock import Clock
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.search.moves import Moves, Values, edges
+from ppopt.search.moves import Moves, Values, edges, every
 from ppopt.search.near_cuts import At, retimed, value_of
 from ppopt.search.over_cuts import OverCuts
 from ppopt.timing import time_settings
@@ -33,21 +34,22 @@ _Sums: TypeAlias = dict[Kind, IntArray]
 class OrderOnCuts:
     """Searches for the cut on which an order takes the least time, by the makespan.
 
-    ``over``: what layers take; ``at``: the pipeline of a cut.
+    ``over``: what layers take and hold; ``at``: the pipeline of a cut.
     """
 
     def __init__(self, over: OverCuts, at: At, seed: int) -> None:
-        self._at, self._per_unit, of = at, over.per_unit, over.durations
-        self._useful = over.objective == "makespan" and over.joint and over.pipeline.memory.limit is None
+        self._at, self._per_unit, self._many, of = at, over.per_unit, over.many, over.durations
+        self._useful = over.objective == "makespan" and over.joint
         self._sums, self._first = _sums(of["times"]), _sums(of["first"] or of["times"])
         layers, stages = len(of["times"][Kind.F]), over.pipeline.stages
-        self._moves = Moves(layers, stages, random.Random(seed))
+        fit = every if over.many is None else over.many.fits
+        self._moves = Moves(layers, stages, random.Random(seed), fit)
 
     def useful(self, schedule: Schedule) -> bool:
         """Whether it is about the makespan, and the times of its operations on all cuts are known.
 
-        They are for alike microbatches, no limit of memory, transfers that hold no link, devices that do nothing before or after
-        their operations, single operations, and durations that are sums over the layers.
+        They are for alike microbatches, transfers that hold no link, devices that do nothing before or after their operations,
+        single operations, and durations that are sums over the layers.
         """
         pipeline = schedule.pipeline
         if not self._useful or pipeline.lines or pipeline.ticks.margins or pipeline.ticks.pauses or schedule.order.paired:
@@ -57,20 +59,30 @@ class OrderOnCuts:
         return bool(np.array_equal(own[given >= 0], given[given >= 0] * self._scale(pipeline)))
 
     def best(self, schedule: Schedule, clock: Clock) -> Schedule:
-        """The order of a schedule (:meth:`useful`) on the cut that is found for it, if that is better; else the schedule."""
+        """The order of a schedule (:meth:`useful`) on the cut that is found for it, if that is better; else the schedule.
+
+        Nothing beyond the limit of memory is better; anything within it is better than what is beyond it.
+        """
         pipeline, order = schedule.pipeline, schedule.order
         lag = pipeline.ticks.lag * self._scale(pipeline)
+        loads = _Loads(schedule)
 
         def valued(ends: IntArray) -> Values:
             clock.charge(SECONDS * pipeline.index.computations * len(ends))
             lags = np.broadcast_to(lag, (len(ends), *lag.shape))
-            return time_settings(pipeline, order, self._durations(pipeline, ends), lags).makespan.astype(np.float64)
+            values = time_settings(pipeline, order, self._durations(pipeline, ends), lags).makespan.astype(np.float64)
+            if self._many is not None:
+                values[loads.beyond(self._many, ends)] = np.inf
+            return values
 
         ends, _ = self._moves.best(np.array(ends_of(pipeline.counts), dtype=np.int64), valued, PATIENCE, clock)
         counts = tuple(np.diff(edges(ends[None, :], self._moves.layers))[0].tolist())
         other = None if counts == pipeline.counts else self._at(counts)
         found = None if other is None else retimed(schedule, other, "makespan")
-        return found if found is not None and value_of(found, "makespan") < value_of(schedule, "makespan") else schedule
+        if found is None or not found.within_memory:
+            return schedule
+        better = not schedule.within_memory or value_of(found, "makespan") < value_of(schedule, "makespan")
+        return found if better else schedule
 
     def _scale(self, pipeline: Pipeline) -> int:
         """Ticks of all cuts in one of this cut's."""
@@ -85,6 +97,34 @@ class OrderOnCuts:
             each[:, 0] = self._first[kind][at[:, 1]]
             found[:, :, kind] = each[:, None, :]
         found[:, :, Kind.B] = found[:, :, Kind.I] + found[:, :, Kind.W]
+        return found
+
+
+class _Loads:
+    """How many microbatches of each stage a device holds while each forward of an order runs.
+
+    ``device``: that of each row of ``often``, which has the microbatches that are held as a whole, stage by stage, then those
+    of which ``W`` is left. Where an input gradient takes more than it gives back, more is held than they say.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        index, stages = schedule.order.index, schedule.pipeline.stages
+        rows = list[IntArray]()
+        for numbers in schedule.order.rows:
+            kind, stage = np.divmod(numbers // index.microbatches, stages)
+            change, each = np.zeros((len(numbers), 2 * stages), dtype=np.int64), np.arange(len(numbers))
+            change[each, stage] = np.where(kind == Kind.F, 1, np.where(kind == Kind.W, 0, -1))
+            change[each, stages + stage] = np.where(kind == Kind.I, 1, np.where(kind == Kind.W, -1, 0))
+            rows.append(np.unique(np.cumsum(change, axis=0)[kind == Kind.F], axis=0))
+        self.often = np.concatenate(rows)
+        self.device = np.repeat(np.arange(len(rows)), list(map(len, rows)))
+
+    def beyond(self, many: ManyCuts, ends: IntArray) -> npt.NDArray[np.bool_]:
+        """On which cuts some device holds more than it has room for."""
+        held, kept, own = many.held(ends)
+        always = np.column_stack([own[:, many.device_of == device].sum(axis=1) for device in range(len(many.room))])
+        load = np.concatenate([held, kept], axis=1) @ self.often.T + always[:, self.device]
+        found: npt.NDArray[np.bool_] = np.any(load > np.array(many.room)[self.device], axis=1)
         return found
 
 

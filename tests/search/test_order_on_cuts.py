@@ -1,5 +1,6 @@
 """One order on all cuts: compared with timing it anew on each of them."""
 
+import dataclasses
 from fractions import Fraction
 from random import Random
 
@@ -8,7 +9,7 @@ import pytest
 from ppopt.clock import Clock
 from ppopt.constraints import rules_of
 from ppopt.heuristics import list_schedule
-from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Schedule
 from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
@@ -29,13 +30,21 @@ def layers(chance: Random, split: bool, unit: Fraction = Fraction(1)) -> Layers:
     return Layers(tuple(two))
 
 
+def on(pipeline: Pipeline, counts: Counts) -> Pipeline | None:
+    try:
+        return pipeline.changed(partition=counts)
+    except PipelineError:
+        return None
+
+
 def search(pipeline: Pipeline) -> OrderOnCuts:
     over = OverCuts(pipeline.changed(partition="best"), "makespan", Fraction(0))
-    return OrderOnCuts(over, lambda counts: pipeline.changed(partition=counts), 0)
+    return OrderOnCuts(over, lambda counts: on(pipeline, counts), 0)
 
 
 def any_order(pipeline: Pipeline, counts: Counts) -> Schedule:
-    at = pipeline.changed(partition=counts)
+    """Whatever it holds."""
+    at = pipeline.changed(partition=counts, memory=Memory())
     schedule = list_schedule(at, rules_of(at))
     assert schedule is not None
     return schedule
@@ -54,21 +63,56 @@ PIPELINES = [
 ]
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+def heavy(chance: Random, split: bool) -> Layers:
+    """Seven that hold different amounts; split, they keep a part of it until ``W``."""
+
+    def amounts() -> dict[str, int]:
+        kept = {"retained": chance.randint(1, 3)} if split else {}
+        return {"activation": chance.randint(3, 9), "weights": chance.randint(0, 2), **kept}
+
+    return Layers(tuple(dataclasses.replace(of, **amounts()) for of in layers(chance, split).groups))
+
+
+def within(pipeline: Pipeline) -> Pipeline:
+    """With the memory that about half of the cuts need for some order."""
+    peaks = [int(max(schedule.peak_memory)) for schedule in (any_order(pipeline, counts) for counts in cuts(7, pipeline.stages))]
+    per_unit = any_order(pipeline, (1, 1, 1, 4)).pipeline.amounts.per_unit
+    return pipeline.changed(memory=Memory(limit=Fraction(sorted(peaks)[len(peaks) // 2], per_unit)))
+
+
+LIMITED = [
+    pytest.param(within(Pipeline(2, 4, placement, 2, layers=heavy(Random(seed), split))), id=f"memory-{placement}-{seed}")
+    for seed, (placement, split) in enumerate([("wave", False), ("loop", True), ("wave", True)])
+]
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES + LIMITED)
 def test_it_is_the_best_of_all_cuts_for_the_order(pipeline: Pipeline) -> None:
     every, searched = list(cuts(7, pipeline.stages)), search(pipeline)
+    places = [place for counts in every if (place := on(pipeline, counts)) is not None]
     gained = 0
-    for counts in Random(0).sample(every, 4):
-        schedule = any_order(pipeline, counts)
-        on_each = [retimed(schedule, pipeline.changed(partition=other), "makespan") for other in every]
-        least = min(value_of(timed, "makespan") for timed in on_each if timed is not None)
+    for own in Random(0).sample(places, 4):
+        schedule = retimed(any_order(pipeline, own.counts), own, "makespan")
+        assert schedule is not None
+        on_each = [timed for place in places if (timed := retimed(schedule, place, "makespan")) is not None]
+        least = min(value_of(timed, "makespan") for timed in on_each if timed.within_memory)
         assert searched.useful(schedule)
         found = searched.best(schedule, Clock(60))
+        assert found.within_memory
         assert value_of(found, "makespan") == least
         assert found.order == schedule.order
-        assert found is schedule or least < value_of(schedule, "makespan")
         gained += found is not schedule
     assert gained
+
+
+def test_nothing_is_given_where_an_order_fits_on_no_cut() -> None:
+    tight = Pipeline(2, 4, "wave", 2, layers=heavy(Random(0), False), memory=Memory(limit=34))
+    own = on(tight, (2, 2, 1, 2))
+    assert own is not None
+    schedule = retimed(any_order(tight, own.counts), own, "makespan")
+    assert schedule is not None
+    assert not schedule.within_memory
+    assert search(tight).best(schedule, Clock(60)) is schedule
 
 
 def test_one_stage_has_one_cut() -> None:
@@ -84,7 +128,6 @@ def test_nothing_else_is_given_where_no_time_is_left() -> None:
 
 
 NOT_USEFUL = {
-    "memory": WAVE.changed(memory=Memory(limit=100)),
     "links": WAVE.changed(links=Links(occupancy=1)),
     "margins": WAVE.changed(data_parallel=DataParallel(reduce_scatter=1)),
     "optimizer": Pipeline(2, 4, "wave", 2, costs=Costs(optimizer=2), layers=MODEL),
