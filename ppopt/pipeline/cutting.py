@@ -66,7 +66,7 @@ def groups_of(layers: Layers, counts: Sequence[int]) -> list[list[int]]:
 
 def summed(table: Sequence[Sequence[int]], each: Sequence[Fraction | None]) -> tuple[Fraction, ...]:
     """Per stage, what its layers have together; ``table`` as of :func:`groups_of`."""
-    return tuple(sum((n * value for n, value in zip(row, each, strict=True) if value), Fraction(0)) for row in table)
+    return tuple(sum((n * value for n, value in zip(row, each, strict=True) if n and value), Fraction(0)) for row in table)
 
 
 # --- recomputing ---

@@ -195,7 +195,7 @@ class _Cut:
             left -= 1
             begin, last = ends[s], s == self.stages - 1
             remaining = self.before[-1] - self.before[begin]
-            if left < 0 or remaining * whole > sum(best - 1 - value for value in load):
+            if left < 0 or remaining * whole > len(load) * (best - 1) - sum(load):
                 return False
             least = self.layers if last else begin + 1
             for end in range(least, self.layers - (self.stages - 1 - s) + 1):

@@ -173,10 +173,10 @@ class _Question:
         self, known: dict[tuple[str, int], PeriodicSchedule], enough: Fraction | float
     ) -> tuple[Result, dict[tuple[str, int], PeriodicSchedule]]:
         """What one search gives; only values below ``enough`` matter."""
-        asked = self.model.pipeline
+        asked, clock = self.model.pipeline, self.settings.limits().clock
         beside = functools.cache(self._rows)
         branches = [self._branch(pipeline, beside, known) for pipeline in self._places()]
-        results = solve_branches(branches, self.objective, self.settings, self._report(), enough)
+        results = solve_branches(branches, self.objective, self.settings, self._report(), enough, clock)
         result = combined(asked, results, branches, self.settings) if asked.open else results[0]
         result = dataclasses.replace(
             result,

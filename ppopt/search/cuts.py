@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
-from ppopt.clock import Clock
+from ppopt.clock import Clock, OutOfTime
 from ppopt.named import placed_freely, placed_here
 from ppopt.named.auto_partition import simulated
 from ppopt.pipeline import CHOOSE, Pipeline
@@ -54,14 +55,14 @@ def simulating(pipeline: Pipeline) -> tuple[str, ...]:
     return ("1f1b",) if pipeline.placement == "linear" else ()
 
 
-def auto_cut(pipeline: Pipeline, schedule: str, clock: Clock) -> Made:
-    """The cut of PyTorch's auto-partition, as far as the clock lasts; one schedule is simulated in any case.
+def auto_cut(pipeline: Pipeline, schedule: str, clock: Clock, seconds: float) -> Made:
+    """The cut of PyTorch's auto-partition, as far as these ``seconds`` of the clock last; one schedule is simulated in any case.
 
     Raises:
         PipelineError: there is none.
         Restriction: it is not defined for this pipeline.
     """
-    best: tuple[Fraction, Counts] | None = None
+    best, clock = None, clock.slice(seconds)
     for found in simulated(fastest(pipeline), schedule):
         clock.charge(tuning.SCHEDULED * found.pipeline.index.computations)
         value = Fraction(found.makespan, found.pipeline.ticks.per_unit)
@@ -71,6 +72,23 @@ def auto_cut(pipeline: Pipeline, schedule: str, clock: Clock) -> Made:
             break
     assert best is not None, "the first one is always given"
     return Made(best[1], f"{schedule} takes {plain(best[0])}")
+
+
+def by_others(pipeline: Pipeline, clock: Clock, seconds: float) -> Iterator[tuple[str, Callable[[], Made]]]:
+    """The cuts that others make, by name: the balanced one, then those that the clock has time for.
+
+    ``seconds``: what each simulation may take. What there is no time for raises :class:`OutOfTime`.
+    """
+    yield "balanced cut", partial(dealt, pipeline, "balanced")
+    makes = {"even cut": partial(dealt, pipeline, "even")}
+    for schedule in simulating(pipeline):
+        makes[f"PyTorch's auto-partition for {schedule}"] = partial(auto_cut, pipeline, schedule, clock, seconds)
+    for name, make in makes.items():
+        yield name, _left_out if clock.over else make
+
+
+def _left_out() -> Made:
+    raise OutOfTime("left out, no time was left")
 
 
 def named_on(pipeline: Pipeline, objective: Objective) -> Iterator[Schedule]:

@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from typing import TypeAlias
 
-from ppopt.clock import Clock, Limits
+from ppopt.clock import Clock, Limits, OutOfTime
 from ppopt.constraints import Word
 from ppopt.interrupt import noting
 from ppopt.named import Restriction, Row, Table
@@ -32,7 +31,7 @@ from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch, Time
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, auto_cut, dealt, fastest, named_on, plain, shown, simulating, without_an_answer
+from ppopt.search.cuts import Made, by_others, fastest, named_on, plain, shown, without_an_answer
 from ppopt.search.listed import AmongListed
 from ppopt.search.near_cuts import retimed
 from ppopt.search.offered_cuts import OfferedCuts
@@ -186,10 +185,8 @@ class PartitionChoice:
 
     def _begin(self) -> None:
         """Cuts that others make, with the named schedules of this placement; then cuts with small bounds near them."""
-        even, balanced = (self._made(f"{name} cut", partial(dealt, self.pipeline, name)) for name in ("even", "balanced"))
-        for name in simulating(self.pipeline):
-            clock = self._clock.slice(strategies.MOVES * self.settings.seconds)
-            self._made(f"PyTorch's auto-partition for {name}", partial(auto_cut, self.pipeline, name, clock))
+        made = by_others(self.pipeline, self._clock, strategies.MOVES * self.settings.seconds)
+        balanced, even, *_ = [self._made(name, make) for name, make in made]
         named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
         if not self.offered.local:
             self._ask(most)
@@ -207,7 +204,7 @@ class PartitionChoice:
         begun = time.monotonic()
         try:
             counts, known = make()
-        except (PipelineError, Restriction) as error:
+        except (PipelineError, Restriction, OutOfTime) as error:
             self.steps.append(Taken(name, 0.0, str(error)))
             return None
         title = f"{name} {shown(counts)}"
@@ -332,7 +329,7 @@ class PartitionChoice:
     def _follow(self, schedule: Schedule, words: tuple[Word, ...]) -> None:
         """Take over a schedule, and its order on another cut where nothing binds: if it is the best, or that is quickly found."""
         self._found(schedule, words)
-        if not self.closed and (schedule is self.best or self.order.on_cuts.useful(schedule)):
+        if not self.closed and not self._clock.over and (schedule is self.best or self.order.on_cuts.useful(schedule)):
             settled = [counts for counts, leaf in self.leaves.items() if leaf.settled]
             self._found(self.order.on_other_cuts(schedule, words, settled, self._clock, self.steps), words)
 
