@@ -105,6 +105,8 @@ def certificates(pipeline: Pipeline, most: int, objective: Objective = "makespan
     found: list[tuple[int, Certificate]] = []
     each = reasons_of_devices(graph, sizes_of(pipeline), objective)
     for reasons, (_, families) in zip(each, graph.machines, strict=False):
+        if not families:
+            continue  # of a route that no microbatch takes
         rows = [(reasons.heads[o], reasons.tails[o]) for o in families]
         best = best_set(rows, [graph.duration[o] for o in families], [graph.count[o] for o in families])
         found.append((best.value + reasons.around, reasons.of_set(families, best.head, best.tail)))

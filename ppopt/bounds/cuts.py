@@ -38,7 +38,8 @@ class CutModel:
 
     ``times``: per kind of operation the ticks of each layer; ``first``: those in the first stage, if they are others; ``more``:
     ticks that an operation of a stage takes beside what its layers do. Where microbatches differ, ``sizes`` has two factors for
-    each of their sizes: of ``times``, and of ``squares``, which come on top of these.
+    each of their sizes: of ``times``, and of ``squares`` (``first_squares`` in the first stage where there is ``first``), which
+    come on top of these.
 
     ``below[s][l]`` is whether layer ``l`` is before the end of stage ``s``; what lies before an end is a sum over these, and what
     a certificate says is linear in such sums.
@@ -52,6 +53,7 @@ class CutModel:
         first: Mapping[Kind, Sequence[int]] | None = None,
         more: Mapping[Part, End | int] | None = None,
         squares: Mapping[Kind, Sequence[int]] | None = None,
+        first_squares: Mapping[Kind, Sequence[int]] | None = None,
         sizes: Sequence[tuple[int, int]] = ((1, 0),),
     ) -> None:
         self.layers, self.stages = len(times[Kind.F]), stages
@@ -62,6 +64,8 @@ class CutModel:
         self.before = {kind: self.ends(of) for kind, of in times.items()}
         self.first = self.before if first is None else {kind: self.ends(of) for kind, of in first.items()}
         self.squares = {kind: self.ends(of) for kind, of in (squares or {}).items()}
+        first_squares = squares if first is None else first_squares
+        self.first_squares = {kind: self.ends(of) for kind, of in (first_squares or {}).items()}
         self.sizes = sizes
         self.more: dict[Part, End | int] = dict(more or {})
         self._most = 2**50
@@ -176,8 +180,9 @@ class CutModel:
         ends = (self.before if stage else self.first)[kind]
         factor, square = self.sizes[size]
         found = factor * (ends[stage + 1] - ends[stage]) + self.more.get(part, 0)
-        if self.squares and square:
-            found += square * (self.squares[kind][stage + 1] - self.squares[kind][stage])
+        squares = (self.squares if stage else self.first_squares).get(kind)
+        if squares is not None and square:
+            found += square * (squares[stage + 1] - squares[stage])
         return found
 
     def _least(self, ways: Sequence[Way], scale: int = 1) -> End:

@@ -49,6 +49,8 @@ class Preset:
         parameters.linearization_level = int(self.relaxed)
         parameters.use_new_integer_conflict_resolution = self.new_conflicts
         parameters.use_precedences_in_disjunctive_constraint = self.precedences
+        # wrong in CP-SAT 9.15: from coefficients of about 2**31 on, models that had solutions were infeasible (tests/laws)
+        parameters.auto_detect_greater_than_at_least_one_of = False
         if not self.probing:
             parameters.cp_model_probing_level = 0
         if not self.inprocessing:

@@ -33,6 +33,7 @@ from ppopt.pipeline import (
     PipelineError,
     Units,
 )
+from ppopt.pipeline.choices import saving_most
 from ppopt.pipeline.mix import KEYS as MIX_KEYS
 from ppopt.pipeline.mix import mix_of
 from ppopt.pipeline.parts import as_number
@@ -281,14 +282,14 @@ def _model(tree: Tree, flags: frozenset[str]) -> Model:
 
 
 def _settled(pipeline: Pipeline) -> list[Pipeline]:
-    """The pipeline with each number of microbatches and on each placement; every stage recomputing, and a balanced partition,
-    where these are open."""
+    """The pipeline with each number of microbatches and on each placement; recomputing all that saves memory, and with a balanced
+    partition, where these are open."""
     asked: int | tuple[int, ...] = pipeline.microbatches
     counts = asked if isinstance(asked, tuple) else ()
     each = [pipeline.changed(microbatches=count) for count in counts] or [pipeline]
     places = [place for one in each for place in one.placements()]
     places = [_cut(place) for place in places]
-    return [place.resolved("all") if place.recompute == CHOOSE else place for place in places]
+    return [saving_most(place) if place.recompute == CHOOSE else place for place in places]
 
 
 def _cut(place: Pipeline) -> Pipeline:

@@ -164,6 +164,13 @@ class Definition:
             return pipeline.ways == self.routes(pipeline.devices)
         return pipeline.ways == routes_of(self.placement, pipeline.devices, pipeline.chunks)
 
+    def _alike(self, pipeline: Pipeline) -> Pipeline:
+        """With as many microbatches that are alike."""
+        try:
+            return alike(pipeline)
+        except PipelineError as error:  # a runtime may refuse the routes that are left
+            raise Restriction(f"{self.name}: {error}") from error
+
     def words(self, pipeline: Pipeline, **params: Any) -> tuple[Word, ...]:
         """Its constraints on a pipeline that has its placement (see :meth:`place`).
 
@@ -179,7 +186,7 @@ class Definition:
         if self.split and not pipeline.costs.split:
             raise Restriction(f"{self.name}: needs backward_input and backward_weight; the costs give backward alone")
         if pipeline.mix.differs:
-            plain = alike(pipeline)
+            plain = self._alike(pipeline)
             return tuple(retold(pipeline, plain, self.words(plain, **params)))
         if pipeline.costs.weight_pieces > 1:
             return in_pieces(pipeline, self.words(undivided(pipeline), **params))
@@ -237,7 +244,7 @@ class Definition:
 
     def _timed(self, pipeline: Pipeline, params: Parameters) -> Schedule:
         if pipeline.mix.differs:
-            mean = self._timed(self.place(alike(pipeline), pipeline.chunks), params)
+            mean = self._timed(self.place(self._alike(pipeline), pipeline.chunks), params)
             return self.turned(replace(mean, pipeline=pipeline), ())
         words = self.words(pipeline, **params)
         if pipeline.engines:  # the order is that without copies to the host

@@ -12,7 +12,7 @@ from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
 from ppopt.pipeline.mix import groups_of, way_of_microbatch
 from ppopt.pipeline.offload import least_held, moving
-from ppopt.pipeline.parts import PipelineError, TooLittleMemory, plain
+from ppopt.pipeline.parts import PipelineError, TooFine, TooLittleMemory, plain
 from ppopt.pipeline.scaling import scaled_amounts, scaled_working
 from ppopt.pipeline.tables import Rows, common_denominator, entry, held, most_scaled, scaled
 
@@ -77,7 +77,8 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     """The memory of a pipeline that has routes.
 
     Raises:
-        PipelineError: the common unit is too fine for 64-bit integers, or which stages recompute is left open.
+        TooFine: the common unit is too fine for 64-bit integers.
+        PipelineError: which stages recompute is left open.
     """
     memory, devices = pipeline.memory, range(pipeline.devices)
     activation, retained = (scaled_amounts(pipeline, table) for table in held(pipeline))
@@ -90,7 +91,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
     tables: Rows = [*activation, *retained, *working, static, limit or [], *away, [host]]
     per_unit = common_denominator(tables)
     if most_scaled(tables, per_unit) * pipeline.stages * pipeline.microbatches >= 2**62:
-        raise PipelineError("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
+        raise TooFine("memory", "the amounts have no common unit that is coarse enough; give them with fewer digits")
     return Amounts(
         per_unit,
         activation=scaled(activation, per_unit),

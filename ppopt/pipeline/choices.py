@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ppopt.pipeline.cutting import groups_of
 from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import PipelineError, whole
 from ppopt.pipeline.recompute import CHOOSE
@@ -80,3 +81,22 @@ def problem(pipeline: Pipeline, key: str) -> PipelineError:
     value = getattr(pipeline, key.removeprefix("pipeline."))
     shown = f'"{value}"' if isinstance(value, str) else list(value)
     return PipelineError(key, f"{shown} is left open, which only solve settles; expected a single choice here")
+
+
+def saving_most(pipeline: Pipeline) -> Pipeline:
+    """The pipeline recomputing all that saves memory: of each layer the level that saves most, whichever is listed last.
+
+    Raises:
+        TooLittleMemory: the memory limit is too low for it, and so for whatever recomputes.
+        PipelineError: the partition is left open.
+    """
+    layers = pipeline.layers
+    groups = () if layers is None else layers.groups
+    best = [max(group.recompute, key=lambda level: level.saved, default=None) for group in groups]
+    if layers is None or all(b is None or b.saved == group.recompute[-1].saved for b, group in zip(best, groups, strict=True)):
+        return pipeline.resolved("all")
+    tables = [
+        {groups[g].name: {level.name: n} for g, (level, n) in enumerate(zip(best, row, strict=True)) if level and n}
+        for row in groups_of(layers, pipeline.counts)
+    ]
+    return pipeline.changed(recompute=tables, route_of_microbatch=pipeline.route_of_microbatch)

@@ -93,6 +93,22 @@ def parts_of_layers(layers: Layers, recompute: Any) -> InParts:
     return InParts(tuple(linear for linear, _ in each), tuple(square for _, square in each))
 
 
+def first_parts_of_layers(layers: Layers, recompute: Any) -> InParts:
+    """As :func:`first_times_of_layers`, in parts."""
+    if not layers.split:
+        return parts_of_layers(layers, recompute)
+    fused = fused_times_of_layers(layers, recompute)
+    names = ("forward_quadratic", "backward_input_quadratic", "backward_quadratic")
+    of_group = []
+    for group, (first, input_square, full_square) in enumerate(zip(*map(layers.each, names), strict=True)):
+        level = layers.level_of(group, recompute) if isinstance(recompute, str) else None
+        back = (input_square if full_square is None else full_square) or Fraction(0)
+        of_group.append((first or Fraction(0), Fraction(0), back + (Fraction(0) if level is None else level.quadratic)))
+    square = tuple(of_group[group] for group in layers.group_of)
+    linear = tuple((f - a, Fraction(0), both - c) for (f, both), (a, _, c) in zip(fused, square, strict=True))
+    return InParts(linear, square)
+
+
 def work_of_all(pipeline: Pipeline) -> Fraction:
     """What all layers take for all microbatches at least, every backward run the cheaper way."""
     layers, mix = pipeline.layers, pipeline.mix

@@ -169,7 +169,7 @@ class Pipeline:
         if self.offload is not None:
             self.offload.validate(self)
         if self.recompute == CHOOSE:
-            self.resolved("all")  # takes the longest and holds the least
+            choices.saving_most(self)  # it has to fit
         else:
             check_limit(self)
             check_horizon(self)

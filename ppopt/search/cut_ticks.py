@@ -11,7 +11,15 @@ from typing import Any
 from ppopt.bounds.certificates import Part
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Layers, Pipeline, Ticks
-from ppopt.pipeline.layer_times import InParts, Times, first_times_of_layers, parts_of_layers, times_of_layers, work_of_all
+from ppopt.pipeline.layer_times import (
+    InParts,
+    Times,
+    first_parts_of_layers,
+    first_times_of_layers,
+    parts_of_layers,
+    times_of_layers,
+    work_of_all,
+)
 from ppopt.pipeline.layers import PARTS, STEP, TIMES
 from ppopt.pipeline.parts import Table
 from ppopt.pipeline.scaling import sizes_of
@@ -19,7 +27,7 @@ from ppopt.pipeline.tables import common_denominator
 
 KINDS = (Kind.F, Kind.I, Kind.W)
 MOST = 2**44
-"""Ticks of all work, where times are rounded: the solver's integers have room for sums of several of these."""
+"""Ticks of all work, and of a way through all stages, where times are rounded: the solver has room for sums of several such."""
 
 
 class CutTicks:
@@ -33,15 +41,15 @@ class CutTicks:
     def __init__(self, pipeline: Pipeline, some: Ticks, given: Layers) -> None:
         layers = pipeline.layers
         assert layers is not None
-        parts = self._parts(pipeline, layers)
-        first = first_times_of_layers(layers, pipeline.recompute) if pipeline.runtime else ()
+        parts, first = self._parts(pipeline, layers), self._first_parts(pipeline, layers)
         again = _again(layers, pipeline.recompute, pipeline.stages)
         sizes = [scales[0] for scales in sizes_of(pipeline).scales]
         fixed = [Fraction(int(x), some.per_unit) for x in (*some.lead.flat, *some.tail.flat, *some.sending.flat)]
         fixed += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
-        numbers = [*chain(*parts.linear, *parts.square, *first, *again), *fixed, *_all_times(pipeline, given)]
+        of_layers = chain(*parts.linear, *parts.square, *first.linear, *first.square)
+        numbers = [*of_layers, *chain(*again), *fixed, *_all_times(pipeline, given)]
         unit, factor = common_denominator([numbers]), common_denominator([by[:2] for by in sizes])
-        most = math.ceil(MOST / max(work_of_all(pipeline), *numbers, Fraction(1)))
+        most = math.ceil(MOST / max(work_of_all(pipeline), 2 * pipeline.stages * max(numbers), Fraction(1)))
         self.exact = unit * factor <= most
         """Whether no time is rounded."""
         if not self.exact:
@@ -60,9 +68,10 @@ class CutTicks:
         self.arguments: dict[str, Any] = {
             "times": by_kind(parts.linear),
             "stages": pipeline.stages,
-            "first": by_kind(first) if first else None,
+            "first": by_kind(first.linear) if first.linear else None,
             "more": longer,
             "squares": by_kind(parts.square) if any(chain(*parts.square)) else None,
+            "first_squares": by_kind(first.square) if any(chain(*first.square)) else None,
             "sizes": [(int(by.linear * factor), int(by.square * factor)) for by in sizes],
         }
         """Those of a :class:`~ppopt.bounds.cuts.CutModel`."""
@@ -76,6 +85,15 @@ class CutTicks:
         if pipeline.mix.lengths:
             return parts_of_layers(layers, pipeline.recompute)
         return InParts(times_of_layers(layers, pipeline.recompute), ())
+
+    @staticmethod
+    def _first_parts(pipeline: Pipeline, layers: Layers) -> InParts:
+        """Of layers in the first stage, if they take something else there."""
+        if not pipeline.runtime:
+            return InParts((), ())
+        if pipeline.mix.lengths:
+            return first_parts_of_layers(layers, pipeline.recompute)
+        return InParts(first_times_of_layers(layers, pipeline.recompute), ())
 
 
 def _all_times(pipeline: Pipeline, given: Layers) -> list[Fraction]:

@@ -36,6 +36,9 @@ Counts: TypeAlias = tuple[int, ...]
 MOST = 2
 """Certificates learned from a cut. Measured: those of all devices slow the model down more than they tell."""
 
+MOST_HELD = Fraction(2**40)
+"""What any layer holds of all microbatches, where amounts are rounded: the solver has room for sums of many of these."""
+
 
 class OverCuts:
     """The cuts of a pipeline of layers that are left, with certificates in ticks of their own.
@@ -116,9 +119,11 @@ class OverCuts:
         limits, static = (
             value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
         )
-        scale = math.lcm(*(value.denominator for value in (*chain(*each), *limits, *static)))
-        held, kept, own = ([int(value * scale) for value in of] for of in each)
-        return held, kept, own, [int((most - always) * scale) for most, always in zip(limits, static, strict=True)]
+        scale = Fraction(math.lcm(*(value.denominator for value in (*chain(*each), *limits, *static))))
+        largest = max(chain(*each)) * pipeline.microbatches
+        scale = min(scale, MOST_HELD / largest) if largest else scale  # rounded, so that as much or more fits
+        held, kept, own = ([math.floor(value * scale) for value in of] for of in each)
+        return held, kept, own, [math.ceil((most - always) * scale) for most, always in zip(limits, static, strict=True)]
 
     def _within_memory(self, some: Pipeline) -> None:
         """Every device has room for its weights and the activations of one microbatch, and what that says of times."""
@@ -139,25 +144,28 @@ class OverCuts:
 
     def _of_many(self, each: Sequence[Filling], scale: int) -> ManyCuts:
         assert self._amounts is not None
-        of, whole = self._ticks.arguments, self._of_microbatches
-        first = None if of["first"] is None else whole(of["first"])
-        amounts = Held(*self._amounts)
-        return ManyCuts(whole(of["times"]), self.pipeline.routes[0], amounts, each, scale, first=first, more=of["more"])
+        (times, first), more = self._of_microbatches, self._ticks.arguments["more"]
+        return ManyCuts(times, self.pipeline.routes[0], Held(*self._amounts), each, scale, first=first, more=more)
 
-    def _of_microbatches(self, times: Mapping[Kind, Sequence[int]]) -> dict[Kind, list[int]]:
-        """What each layer takes for a microbatch, where they are alike."""
+    @functools.cached_property
+    def _of_microbatches(self) -> tuple[dict[Kind, list[int]], dict[Kind, list[int]] | None]:
+        """What each layer takes for a microbatch, where they are alike, and in the first stage, if that is something else."""
         of = self._ticks.arguments
         factor, square = of["sizes"][0]
-        squares = of["squares"] or {kind: [0] * len(row) for kind, row in times.items()}
-        return {kind: [factor * x + square * y for x, y in zip(row, squares[kind], strict=True)] for kind, row in times.items()}
+
+        def whole(times: str, squares: str) -> dict[Kind, list[int]]:
+            more = of[squares] or {kind: [0] * len(row) for kind, row in of[times].items()}
+            rows = ((kind, zip(row, more[kind], strict=True)) for kind, row in of[times].items())
+            return {kind: [factor * x + square * y for x, y in row] for kind, row in rows}
+
+        return whole("times", "squares"), None if of["first"] is None else whole("first", "first_squares")
 
     def _whole_layers(self, some: Pipeline) -> Fraction:
         """A bound of all cuts, as layers are whole; where microbatches are alike, of one route."""
         if len(some.routes) > 1 or self.pipeline.mix.differs:
             return Fraction(0)
-        times, first = (self._ticks.arguments[name] for name in ("times", "first"))
-        of, of_first = (self._of_microbatches(of) for of in (times, first or times))
-        return Fraction(whole_layers(self._known, of, some.routes[0], of_first), self.per_unit)
+        times, first = self._of_microbatches
+        return Fraction(whole_layers(self._known, times, some.routes[0], first or times), self.per_unit)
 
     def _with_levels(self) -> None:
         """Every stage has the layers that are said to recompute in it."""
@@ -246,8 +254,9 @@ class OverCuts:
         least, most = math.ceil(lower * self.per_unit), math.ceil(below * self.per_unit) - 1
         if least > most:
             return FoundCut(most + 1, none=True, settled=True)
+        times, first = self._of_microbatches
         model = ScheduledCuts(
-            self._ticks.arguments["times"],
+            times,
             self.pipeline.stages,
             self._reasons,
             box,
@@ -255,7 +264,7 @@ class OverCuts:
             lower=least,
             upper=most,
             memory=None if self._amounts is None else Held(*self._amounts),
-            first=self._ticks.arguments["first"],
+            first=first,
             only=only,
         )
         for certificate in self._known:

@@ -10,7 +10,7 @@ from ppopt.heuristics import baselines
 from ppopt.pipeline.parts import Value
 from ppopt.search import horizon, span_horizon
 from tests.support.search import proved
-from tests.support.strategies import changed, objectives, pipelines, thrice
+from tests.support.strategies import changed, longer, objectives, pipelines
 from tests.support.tiers import drawn
 
 
@@ -46,5 +46,5 @@ def test_more_memory_is_never_slower_and_costs_scale(pipeline):
     if pipeline.memory.limit is not None:
         more = dataclasses.replace(pipeline.memory, limit=larger(pipeline.memory.limit))
         assert proved(changed(pipeline, memory=more)).ticks.value <= value
-    scaled = proved(thrice(pipeline))
+    scaled = proved(longer(pipeline, 3))
     assert Fraction(scaled.ticks.value, scaled.ticks.per_unit) == 3 * Fraction(value, pipeline.ticks.per_unit)

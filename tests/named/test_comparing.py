@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from ppopt.named import compare, find, of_order
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, Layers, Links, Memory, Mix, Pipeline
 from ppopt.schedule import Order
 from tests.support.shown import SHOWN
 
@@ -106,3 +106,13 @@ def test_only_those_that_are_wanted() -> None:
     assert [row.name for row in rows] == [row.name for row in compare(Pipeline(4, 6)) if row.name in ("zb-h1", "dualpipe")]
     assert rows["dualpipe"].excluded is not None
     assert rows["zb-h1"].makespan == 21
+
+
+def test_a_row_that_pytorch_has_no_routes_for_is_excluded_where_microbatches_differ() -> None:
+    """On one device both routes of a bidirectional schedule are the same."""
+    layers = Layers([{"name": "a", "count": 3, "forward": 2, "forward_quadratic": 1, "backward": 3}])
+    mix = Mix(lengths=[[16], [8, 8], [16]], length=[16])
+    rows = compare(Pipeline(1, 3, layers=layers, partition="even", runtime="torch", mix=mix))
+    (row,) = [row for row in rows if row.name == "chimera"]
+    assert row.excluded is not None
+    assert "PyTorch has one rank for each stage" in row.excluded

@@ -14,14 +14,14 @@ from ppopt.clock import Clock, Limits
 from ppopt.files import result_dict
 from ppopt.interrupt import check
 from ppopt.named import NAMED, Restriction, auto_partition
-from ppopt.pipeline import Layers, Links, Memory, Mix, Pipeline, PipelineError
-from ppopt.search import Result, Settings, cut_ticks, solve
+from ppopt.pipeline import Layers, Links, Memory, Mix, Pipeline
+from ppopt.search import Result, Settings, solve
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.summary import opinion_lines
 from ppopt.search.verifying import verify
-from tests.support.every_cut import by_enumeration, cuts, layered, mixed
+from tests.support.every_cut import by_enumeration, cuts
 from tests.support.tiers import drawn, thorough
 
 HEAVY_HEAD = Layers(
@@ -320,6 +320,13 @@ def test_two_routes_have_certificates() -> None:
     assert known[0] < known[-1] <= (best.value or 0)
 
 
+def test_a_route_without_microbatches() -> None:
+    layers = Layers([{"name": f"{k}", "forward": 2 + k % 3, "backward": 3} for k in range(5)])
+    pipeline = Pipeline(4, 1, routes=[[0, 1], [2, 3]], layers=layers, partition="best")
+    result = solve(pipeline, seconds=30, workers=1)
+    assert (result.reason, result.value) == ("optimal", 29)
+
+
 # --- microbatches that differ ---
 
 _GLOBAL = {"forward": 3, "backward": 5, "forward_quadratic": 1, "backward_quadratic": 2, "activation": 1}
@@ -373,26 +380,6 @@ def test_tables_of_what_recomputes_count_by_length() -> None:
     assert Fraction(result.ticks.value or 0, result.ticks.per_unit) == by_enumeration(pipeline, "makespan")
 
 
-THIRDS = Layers([{"name": f"layer {k}", "forward": Fraction(k, 3), "backward": Fraction(9, k + 7)} for k in range(1, 6)])
-
-
-@pytest.mark.parametrize("pipeline", [LENGTHS, Pipeline(2, 3, layers=THIRDS)], ids=["lengths", "alike"])
-def test_times_that_are_rounded_down_lose_no_optimum(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = solve(pipeline, seconds=30, workers=1)
-    exact = OverCuts(pipeline, "makespan", Fraction(0))
-    monkeypatch.setattr(cut_ticks, "MOST", exact.per_unit)
-    assert OverCuts(pipeline, "makespan", Fraction(0)).per_unit < exact.per_unit
-    result = solve(pipeline, seconds=30, workers=1)
-    assert (result.reason, result.value) == (expected.reason, expected.value) == ("optimal", expected.value)
-
-
-def test_times_without_a_common_tick_are_not_taken_for_cuts_without_room() -> None:
-    times = (Fraction(1, 10**9 + 7), Fraction(1, 998244353), Fraction(1, 10**9 + 9))
-    layers = Layers([{"name": f"layer {k}", "forward": time, "backward": 1} for k, time in enumerate(times)])
-    with pytest.raises(PipelineError, match="no common tick that is coarse enough"):
-        solve(Pipeline(2, 2, layers=layers), seconds=10, workers=1)
-
-
 def test_the_model_of_the_cuts_knows_what_the_longest_sequence_holds() -> None:
     """A device has room for two layers of it, or for sixteen of one that the costs are for."""
     pipeline = LENGTHS.changed(devices=3, memory=Memory(limit=16))
@@ -402,14 +389,3 @@ def test_the_model_of_the_cuts_knows_what_the_longest_sequence_holds() -> None:
         given.add(counts)
         over.leave_out(counts)
     assert given == {counts for counts in cuts(pipeline) if max(counts) <= 2}
-
-
-@drawn(6, 60, st.one_of(layered(6, 20, ("none", "full", "choose")), mixed(6, 20, ("none", "full", "choose"))))
-def test_makespans_of_all_cuts_are_whole_ticks(pipeline: Pipeline) -> None:
-    """Else a bound that is rounded up to a tick could be above one."""
-    over = OverCuts(pipeline, "makespan", Fraction(0))
-    free = pipeline.changed(memory=replace(pipeline.memory, limit=None), route_of_microbatch=pipeline.route_of_microbatch)
-    for counts in cuts(pipeline):
-        cut = free.changed(partition=counts, route_of_microbatch=free.route_of_microbatch)
-        for choice in ("none", "all") if pipeline.recompute == "choose" else (pipeline.recompute,):
-            assert over.per_unit % cut.resolved(choice).ticks.per_unit == 0

@@ -39,6 +39,20 @@ def test_a_limit_that_only_recomputing_meets() -> None:
     assert any(row.schedule is not None for row in rows if row.recompute == "all")
 
 
+@pytest.mark.parametrize("partition", ["best", (2, 4)])
+def test_the_level_that_saves_most_need_not_be_the_last(partition: str | tuple[int, ...]) -> None:
+    full, some = ({"name": "full", "time": 4, "saved": 3}, {"name": "some", "time": 1, "saved": 1})
+    layers = [
+        Layers([{"name": "a", "count": 6, "forward": 4, "backward": 8, "activation": 4, "recompute": of}])
+        for of in ([some, full], [full, some])
+    ]
+    asked = [Pipeline(2, 3, layers=of, partition=partition, memory=Memory(limit=5), recompute="choose") for of in layers]
+    results = [solve(pipeline, workers=1, seconds=30) for pipeline in asked]
+    assert [(result.reason, result.value) for result in results] == [("optimal", 224)] * 2
+    with pytest.raises(PipelineError, match=r"memory\.limit"):
+        asked[1].changed(partition=(3, 3), memory=Memory(limit=2))
+
+
 def test_without_a_limit_nothing_recomputes() -> None:
     pipeline = Pipeline(3, 6, costs=Costs(recompute=1), memory=Memory(recompute_saved=1), recompute="choose")
     result = solve(pipeline, workers=1, seconds=30)

@@ -36,6 +36,7 @@ def layers(draw: st.DrawFn, most: int, split: bool, quadratic: bool = False) -> 
                 {"name": "full", "time": draw(st.sampled_from((0, 1, 2))), "saved": Fraction(activation * 3, 4)},
             ],
         }
+        group["recompute"] = draw(st.permutations(group["recompute"]))  # the last one need not save most
         if split:
             group |= {name: draw(st.sampled_from((0, 1, 2))) for name in ("backward_input", "backward_weight")}
             group["frozen"] = draw(st.sampled_from((False, False, False, True)))

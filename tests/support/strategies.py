@@ -244,14 +244,14 @@ def changed(pipeline: Pipeline, **changes: Any) -> Pipeline:
         reject()
 
 
-def thrice(pipeline: Pipeline) -> Pipeline:
-    """All times three times as long, in ticks of the same length."""
+def longer(pipeline: Pipeline, factor: int) -> Pipeline:
+    """All times so many times as long, in ticks of the same length."""
 
-    def longer(value: Any) -> Any:
-        return tuple(map(longer, value)) if isinstance(value, tuple) else 3 * value if isinstance(value, Fraction) else value
+    def scaled(value: Any) -> Any:
+        return tuple(map(scaled, value)) if isinstance(value, tuple) else factor * value if isinstance(value, Fraction) else value
 
     parts = {
-        name: replace(part, **{field.name: longer(getattr(part, field.name)) for field in fields(part)})
+        name: replace(part, **{field.name: scaled(getattr(part, field.name)) for field in fields(part)})
         for name, part in (("costs", pipeline.costs), ("links", pipeline.links), ("data_parallel", pipeline.data_parallel))
     }
     return pipeline.changed(**parts, route_of_microbatch=pipeline.route_of_microbatch)
