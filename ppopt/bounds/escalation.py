@@ -104,7 +104,8 @@ class _Escalation:
     def bounds(self, known: int, shortest: int) -> Iterator[Bound]:
         """Those that are more than what is ``known``."""
         self.known, begun = known, self.makespan  # longer windows are as long the next time, so that they are known then
-        for (first, last, grain), longer in _windows(self.graph, self.objective, self.tuning, shortest, self.makespan):
+        exact = self.pipeline.ticks.common if self.objective == "makespan" else 1
+        for (first, last, grain), longer in _windows(self.graph, self.objective, self.tuning, shortest, self.makespan, exact):
             most = begun if longer else self.makespan
             first = min(first, max(most // 2, most - last))
             lengths = Lengths(first, min(last, most - first), grain)
@@ -172,7 +173,7 @@ the filling time in a third of the time that it takes with 3 times."""
 
 
 def _windows(
-    graph: FamilyGraph, objective: Objective, tuning: BoundsTuning, shortest: int, makespan: int
+    graph: FamilyGraph, objective: Objective, tuning: BoundsTuning, shortest: int, makespan: int, exact: int
 ) -> Iterator[tuple[Lengths, bool]]:
     """Lengths of the start and of the end window, and grain: the time in which a pipeline fills, half of it, then up to twice;
     then longer and longer ones (``True``), until both together are as long as the ``makespan``, a bound of it.
@@ -182,7 +183,7 @@ def _windows(
     prove more where memory costs throughput, so that there is idle time between beginning and end: measured, with 3 devices,
     4 stages each and 12 microbatches, half of what 1F1B needs, a gap of 2.7 % with twice the time becomes 2.2 % with three times
     and 0.9 % with five times. Half of it seldom proves anything, but does so where the whole takes too long.
-    For the device span, the time by which the last device has begun comes on top.
+    For the device span, the time by which the last device has begun comes on top. ``exact``: the least grain.
     """
     lags = sum(precedence.lag for precedence in graph.precedences)
     rounds = 4 * graph.devices + len(graph.of_kind(Kind.F))
@@ -193,7 +194,7 @@ def _windows(
     if objective == "span":
         begun = [max(time or 0 for time in latest_first_starts(of)) for of in (graph, graph.reversed())]
     longest = max(graph.duration)
-    grains = [-(-longest // tuning.coarse), 1] if longest > tuning.fine else [1]
+    grains = [-(-longest // tuning.coarse), exact] if longest > tuning.fine * exact else [exact]
     longer = [Fraction(max(SHORT))]
     while 2 * fill * longer[-1] // 8 + sum(begun) < makespan:
         longer.append(longer[-1] * LONGER)

@@ -107,11 +107,21 @@ class _Question:
             answer = engine.search(model.model, limits, engine.DECIDING, workers=1)
         return self.outcome(model, answer, progress)
 
+    @property
+    def steps(self) -> int:
+        """The most steps of the grid that the objective may be."""
+        return -(-self.upper // self.grid) if self.objective == "span" else self.upper // self.grid
+
+    @property
+    def beyond(self) -> int:
+        """The least objective beyond these steps, which is beyond ``upper``."""
+        return _ticks(self.steps + 1, self.grid, self.objective)
+
     def model(self) -> Model | Outcome:
         """The model, if one is needed and there is time to make it."""
         grid, span = self.grid, self.objective == "span"
-        lowest, highest = self.lower // grid, -(-self.upper // grid) if span else self.upper // grid
-        none = Outcome(None, self.upper + 1)
+        lowest, highest = self.lower // grid, self.steps
+        none = Outcome(None, self.beyond)
         if highest < lowest:
             return none
         try:
@@ -136,7 +146,7 @@ class _Question:
         """What a search has shown."""
         grid = self.grid
         if answer.known is Known.NONE:
-            return Outcome(None, self.upper + 1, interrupted=answer.interrupted)
+            return Outcome(None, self.beyond, interrupted=answer.interrupted)
         bound = self.lower if model.decision else max(self.lower, _ticks(answer.bound, grid, self.objective))
         if answer.known is Known.OPEN:
             return Outcome(None, bound, interrupted=answer.interrupted)

@@ -71,6 +71,12 @@ class Ticks(NamedTuple):
         return whole
 
     @property
+    def common(self) -> int:
+        """The most ticks of which all times are multiples."""
+        each = np.concatenate([of[of > 0] for of in self[1:]])
+        return int(np.gcd.reduce(each)) if each.size else 1
+
+    @property
     def margins(self) -> bool:
         """Whether some device has something to do before its first operation or after its last one."""
         return bool(self.lead.any() or self.tail.any())

@@ -65,9 +65,11 @@ class Problem:
 
     @property
     def grids(self) -> tuple[int, ...]:
-        """The grids on which schedules are sought, in ticks: a coarse one where operations have many, and the exact one."""
+        """The grids on which schedules are sought, in ticks: a coarse one where operations have many steps, and one on which some
+        best schedule is: for makespans that of all times. Of device spans the best may lie between the steps of that."""
         longest = int(self.pipeline.ticks.duration.max())
-        return (-(-longest // tuning.COARSE), 1) if longest > tuning.FINE else (1,)
+        exact = 1 if self.words or self.span else self.pipeline.ticks.common
+        return (-(-longest // tuning.COARSE), exact) if longest > tuning.FINE * exact else (exact,)
 
     def obeying(self, schedule: Schedule) -> Schedule | None:
         """A schedule of this pipeline with its order timed under what binds; ``None``: it breaks that, or the memory limit."""

@@ -58,7 +58,7 @@ class Decide(Step):
     ) -> None:
         """``seconds`` are for one question. ``ends``, ``between``: which are asked, of the ends that below the ``best`` or not;
         between them until ``patience`` questions, those at the ends counted, stay open. ``exact``: on the exact grid."""
-        grid = 1 if exact else run.problem.grids[0]
+        grid = run.problem.grids[-1 if exact else 0]
         at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
         if ends:
             stayed = self._ends(run, seconds, grid, at_once, best)
@@ -150,7 +150,7 @@ class Minimise(Step):
 
     def run(self, run: Run, seconds: float, *, exact: bool = False, **options: Any) -> None:
         """``exact``: on the exact grid."""
-        grid, incumbent = 1 if exact else run.problem.grids[0], run.incumbent
+        grid, incumbent = run.problem.grids[-1 if exact else 0], run.incumbent
         with run.note(f"CP-SAT: minimise{_on(grid)}") as say:
             upper = run.problem.longest if incumbent.best is None else incumbent.value
             nothing = incumbent.best is None
@@ -186,9 +186,7 @@ def _learned(run: Run, outcome: Outcome, lower: int, upper: int) -> Answer:
     argument = f"{cpsat.NAME} {cpsat.VERSION}"
     if outcome.schedule is not None:
         run.incumbent.offer(outcome.schedule, "CP-SAT")
-    if outcome.lower_bound > upper:
-        run.incumbent.prove(upper + 1, argument)
-    elif lower < upper:
+    if outcome.lower_bound > upper or lower < upper:
         run.incumbent.prove(outcome.lower_bound, argument)
     if outcome.schedule is not None:
         return Answer.YES
