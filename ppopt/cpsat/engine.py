@@ -51,6 +51,7 @@ class Preset:
         parameters.use_precedences_in_disjunctive_constraint = self.precedences
         # wrong in CP-SAT 9.15: from coefficients of about 2**31 on, models that had solutions were infeasible (tests/laws)
         parameters.auto_detect_greater_than_at_least_one_of = False
+        parameters.presolve_inclusion_work_limit = 0
         if not self.probing:
             parameters.cp_model_probing_level = 0
         if not self.inprocessing:

@@ -29,6 +29,23 @@ KINDS = (Kind.F, Kind.I, Kind.W)
 MOST = 2**44
 """Ticks of all work, and of a way through all stages, where times are rounded: the solver has room for sums of several such."""
 
+MOST_HELD = Fraction(2**40)
+"""What any layer holds of all microbatches, where amounts are rounded: the solver has room for sums of many of these."""
+
+
+def scale_of_amounts(of_layers: Sequence[Fraction], of_devices: Sequence[Fraction], microbatches: int) -> Fraction:
+    """By what amounts of memory are multiplied to be whole; by less where that is too much, and then they are to be rounded.
+
+    ``of_layers``: what each layer holds of a microbatch, or always; ``of_devices``: what each device has room for.
+    """
+    whole, largest = Fraction(common_denominator([(*of_layers, *of_devices)])), max(of_layers) * microbatches
+    return min(whole, MOST_HELD / largest) if largest else whole
+
+
+def most_ticks(pipeline: Pipeline, numbers: Sequence[Fraction]) -> int:
+    """The most ticks in a unit of time that the models over all cuts have room for; ``numbers``: of any layer or link."""
+    return math.ceil(MOST / max(work_of_all(pipeline), 2 * pipeline.stages * max(numbers), Fraction(1)))
+
 
 class CutTicks:
     """What each layer takes, in ticks, and by which factors the sizes of microbatches differ.
@@ -49,7 +66,7 @@ class CutTicks:
         of_layers = chain(*parts.linear, *parts.square, *first.linear, *first.square)
         numbers = [*of_layers, *chain(*again), *fixed, *_all_times(pipeline, given)]
         unit, factor = common_denominator([numbers]), common_denominator([by[:2] for by in sizes])
-        most = math.ceil(MOST / max(work_of_all(pipeline), 2 * pipeline.stages * max(numbers), Fraction(1)))
+        most = most_ticks(pipeline, numbers)
         self.exact = unit * factor <= most
         """Whether no time is rounded."""
         if not self.exact:

@@ -28,9 +28,11 @@ from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Pipeline, PipelineError
 from ppopt.pipeline.layer_times import fused_times_of_layers, work_of_layers
 from ppopt.pipeline.partitions import BEST, Counts
+from ppopt.pipeline.parts import TooFine
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.closed import check_found, solve_closed
+from ppopt.search.cut_ticks import most_ticks, scale_of_amounts
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -131,6 +133,8 @@ class FixedOrder:
                 counts = self._free.changed(partition=name).counts
                 if self._possible(counts):
                     self._look(counts)
+            except TooFine:
+                raise
             except PipelineError as error:
                 self.steps.append(Taken(f"{name} cut", 0.0, str(error)))
 
@@ -167,7 +171,7 @@ class FixedOrder:
         elif self._settled:
             if self._cuts is not None:
                 self._cuts.learn(schedule)
-                if self.objective == "span":  # in whole ticks it may be more than the paths say
+                if self.objective == "span" or not self._cuts.exact:  # in whole ticks it may be more than the paths say
                     self._cuts.model.leave_out(counts)
             best = schedule if self.objective == "makespan" else shortest_spans(schedule)
             self._found(best)
@@ -201,6 +205,8 @@ class FixedOrder:
         try:
             tables = self.policy.tables(pipeline.layers, counts, most)  # type: ignore[arg-type]
             return time_order(pipeline.changed(partition=counts, recompute=tables), self.order)
+        except TooFine:
+            raise
         except PipelineError:
             return None  # there is no room for a microbatch
 
@@ -295,8 +301,11 @@ class _Cuts:
         fixed = [Fraction(int(x), ticks.per_unit) for x in (*ticks.lead.flat, *ticks.tail.flat, *ticks.lag.flat)]
         halves = [x for name in ("backward_input", "backward_weight") for x in layers.each(name) if x is not None]
         numbers = (*(x for row in times for x in row), *(t for t, _ in again), *halves, *fixed)
-        self.per_unit = math.lcm(*(x.denominator for x in numbers))
-        """Ticks that are no coarser than those of any cut: what is rounded up to them is below what is rounded up there."""
+        whole, most = math.lcm(*(x.denominator for x in numbers)), most_ticks(self.pipeline, numbers)
+        self.exact = whole <= most
+        """Whether no time is rounded; where one is, all are rounded down."""
+        self.per_unit = min(whole, most)
+        """If exact, no cut has coarser ticks: what is rounded up to these is below what is rounded up there."""
         forward, backward, longer = (
             [int(value * self.per_unit) for value in of] for of in (*zip(*times, strict=True), [t for t, _ in again])
         )
@@ -329,15 +338,16 @@ class _Cuts:
             value if isinstance(value, tuple) else (value or Fraction(0),) * pipeline.devices
             for value in (memory.limit, memory.static)
         )
-        scale = math.lcm(*(x.denominator for x in (*held, *always, *saved, *limits, *static)))
+        of_layers = (*held, *always, *saved)
+        scale = scale_of_amounts(of_layers, (*limits, *static), pipeline.microbatches)  # rounded, so that more fits
         if policy.block:
-            self.model.recompute_first(longer, [int(value * scale) for value in saved])
+            self.model.recompute_first(longer, [math.ceil(value * scale) for value in saved])
         if memory.limit is None:
             return
-        ends = [self.model.ends([int(value * scale) for value in of]) for of in (held, always)]
+        ends = [self.model.ends([math.floor(value * scale) for value in of]) for of in (held, always)]
         for device in range(pipeline.devices):
             for counts in at_once(self.order, device):
-                self.model.hold_at_once(ends[0], ends[1], counts, int((limits[device] - static[device]) * scale))
+                self.model.hold_at_once(ends[0], ends[1], counts, math.ceil((limits[device] - static[device]) * scale))
 
     def learn(self, schedule: Schedule) -> None:
         """Learn the longest path of the order on a cut, or those that make its device span as long as it is."""
@@ -348,8 +358,8 @@ class _Cuts:
     def _learn(self, certificate: Certificate, per_unit: int) -> None:
         def scaled(way: Way) -> Way:
             constant = Fraction(way.constant * self.per_unit, per_unit)
-            assert constant.denominator == 1
-            return replace(way, constant=int(constant))
+            assert constant.denominator == 1 or not self.exact
+            return replace(way, constant=math.floor(constant))
 
         parts = [tuple(map(scaled, side)) for side in (certificate.heads, (certificate.work,), certificate.tails)]
         own = Certificate(parts[0], parts[1][0], parts[2], certificate.spans)
@@ -360,7 +370,7 @@ class _Cuts:
     def least(self, limits: Limits, bound: Time, below: Time, hint: Any) -> tuple[Counts | None, Time]:
         """A cut of little bound, below that much, if one was found; and what no cut that is left is below."""
         upper = math.ceil(below * self.per_unit) - 1 if below < math.inf else 2**49
-        lower = math.ceil(bound * self.per_unit)
+        lower = math.ceil(bound * self.per_unit) if self.exact else math.floor(bound * self.per_unit)
         found = self.model.least(limits, lower, upper, hint)
         if found.none and below == math.inf:
             return None, math.inf

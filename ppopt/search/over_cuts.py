@@ -27,7 +27,7 @@ from ppopt.pipeline.cutting import StageLevels
 from ppopt.pipeline.rewriting import undivided
 from ppopt.pipeline.scaling import sizes_of
 from ppopt.schedule import Objective
-from ppopt.search.cut_ticks import CutTicks
+from ppopt.search.cut_ticks import CutTicks, scale_of_amounts
 
 if TYPE_CHECKING:
     from ppopt.bounds.scheduled_cuts import Box, FoundCut
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 Counts: TypeAlias = tuple[int, ...]
 MOST = 2
 """Certificates learned from a cut. Measured: those of all devices slow the model down more than they tell."""
-
-MOST_HELD = Fraction(2**40)
-"""What any layer holds of all microbatches, where amounts are rounded: the solver has room for sums of many of these."""
 
 
 class OverCuts:
@@ -119,9 +116,7 @@ class OverCuts:
         limits, static = (
             value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
         )
-        scale = Fraction(math.lcm(*(value.denominator for value in (*chain(*each), *limits, *static))))
-        largest = max(chain(*each)) * pipeline.microbatches
-        scale = min(scale, MOST_HELD / largest) if largest else scale  # rounded, so that as much or more fits
+        scale = scale_of_amounts([*chain(*each)], [*limits, *static], pipeline.microbatches)  # rounded, so that more fits
         held, kept, own = ([math.floor(value * scale) for value in of] for of in each)
         return held, kept, own, [math.ceil((most - always) * scale) for most, always in zip(limits, static, strict=True)]
 

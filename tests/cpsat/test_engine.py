@@ -1,17 +1,33 @@
 """The engine of CP-SAT and what it posts: small models with known answers, and what they cost on the clock."""
 
-from itertools import pairwise
+import random
+from collections.abc import Sequence
+from itertools import pairwise, permutations, product
+from typing import Any
 
 import pytest
 from ortools.sat.python import cp_model
 
 from ppopt.clock import Clock, Limits
 from ppopt.cpsat import engine
-from ppopt.cpsat.engine import BUILD, DECIDING, MINIMISING, SMALL, SMALL_PRESOLVED, SMALL_RELAXED, WINDOW, Known
+from ppopt.cpsat.engine import (
+    BUILD,
+    CUTS,
+    CUTS_RELAXED,
+    DECIDING,
+    DECIDING_PRESOLVED,
+    MINIMISING,
+    SMALL,
+    SMALL_PRESOLVED,
+    SMALL_RELAXED,
+    WINDOW,
+    Known,
+)
 from ppopt.cpsat.posting import Hold, Row, in_order, machine_of, precedence, reservoir
 from ppopt.pipeline import Memory, Pipeline
 from ppopt.search import solve
 from tests.support import tuned
+from tests.support.tiers import thorough
 
 
 def jobs(until: int, count: int = 3, time: int = 2) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
@@ -121,3 +137,70 @@ def test_a_deterministic_search_spends_what_it_was_given() -> None:
     assert (first.value, first.lower_bound) == (second.value, second.lower_bound)
     assert [step.name for step in first.steps] == [step.name for step in second.steps]
     assert all(a <= b for a, b in pairwise([first.lower_bound, first.value or 0]))
+
+
+# --- large coefficients ---
+
+
+def sums(seed: int) -> tuple[cp_model.CpModel, int | None]:
+    """A model of sums over booleans with coefficients from 2**31 on, and its least objective; ``None``: there is no solution.
+
+    Some booleans imply others, and some limits hold only with one.
+    """
+    rng = random.Random(seed)
+    unit, count = 2 ** rng.choice((31, 33, 36, 40)), rng.randint(3, 7)
+    model = cp_model.CpModel()
+    literals = [model.new_bool_var("") for _ in range(count)]
+    several = range(rng.randint(1, 3))
+    implied = [(a, b) for a, b in permutations(range(count), 2) if rng.random() < 0.15]
+    for a, b in implied:
+        model.add_implication(literals[a], literals[b])
+
+    def some(low: int, high: int, at_all: float = 1.0) -> list[int]:
+        each = [rng.randint(low, high) * unit + rng.randint(-unit // 1000, unit // 1000) for _ in range(count)]
+        return [value if rng.random() < at_all else 0 for value in each]
+
+    def total(values: Sequence[int], of: Any) -> Any:
+        return sum(value * each for value, each in zip(values, of, strict=True))
+
+    whole = [[abs(value) for value in some(0, 5)] for _ in several]
+    held = [model.new_int_var(0, sum(values), "") for values in whole]
+    for values, amount in zip(whole, held, strict=True):
+        model.add(amount == total(values, literals))
+    rows = [([rng.choice((-2, -1, 0, 1, 2, 3)) for _ in several], some(-2, 2, 0.4)) for _ in range(rng.randint(1, 4))]
+    limits = [(rng.randint(-3, 8) * unit, rng.choice((None, rng.randrange(count)))) for _ in rows]
+    for (factors, values), (most, only) in zip(rows, limits, strict=True):
+        limit = model.add(total(factors, held) + total(values, literals) <= most)
+        if only is not None:
+            limit.only_enforce_if(literals[only])
+    ways = [([rng.choice((-1, 0, 1, 2)) for _ in several], some(-2, 3, 0.5)) for _ in range(rng.randint(1, 3))]
+    bound = model.new_int_var(-(2**48), 2**48, "")
+    for factors, values in ways:
+        model.add(bound >= total(factors, held) + total(values, literals))
+    model.minimize(bound)
+
+    best: int | None = None
+    for chosen in product((0, 1), repeat=count):
+        if any(chosen[a] > chosen[b] for a, b in implied):
+            continue
+        amounts = [total(values, chosen) for values in whole]
+        each = [total(factors, amounts) + total(values, chosen) for factors, values in rows + ways]
+        if all(x <= most or not (only is None or chosen[only]) for x, (most, only) in zip(each, limits, strict=False)):
+            value = max(each[len(rows) :])
+            best = value if best is None else min(best, value)
+    return model, best
+
+
+@pytest.mark.parametrize(
+    "seeds", [(5, 72, 154, 262, 361, 935, 962, 1237), pytest.param(range(3000), marks=thorough)], ids=["some", "more"]
+)
+def test_presolve_takes_large_coefficients(seeds: Sequence[int]) -> None:
+    """The few are some of those that CP-SAT 9.15 gets wrong by itself."""
+    for seed in seeds:
+        model, best = sums(seed)
+        for preset in (MINIMISING, DECIDING_PRESOLVED, CUTS, CUTS_RELAXED):
+            answer = engine.search(model, Limits.of(10, workers=1), preset)
+            assert (answer.known, answer.objective if answer.found else None) == (
+                Known.NONE if best is None else Known.BEST,
+                best,
+            ), (seed, preset)
