@@ -24,7 +24,7 @@ from ppopt.cpsat.engine import (
     Known,
 )
 from ppopt.cpsat.posting import Hold, Row, in_order, machine_of, precedence, reservoir
-from ppopt.pipeline import Memory, Pipeline
+from ppopt.pipeline import Costs, Memory, Pipeline
 from ppopt.search import solve
 from tests.support import tuned
 from tests.support.tiers import thorough
@@ -204,3 +204,17 @@ def test_presolve_takes_large_coefficients(seeds: Sequence[int]) -> None:
                 Known.NONE if best is None else Known.BEST,
                 best,
             ), (seed, preset)
+
+
+def test_a_model_of_numbers_that_need_more_than_64_bits_stays_open() -> None:
+    model = cp_model.CpModel()
+    times = [model.new_int_var(0, 2**61, "") for _ in range(8)]
+    model.add(sum(times) >= 1)
+    assert engine.search(model, Limits.of(10, workers=1), MINIMISING).known is Known.OPEN
+
+
+def test_times_of_sixteen_digits_end_no_search() -> None:
+    """Steps whose models they are too much for leave it open."""
+    result = solve(Pipeline(3, 4, costs=Costs(forward=2 / 3), memory=Memory(limit=2)), seconds=1, workers=1)
+    assert result.value is not None
+    assert result.lower_bound <= result.value
