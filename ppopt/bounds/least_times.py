@@ -122,7 +122,7 @@ class LeastTimes:
             states.append(state)
             lefts.append(left)
             begun.append(begins)
-        passed = graph.behind[states]
+        passed = graph.behind(np.array(states))
         starts = passed[:-1] + np.array(begun, dtype=np.int16)[:, None] - passed[1:]
         times = [int(self.rows[n][s - (graph.open if n == 0 else 0)]) for s, n in zip(states, lefts, strict=True)]
         return Way(np.array(states), np.array(lefts), times[0] - np.array(times), starts)

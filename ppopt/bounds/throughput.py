@@ -181,7 +181,8 @@ class _Relaxations:
             text = f"{float(found.period * grid * relaxed.share):g} ticks per microbatch; {text}"
         attained = found.way is not None and grid == 1 and not relaxed.text
         schedule = _schedule(pipeline, graph, found.way) if found.way is not None and attained else None
-        return Bound(math.ceil(found.time * grid) + _margins(graph, objective), "state graph", text, schedule)
+        whole = grid == 1 and not relaxed.text and not pipeline.lines
+        return Bound(math.ceil(found.time * grid) + _margins(graph, objective), "state graph", text, schedule, exact=whole)
 
 
 def _thinned(graph: FamilyGraph) -> Iterator[_Relaxed]:

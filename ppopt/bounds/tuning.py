@@ -27,5 +27,3 @@ class BoundsTuning:
     """Part of the largest number of states after which a graph is given up where many states wait."""
     longest: int
     """Most microbatches over which the cost of more of them is compared."""
-    state_seconds: float
-    """Deterministic seconds for finding a state."""

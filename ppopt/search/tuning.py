@@ -40,8 +40,7 @@ PATIENCE = 150
 # --- deterministic seconds ---
 
 SCHEDULED = 1.5e-5
-"""For an operation of a list schedule, or a state of a state graph. Measured: 0.9e-5 in a whole schedule, 1.3e-5 to 1.7e-5 in an
-epilogue, 2e-5 for a state."""
+"""For an operation of a list schedule. Measured: 0.9e-5 in a whole schedule, 1.3e-5 to 1.7e-5 in an epilogue."""
 LEAST = 1e-3
 """For every step at least, so that nothing goes on for ever. Measured: what a bound in closed form takes."""
 
@@ -91,7 +90,6 @@ BOUNDS = BoundsTuning(
     as_slow=0.95,  # measured on 16 uneven pipelines: 1.0 loses a bound, 0 is rarely better and takes three times as long
     hopeless_after=16,  # not measured
     longest=LONGEST,
-    state_seconds=SCHEDULED,
 )
 MODULO = ModuloTuning(
     most_unroll=UNROLL,

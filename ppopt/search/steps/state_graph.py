@@ -18,6 +18,10 @@ class StateGraph(Step):
     kind = Kind.BOUND
     copies = True
 
+    def __init__(self) -> None:
+        self.known = False
+        """Whether the graph of all states was found: it says nothing more."""
+
     def applies(self, run: Run) -> str | None:
         """Where memory bounds the number of states."""
         if run.problem.pipeline.backward_routes:
@@ -26,6 +30,8 @@ class StateGraph(Step):
 
     def run(self, run: Run, seconds: float, *, most: int = 0, exact: bool = False, **options: Any) -> str:
         """Build it with up to ``most`` states; ``exact``: no relaxations."""
+        if self.known:
+            return "nothing new"
         problem = run.problem
         bound = throughput(
             problem.pipeline,
@@ -37,4 +43,5 @@ class StateGraph(Step):
             exact=exact,
             target=run.incumbent.target,
         )
+        self.known = bound is not None and bound.exact
         return learn(run, bound)
