@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,34 +22,35 @@ import numpy.typing as npt
 from ppopt.bounds.state_graph import MEMORY, StateGraph
 from ppopt.bounds.tuning import BoundsTuning
 from ppopt.clock import Clock
+from ppopt.compiled import loop
 from ppopt.pipeline import IntArray
 
 Times = npt.NDArray[np.int32]
 
 _FAR = 2**30
 """The time of a way that there is not."""
-_EDGE, _LAYER = 1e-8, 1e-5
-"""Deterministic seconds of a row for every edge, and for all edges from one depth; about what they take."""
+_EDGE, _ROW = 4e-9, 1e-5
+"""Deterministic seconds of a row for every edge, and for the row itself; about what they take."""
 
 
-class _Edges(NamedTuple):
-    """Edges by source: those of ``heads[k]`` begin at ``at[k]``."""
+@loop(2.5e-7, ("row",))
+def add_row(
+    first: int, shift: int, low: int, high: int, at: Any, target: Any, begun: Any, time: Any, before: Any, row: Any
+) -> None:
+    """The least times of the states from ``first`` on, of which ``row`` has those from ``shift`` on, in order of their depth.
 
-    heads: npt.NDArray[np.int32]
-    at: IntArray
-    target: npt.NDArray[np.int32]
-    time: npt.NDArray[np.int16]
-
-    @classmethod
-    def of(cls, graph: StateGraph, chosen: npt.NDArray[np.bool_] | IntArray, shift: int = 0) -> _Edges:
-        """Those ``chosen``; targets are counted from the state ``shift``."""
-        source = graph.source[chosen]
-        at = np.flatnonzero(np.diff(source, prepend=-1))
-        return cls(source[at], at, graph.target[chosen] - np.int32(shift), graph.time[chosen])
-
-    def least(self, row: Times) -> Times:
-        """Per head, the least time by one of its edges, if ``row`` has that from their targets on."""
-        return np.asarray(np.minimum.reduceat(row[self.target] + self.time, self.at))
+    The edges of the k-th of these begin at ``at[k]``. Where a microbatch begins, ``before`` has the times from their targets on,
+    if these are from ``low`` to ``high``, that included, that excluded; else there is no such edge.
+    """
+    for place in range(len(at) - 1):
+        least = _FAR
+        for edge in range(at[place], at[place + 1]):
+            to = target[edge]
+            if not begun[edge]:
+                least = min(least, time[edge] + row[to - shift])
+            elif low <= to < high:
+                least = min(least, time[edge] + before[to - low])
+        row[first - shift + place] = least
 
 
 class LeastTimes:
@@ -61,36 +61,31 @@ class LeastTimes:
 
     def __init__(self, graph: StateGraph) -> None:
         self.graph = graph
-        opens, closes = graph.target < graph.open, graph.target >= graph.open
-        self._last = _Edges.of(graph, graph.begun & closes, graph.open)
-        self._begin = _Edges.of(graph, graph.begun & opens)
-        self._layers = self._by_depth(~graph.begun & opens)
-        closed = np.full(graph.states, _FAR, dtype=np.int32)
-        closed[graph.open] = 0
-        for layer in self._by_depth(~graph.begun & closes):
-            closed[layer.heads] = np.minimum(layer.least(closed), _FAR)
-        self.rows: list[Times] = [closed[graph.open :]]
+        self._at = np.searchsorted(graph.source, np.arange(graph.states + 1, dtype=np.int32))
+        closed = np.full(graph.states - graph.open, _FAR, dtype=np.int32)
+        closed[0] = 0
+        self.rows: list[Times] = []
+        self._fill(graph.open + 1, graph.open, (0, 0), closed, closed)
 
-    def _by_depth(self, chosen: npt.NDArray[np.bool_]) -> list[_Edges]:
-        """Those edges, the depth of whose sources rises."""
-        places = np.flatnonzero(chosen)
-        depth = self.graph.depth[self.graph.source[places]]
-        bounds = np.flatnonzero(np.diff(depth, prepend=-1, append=-1))
-        return [_Edges.of(self.graph, places[a:b]) for a, b in pairwise(bounds)]
+    def _fill(self, first: int, shift: int, begins: tuple[int, int], before: Times, row: Times) -> None:
+        """A row of the states from ``shift`` on, of which those before ``first`` are known."""
+        graph, last = self.graph, shift + len(row)
+        at = self._at[first : last + 1]
+        largest = _FAR + 2**15
+        edges = (graph.target, graph.begun, graph.time)
+        add_row(int(at[-1] - at[0]), largest, first, shift, *begins, at, *edges, before, row)
+        self.rows.append(row)
 
     def add(self) -> None:
         """The row of one more microbatch."""
-        row = np.full(self.graph.open, _FAR, dtype=np.int32)
-        edges = self._begin if len(self.rows) > 1 else self._last
-        row[edges.heads] = np.minimum(edges.least(self.rows[-1]), _FAR)
-        for layer in self._layers:
-            row[layer.heads] = np.minimum(row[layer.heads], layer.least(row))
-        self.rows.append(row)
+        graph = self.graph
+        begins = (0, graph.open) if len(self.rows) > 1 else (graph.open, graph.states)
+        self._fill(0, 0, begins, self.rows[-1], np.full(graph.open, _FAR, dtype=np.int32))
 
     @property
     def seconds(self) -> float:
         """Of deterministic time for a row."""
-        return _EDGE * len(self.graph.source) + _LAYER * len(self._layers)
+        return _EDGE * len(self.graph.source) + _ROW
 
     def rise(self, step: int, stride: int = 1) -> int:
         """By how much the last row is above that ``step`` before at least, in every ``stride``-th state."""
@@ -109,14 +104,14 @@ class LeastTimes:
         state, left = 0, microbatches
         states, lefts, begun = [state], [left], []
         while state != graph.open:
-            first, last = np.searchsorted(graph.source, np.array([state, state + 1], dtype=np.int32)).tolist()
+            edges = slice(self._at[state], self._at[state + 1])
+            columns = (graph.time[edges].tolist(), graph.target[edges].tolist(), graph.begun[edges].tolist())
             options = []
-            for edge in range(first, last):
-                target, begins = int(graph.target[edge]), bool(graph.begun[edge])
+            for time, target, begins in zip(*columns, strict=True):
                 after = left - begins
                 if (target >= graph.open) == (after == 0):
                     rest = int(self.rows[after][target - (graph.open if after == 0 else 0)])
-                    options.append((int(graph.time[edge]) + rest, target, begins))
+                    options.append((time + rest, target, begins))
             _, state, begins = min(options)
             left -= begins
             states.append(state)

@@ -32,7 +32,7 @@ from ppopt.compiled import expect
 from ppopt.constraints import FamilyGraph
 from ppopt.pipeline import IntArray
 
-MEMORY = 2**29
+MEMORY = 2**30
 """Bytes that the states of a graph may take, and the least times from them too."""
 _NUMBER = np.dtype("<i2")
 _FIRST = 500
@@ -115,8 +115,8 @@ class _States:
         number_all(self.size, self.rules.largest, self.size, self.rules, self.now, self.table, self.slots)
 
     def look(self, until: int, edges: int) -> int | None:
-        """At the states up to ``until``, with room for so many edges, as far as there is room; for how many there should be next
-        time. ``None``: there are too many states, or edges."""
+        """At the states up to ``until``, those that are found meanwhile too, with room for so many edges, as far as there is
+        room; for how many there should be next time. ``None``: there are too many states, or edges."""
         room, done = Edges.room(edges), Done.room(until - self.done)
         arguments = (self.rules, self.facts, self.now, self.then, self.table, self.slots, room, done)
         why = explore(until - self.done, self.rules.largest, self.done, self.size, until, *arguments)
@@ -163,7 +163,7 @@ def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: 
         before = states.done
         expect(_EXPECTED * before, explore)
         block = min(max(_FIRST, before), _BLOCK, 1 + most // _BLOCKS)
-        more = states.look(min(states.size, before + block), max(edges, 4 * block))
+        more = states.look(before + block, max(edges, 4 * block))
         clock.charge((states.done - before) * _SECONDS)
         if more is None or clock.over:
             return None

@@ -143,14 +143,14 @@ class _Relaxations:
         """The bounds of the state graphs of a relaxed graph, each on a grid and with most weight gradients left out or not.
 
         What is too large, or can only be larger than that, is taken out of ``kinds``. With ``spare`` half of the time is left
-        where all are.
+        as long as all are.
         """
         relaxed = {True: _easier(of, self.tuning), False: [of]}
-        for grid, easy in kinds[:]:
+        for place, (grid, easy) in enumerate(all_kinds := kinds[:], 1):
             if (grid, easy) not in kinds:
                 continue
             smaller = [kind for kind in kinds if kind[0] > grid or (kind[1] and not easy)]
-            share = 0.5 if smaller or spare else 1.0
+            share = 0.5 if spare or any(kind in kinds for kind in all_kinds[place:]) else 1.0
             best = -1
             for one in relaxed[easy][:]:
                 bound = self._of_states(one, grid, clock.slice(share * clock.left))
@@ -158,6 +158,7 @@ class _Relaxations:
                     kinds[:] = smaller
                     break
                 yield bound
+                spare = False
                 if bound.value > best:
                     best, relaxed[easy] = bound.value, [one]
 
