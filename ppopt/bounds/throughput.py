@@ -21,6 +21,7 @@ from ppopt.bounds.state_graph import state_graph_of
 from ppopt.bounds.tuning import BoundsTuning
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import FamilyGraph, operations, pairs_save_time, relaxed_graphs, splitting_is_free
+from ppopt.constraints.families import Precedence
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Order, Schedule
@@ -120,22 +121,27 @@ class _Relaxations:
                 yield bound
             return
         grids = _grids(graph, self.tuning)
-        easy = bool(_slowest(graph, self.tuning))
-        kinds, best = [(grid, easy) for grid in grids], -1
-        third = self.clock.slice(self.clock.left / 3)
+        easy = (True, False) if _slowest(graph, self.tuning) else (False,)
+        kinds, others = [(grid, easier) for grid in grids for easier in easy], _one_device(graph, self.tuning)
+        of_whole = self._of_kinds(whole, kinds, self.clock, spare=True)
+        first = next(of_whole, None)
+        if first is not None:
+            yield first
+        else:  # the others can only be larger
+            half = self.clock.slice(self.clock.left / 2)
+            for other in others:
+                yield from self._of_kinds(other, [(grid, False) for grid in grids], half)
+        clock, best = self.clock.slice(self.clock.left * (1 if first is None else 1 / 2)), -1
+        kinds_of_fewer = [(grid, easy[0]) for grid in grids]
         for thin in _thinned(graph):
             values = []
-            for bound in self._of_kinds(thin, kinds, third):
+            for bound in self._of_kinds(thin, kinds_of_fewer, clock):
                 yield bound
                 values.append(bound.value)
             if max(values, default=best) <= best:  # too large, or more microbatches cost each other no more
                 break
             best = max(values)
-        kinds = [(grid, easier) for grid in grids for easier in ((True, False) if easy else (False,))]
-        others = _one_device(graph, self.tuning)
-        yield from self._of_kinds(whole, kinds, self.clock, spare=bool(others))
-        for other in [] if kinds else others:
-            yield from self._of_kinds(other, [(grid, False) for grid in grids], self.clock)
+        yield from of_whole
 
     def _of_kinds(
         self, of: _Relaxed, kinds: list[tuple[Fraction, bool]], clock: Clock, *, spare: bool = False
@@ -192,14 +198,22 @@ def _thinned(graph: FamilyGraph) -> Iterator[_Relaxed]:
     A relaxation (:meth:`~ppopt.constraints.FamilyGraph.thinned`), with far fewer states. Where a stage waits for memory
     most of the time, fewer microbatches with as much less memory need as long, and what they cost each other shows with few.
     """
-    slowest = max(graph.implied, key=lambda wait: Fraction(graph.round_trip(wait) or 0, wait.shift), default=None)
+    slowest = slowest_wait(graph)
     if slowest is None or graph.routes > 1:
         return
-    if (graph.round_trip(slowest) or 0) * graph.count[0] > max(graph.work) * slowest.shift:
-        for kept in range(2, slowest.shift):
-            share = Fraction(kept, slowest.shift)
-            text = f", {kept} of every {slowest.shift} microbatches alone"
-            yield _Relaxed(graph.thinned(kept, slowest.shift), share, text)
+    for kept in range(2, slowest.shift):
+        share = Fraction(kept, slowest.shift)
+        text = f", {kept} of every {slowest.shift} microbatches alone"
+        yield _Relaxed(graph.thinned(kept, slowest.shift), share, text)
+
+
+def slowest_wait(graph: FamilyGraph) -> Precedence | None:
+    """The wait for memory that takes longest per microbatch; ``None`` where the busiest device takes as long: memory of one stage
+    costs no throughput."""
+    slowest = max(graph.implied, key=lambda wait: Fraction(graph.round_trip(wait) or 0, wait.shift), default=None)
+    if slowest is None or (graph.round_trip(slowest) or 0) * graph.count[0] <= max(graph.work) * slowest.shift:
+        return None
+    return slowest
 
 
 def _easier(of: _Relaxed, tuning: BoundsTuning) -> list[_Relaxed]:

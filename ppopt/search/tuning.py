@@ -88,7 +88,7 @@ BOUNDS = BoundsTuning(
     finest_steps=64,  # not measured
     less_lost=4,  # not measured
     as_slow=0.95,  # measured on 16 uneven pipelines: 1.0 loses a bound, 0 is rarely better and takes three times as long
-    hopeless_after=32,  # measured: see ppopt.bounds.state_graph
+    hopeless_after=16,  # measured: see ppopt.bounds.state_graph
     longest=LONGEST,
 )
 MODULO = ModuloTuning(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ppopt.bounds.throughput import throughput
+from ppopt.bounds.throughput import slowest_wait, throughput
+from ppopt.constraints import relaxed_graphs
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import SCATTERED, Kind, Step
@@ -21,6 +22,11 @@ class StateGraph(Step):
     def __init__(self) -> None:
         self.known = False
         """Whether the graph of all states was found: it says nothing more."""
+
+    def tight(self, run: Run) -> bool:
+        """Whether the memory of one stage costs throughput: then there are fewest states."""
+        problem = run.problem
+        return slowest_wait(relaxed_graphs(problem.pipeline, problem.pairs)[0]) is not None
 
     def applies(self, run: Run) -> str | None:
         """Where memory bounds the number of states."""
