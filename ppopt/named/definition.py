@@ -227,9 +227,11 @@ class Definition:
             order = order_of(pipelines[0], words)
             if order is not None:
                 time_order(pipelines[0], order)  # or it would deadlock
-            return order
         except CyclicOrder as error:
             raise self._stuck(pipelines[0], params, error) from error
+        if order is not None and out_of_turn(pipelines[0], order):
+            raise Restriction(f"{self.name}: {OUT_OF_TURN}")
+        return order
 
     def turned(self, schedule: Schedule, turns: Sequence[int]) -> Schedule:
         """A schedule of it with microbatches that differ in another order (:func:`~ppopt.named.in_turn.in_turn`).

@@ -28,7 +28,10 @@ def test_open_copies_keep_the_limit_of_the_host() -> None:
     for seed in range(12):
         rng = random.Random(seed)
         offload = Offload(
-            time=rng.choice([0, 1, 2]), engines=rng.choice([1, 2]), host_limit=rng.choice([1, 2]), shared=rng.choice([[], [[0, 1]]])
+            time=rng.choice([0, 1, 2]),
+            engines=rng.choice([1, 2]),
+            host_limit=rng.choice([1, 2]),
+            shared=rng.choice([[], [[0, 1]]]),
         )
         mix = rng.choice([Mix(), Mix(microbatch_costs=[1, 2, 1, 3])])
         costs = Costs(forward=rng.choice([1, 2]), backward=rng.choice([1, 3]))
@@ -72,7 +75,9 @@ def test_only_given_copies_are_made() -> None:
     pipeline = Pipeline(2, 4, costs=Costs(backward=2), memory=Memory(limit=1), offload=Offload(time=0.25, stages=0.5))
     schedule = find("gpipe").schedule(pipeline)
     texts = [pipeline.index.texts(row.tolist()) for row in schedule.copies.rows]
-    assert sorted(text for row in texts for text in row if "OFFLOAD" in text) == [f"{s}OFFLOAD{m}" for s in (0, 1) for m in (1, 3)]
+    assert sorted(text for row in texts for text in row if "OFFLOAD" in text) == [
+        f"{s}OFFLOAD{m}" for s in (0, 1) for m in (1, 3)
+    ]
     assert wrong(schedule) == []
 
 
