@@ -12,7 +12,9 @@ from ppopt.constraints import Family, Precede, Word, always_split, cuts_of, rule
 from ppopt.named import NAMED
 from ppopt.op import Kind
 from ppopt.pipeline import Memory, Pipeline
+from ppopt.schedule import Order
 from ppopt.solvers.outcome import Outcome
+from ppopt.timing import time_order
 from tests.support import golden
 from tests.support.many import each
 from tests.support.strategies import pipelines
@@ -83,3 +85,16 @@ def test_contradictory_words_are_infeasible() -> None:
     outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(10))
     assert outcome.schedule is None
     assert outcome.lower_bound == 100
+
+
+def test_a_hint_in_another_order_than_the_cuts_have_is_taken() -> None:
+    """W1 before W0, where W0 has to start two operations before the end."""
+    pipeline = Pipeline(1, 2)
+    words = (*words_of(pipeline), *cuts_of(pipeline))
+    hint = time_order(pipeline, Order.of(pipeline, [["0F0", "0F1", "0I0", "0I1", "0W1", "0W0"]]))
+    most = hint.makespan
+    outcome = ilp.solve(
+        pipeline, words, objective="makespan", lower=0, upper=most, horizon=most, limits=Limits.of(10), hint=hint
+    )
+    assert outcome.schedule is not None
+    assert outcome.lower_bound == outcome.schedule.makespan == most
