@@ -274,11 +274,14 @@ class Definition:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """What goes wrong in a definition says in which."""
+        """What goes wrong in a definition says in which. A pipeline of its own that cannot be, as one whose limit of memory has too
+        many digits, is a restriction of it."""
         try:
             yield
         except (Restriction, CyclicOrder, Stuck, OutOfTime):
             raise
+        except PipelineError as error:
+            raise Restriction(f"{self.name}: {error}") from error
         except Exception as error:
             error.add_note(f"raised by the schedule {self.name}")
             raise

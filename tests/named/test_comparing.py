@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from ppopt.named import compare, find, of_order, of_order_freely
+from ppopt.named import compare, compare_freely, find, of_order, of_order_freely
 from ppopt.named.verified import excess, verified
 from ppopt.pipeline import Costs, Layers, Links, Memory, Mix, Offload, Pipeline
 from ppopt.schedule import Order
@@ -145,3 +145,13 @@ def test_a_users_order_of_microbatches_out_of_turn_is_excluded_with_the_reason()
         for row in (of_order(pipeline, wrong, "mine"), of_order_freely(free, wrong, "mine")):
             assert row.excluded is not None
             assert row.excluded.startswith("mine: its microbatches run in another order than is given")
+
+
+def test_a_row_whose_own_limit_has_too_many_digits_is_excluded_with_the_reason() -> None:
+    """zb-2p has room for 4 activations of almost 2^58 units, in each of 8 operations; all else takes one."""
+    fine = Memory(activation=Fraction(2**58 - 1, 2**58), recompute_saved=0)
+    pipeline = Pipeline(2, 4, costs=Costs(recompute=1), memory=fine)
+    for rows in (compare(pipeline), compare_freely(pipeline.resolved("choose"))):
+        by_name = {row.name: row for row in rows}
+        assert by_name["1f1b"].excluded is None
+        assert str(by_name["zb-2p"].excluded).startswith("zb-2p: memory: the amounts have no common unit")
