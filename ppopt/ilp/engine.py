@@ -54,6 +54,8 @@ def solve(
     words = tuple(words)
     if upper < lower:
         return Outcome(None, upper + 1)
+    if limits.clock.over:
+        return Outcome(None, lower)
     until = upper if objective == "makespan" else horizon
     try:
         with _charged(limits.clock):
@@ -62,12 +64,13 @@ def solve(
         return Outcome(None, upper + 1)
     if hint is not None:
         program.hint(hint)
-    solver = engines.engine(engine, limits, max(1.0, limits.clock.left), hint is not None)
-    with _charged(limits.clock), _refusing(engine):
-        program.problem.solve(solver)
-    solution = program.problem.sol_status  # not `status`, which is "Optimal" at a time limit too; "Infeasible" can be trusted
+    seconds = max(1.0, limits.clock.left)
+    solver = engines.engine(engine, limits, seconds, hint is not None)
+    with _charged(limits.clock):
+        in_time = _solved(program, engine, solver, seconds)
+    solution = program.problem.sol_status  # not `status`, which is "Optimal" at a time limit too
     if pulp.LpSolutionInfeasible == solution or program.problem.status == pulp.LpStatusInfeasible:
-        return Outcome(None, upper + 1)
+        return Outcome(None, upper + 1 if in_time else lower)
     if solution not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Outcome(None, lower)
     try:
@@ -75,7 +78,7 @@ def solve(
     except (Stuck, CyclicOrder):  # operations without duration that start at once, in an order that is not known here
         return Outcome(None, lower)
     value = schedule.objective(objective)
-    if solution == pulp.LpSolutionOptimal and not limits.gap:
+    if solution == pulp.LpSolutionOptimal and in_time and not limits.gap:
         return Outcome(schedule, min(value, round(program.objective.value())))
     bound = _dual_bound(program) if engine == "highs" else lower
     return Outcome(schedule, min(value, max(lower, bound)))
@@ -91,15 +94,24 @@ def _charged(clock: Clock) -> Iterator[None]:
         clock.charge(time.monotonic() - begun)
 
 
-@contextmanager
-def _refusing(engine: str) -> Iterator[None]:
-    """What an engine raises, in its own words; what it or PuLP warns of is not the user's to mend."""
+def _solved(program: Program, engine: str, solver: pulp.LpSolver, seconds: float) -> bool:
+    """Let an engine solve a program; whether that took less than ``seconds``, the time that it was given.
+
+    Else what it says of the program is not believed. CBC (2.10.3) calls programs infeasible that are not where its time ends while
+    it prepares them, and crashes there where it was given a start.
+
+    Raises:
+        NoEngine: it refuses, in its own words. What it or PuLP warns of is not the user's to mend.
+    """
+    begun = time.monotonic()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield
+            program.problem.solve(solver)
     except Exception as error:
-        raise NoEngine(f"engine: {engine} gives up: {error}") from error
+        if time.monotonic() - begun < seconds:
+            raise NoEngine(f"engine: {engine} gives up: {error}") from error
+    return time.monotonic() - begun < seconds
 
 
 def _dual_bound(program: Program) -> int:

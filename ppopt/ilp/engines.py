@@ -99,7 +99,8 @@ def _made(solver: str, **arguments: Any) -> Any:
 
 
 def _cbc(limits: Limits, seconds: float, start: bool) -> pulp.LpSolver:
-    options = ["randomSeed", str(limits.seed), "randomCbcSeed", str(limits.seed)]
+    seed = str(limits.seed % (2**31 - 1) + 1)  # 0 would be the time of day
+    options = ["randomSeed", seed, "randomCbcSeed", seed]
     with warnings.catch_warnings():  # the CBC that comes with PuLP 3, the version that this package asks for
         warnings.simplefilter("ignore", DeprecationWarning)
         return pulp.PULP_CBC_CMD(

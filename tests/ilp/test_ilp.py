@@ -93,8 +93,6 @@ def test_a_hint_in_another_order_than_the_cuts_have_is_taken() -> None:
     words = (*words_of(pipeline), *cuts_of(pipeline))
     hint = time_order(pipeline, Order.of(pipeline, [["0F0", "0F1", "0I0", "0I1", "0W1", "0W0"]]))
     most = hint.makespan
-    outcome = ilp.solve(
-        pipeline, words, objective="makespan", lower=0, upper=most, horizon=most, limits=Limits.of(10), hint=hint
-    )
+    outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=most, horizon=most, limits=Limits.of(10), hint=hint)
     assert outcome.schedule is not None
     assert outcome.lower_bound == outcome.schedule.makespan == most
