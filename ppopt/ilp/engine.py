@@ -97,8 +97,8 @@ def _charged(clock: Clock) -> Iterator[None]:
 def _solved(program: Program, engine: str, solver: pulp.LpSolver, seconds: float) -> bool:
     """Let an engine solve a program; whether that took less than ``seconds``, the time that it was given.
 
-    Else what it says of the program is not believed. CBC (2.10.3) calls programs infeasible that are not where its time ends while
-    it prepares them, and crashes there where it was given a start.
+    Else what it says of the program is not believed. CBC (2.10.3) calls programs infeasible that are not where its time ends
+    while it prepares them, and crashes there where it was given a start.
 
     Raises:
         NoEngine: it refuses, in its own words. What it or PuLP warns of is not the user's to mend.

@@ -274,8 +274,8 @@ class Definition:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """What goes wrong in a definition says in which. A pipeline of its own that cannot be, as one whose limit of memory has too
-        many digits, is a restriction of it."""
+        """What goes wrong in a definition says in which. A pipeline of its own that cannot be, as one whose limit of memory has
+        too many digits, is a restriction of it."""
         try:
             yield
         except (Restriction, CyclicOrder, Stuck, OutOfTime):

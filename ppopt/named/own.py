@@ -12,8 +12,8 @@ from ppopt.timing import OrderError, time_order
 
 
 def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:
-    """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason, and so is one
-    whose microbatches run in another order than is given."""
+    """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason, and so is
+    one whose microbatches run in another order than is given."""
     try:
         schedule = time_order(pipeline, order)
     except OrderError as error:

@@ -54,7 +54,7 @@ def test_what_the_host_has_no_room_for_stays_on_the_device() -> None:
 
 
 def test_a_single_device_waits_for_room_on_the_host() -> None:
-    """F0 ends at 1, and is away from then until 3, where B0 starts; F1 ends at 2, and its copy out waits until 3: B1 starts at 5."""
+    """F0 ends at 1, and is away until 3, where B0 starts; F1 ends at 2, and its copy out waits until 3: B1 starts at 5."""
     pipeline = Pipeline(1, 2, costs=Costs(forward=1, backward=1), offload=Offload(time=1, host_limit=1, stages="all"))
     schedule = time_order(pipeline, Order.of(pipeline, [["0F0", "0F1", "0B0", "0B1"]]))
     assert [pipeline.time(start) for start in schedule.start[0].tolist()] == [0, 1, 3, 5]
