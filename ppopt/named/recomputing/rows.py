@@ -37,8 +37,8 @@ def compare_freely(
     Where its constraints pin the order, that is exact, as long as the timings last (:mod:`~ppopt.named.recomputing.tree`); beyond
     them, it is the best set found, and the most promising ones were tried first. Where the order is made from the costs,
     transfers hold links, or activations are copied to the host, it is the best that a local search finds
-    (:mod:`~ppopt.named.recomputing.local`), and no worse than without recomputing or with it everywhere. If no set that was looked
-    at fits, every stage recomputes, over the limit.
+    (:mod:`~ppopt.named.recomputing.local`), and no worse than without recomputing or with it everywhere. If no set that was
+    looked at fits, every stage recomputes, over the limit.
 
     Raises:
         ValueError: the pipeline does not leave it open.
