@@ -84,7 +84,7 @@ def test_what_an_engine_says_is_the_error(monkeypatch: pytest.MonkeyPatch) -> No
         def actualSolve(self, problem: object, **others: object) -> int:  # noqa: N802 - PuLP's name
             raise RuntimeError("model too large for the licence")
 
-    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_: Refuses())
+    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_, **__: Refuses())
     pipeline, limits = Pipeline(2, 2), Limits.of(5)
     with pytest.raises(NoEngine, match="engine: cbc gives up: model too large for the licence"):
         ilp.solve(pipeline, rules_of(pipeline), objective="makespan", lower=0, upper=20, horizon=20, limits=limits)
@@ -108,13 +108,14 @@ def test_what_an_engine_says_once_its_time_is_over_proves_nothing(says: str, lat
 
     pipeline = Pipeline(1, 2)
     best = time_order(pipeline, Order.of(pipeline, [["0F0", "0F1", "0I0", "0W0", "0I1", "0W1"]]))
-    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_: Hasty())
+    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_, **__: Hasty())
     monkeypatch.setattr("ppopt.ilp.engine.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def outcome() -> Outcome:
         limits = Limits.of(5, deterministic=True)
         words = rules_of(pipeline)
-        return ilp.solve(pipeline, words, objective="makespan", lower=1, upper=20, horizon=20, limits=limits, hint=best)
+        hint = None if says == "infeasible" else best
+        return ilp.solve(pipeline, words, objective="makespan", lower=1, upper=20, horizon=20, limits=limits, hint=hint)
 
     if says == "nothing, it crashes" and not late:
         with pytest.raises(NoEngine, match="segmentation fault"):
