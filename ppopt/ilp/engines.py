@@ -49,8 +49,8 @@ _ENGINES = {
 
 
 def engine(name: str, limits: Limits, seconds: float, start: bool, *, prepared: bool = True) -> pulp.LpSolver:
-    """An engine of :data:`~ppopt.solvers.engines.ENGINES`; ``start``: it is given a start. ``prepared``: whether CBC may prepare a
-    program before it solves it.
+    """An engine of :data:`~ppopt.solvers.engines.ENGINES`; ``start``: it is given a start. ``prepared``: whether CBC may prepare
+    a program before it solves it.
 
     Raises:
         NoEngine: it is not known, or not installed.
