@@ -148,11 +148,13 @@ def weights_in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
     Every backward has to be split: what memory implies then holds for every microbatch. Each runs where its forward did: else the
     rules do not say all that a device holds. Of the rules the proof knows data,
     machines, memory, and what precedes and follows a device's operations; with others, such as pauses between the passes of a
-    device, which tell its stages apart, or working sets that do, nothing is cut.
+    device, which tell its stages apart, or working sets that do, nothing is cut. Nor is anything where activations may be copied
+    to the host: microbatches are not in order then.
     """
     rules = rules_of(pipeline)
     if (
         not pipeline.costs.split
+        or may_copy(pipeline)
         or pipeline.backward_routes
         or pipeline.amounts.more_working.any()
         or not all(isinstance(word, Precede | Exclusive | Capacity | OneOf | Lead | Tail) for word in rules)

@@ -339,7 +339,7 @@ def _answers(runs: Sequence[_Run], clock: Clock, seconds: float, *, first_ends: 
 
 def _overflows(refused: str) -> bool:
     """Whether a model is refused because its numbers together need more than 64 bits, as times of 16 digits do; it stays open."""
-    return "overflow" in refused
+    return "overflow" in refused or "domain do not fall in" in refused
 
 
 def _in_threads(runs: Sequence[_Run], first_ends: bool) -> tuple[list[cp_model.CpSolverStatus], bool]:

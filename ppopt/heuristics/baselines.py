@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from ppopt.heuristics.list_scheduling import run_jobs
 from ppopt.heuristics.priorities import PRIORITIES
 from ppopt.heuristics.simulation import Stuck
 from ppopt.pipeline import Pipeline
+from ppopt.pipeline.rewriting import kept_here
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 
@@ -33,9 +36,36 @@ def each_baseline(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
     Where ``B`` or ``I``, ``W`` is a free choice, also with every backward split. Where microbatches in flight may crowd a memory
     (:mod:`~ppopt.heuristics.in_flight`), also with several limits to their number. Once a limit changes nothing, larger ones are
     left out.
+
+    Where activations may be copied to the host they are those of :func:`with_room`, which need not be within the limit.
     """
+    if pipeline.engines:
+        yield from with_room(pipeline)
+        return
     with suppress(*may_get_stuck(pipeline)):
         yield from _each_baseline(pipeline)
+
+
+def with_room(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
+    """List schedules that hold more than there is room for, such as fit once activations are copied to the host.
+
+    They are made with the limit of memory, then with more and more, and without one; each is timed with its copies.
+    """
+    plain, seen = kept_here(pipeline), set[Order]()
+    limit = plain.memory.limit
+    each = [plain]
+    if limit is not None:
+        more = [Fraction(3, 2), Fraction(2), Fraction(3), None]
+        for factor in more:
+            value = None if factor is None else tuple(of * factor for of in (limit if isinstance(limit, tuple) else (limit,)))
+            room = value[0] if value is not None and len(value) == 1 else value
+            memory = replace(plain.memory, limit=room)
+            each.append(plain.changed(memory=memory, route_of_microbatch=plain.route_of_microbatch))
+    for donor in each:
+        for name, schedule in each_baseline(donor):
+            if schedule.order not in seen:
+                seen.add(schedule.order)
+                yield name, time_order(pipeline, schedule.order)
 
 
 def may_get_stuck(pipeline: Pipeline) -> tuple[type[Stuck], ...]:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from ppopt.interrupt import lazily
 
 if TYPE_CHECKING:
-    from ppopt.ilp.engine import NAME, VERSION, solve
+    from ppopt.ilp.engine import MOST, NAME, VERSION, solve
     from ppopt.ilp.engines import check, installed, version_of
 
-__all__ = ["NAME", "VERSION", "check", "installed", "solve", "version_of"]
+__all__ = ["MOST", "NAME", "VERSION", "check", "installed", "solve", "version_of"]
 
-_ENGINE = dict.fromkeys(("NAME", "VERSION", "solve"), "engine")
+_ENGINE = dict.fromkeys(("MOST", "NAME", "VERSION", "solve"), "engine")
 __getattr__ = lazily(__name__, _ENGINE | dict.fromkeys(("check", "installed", "version_of"), "engines"))

@@ -48,15 +48,16 @@ _ENGINES = {
 }
 
 
-def engine(name: str, limits: Limits, seconds: float, start: bool) -> pulp.LpSolver:
-    """An engine of :data:`~ppopt.solvers.engines.ENGINES`; ``start``: it is given a start.
+def engine(name: str, limits: Limits, seconds: float, start: bool, *, prepared: bool = True) -> pulp.LpSolver:
+    """An engine of :data:`~ppopt.solvers.engines.ENGINES`; ``start``: it is given a start. ``prepared``: whether CBC may prepare
+    a program before it solves it.
 
     Raises:
         NoEngine: it is not known, or not installed.
     """
     check(name)
     if name == "cbc":
-        return _cbc(limits, seconds, start)
+        return _cbc(limits, seconds, start, prepared)
     of = _ENGINES[name]
     made: pulp.LpSolver = _made(of.solver, **of.arguments(limits, seconds, start))
     return made
@@ -98,8 +99,9 @@ def _made(solver: str, **arguments: Any) -> Any:
     return of(**arguments)
 
 
-def _cbc(limits: Limits, seconds: float, start: bool) -> pulp.LpSolver:
-    options = ["randomSeed", str(limits.seed), "randomCbcSeed", str(limits.seed)]
+def _cbc(limits: Limits, seconds: float, start: bool, prepared: bool) -> pulp.LpSolver:
+    seed = str(limits.seed % (2**31 - 1) + 1)  # 0 would be the time of day
+    options = [f"randomSeed {seed}", f"randomCbcSeed {seed}", *(() if prepared else ("preprocess off",))]
     with warnings.catch_warnings():  # the CBC that comes with PuLP 3, the version that this package asks for
         warnings.simplefilter("ignore", DeprecationWarning)
         return pulp.PULP_CBC_CMD(

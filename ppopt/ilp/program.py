@@ -60,7 +60,11 @@ class Program:
         """The variable that is minimised, in ticks."""
 
     def hint(self, schedule: Schedule) -> None:
-        """Set every variable that is a decision to its value in ``schedule``, as a first solution."""
+        """Set every variable that is a decision to its value in ``schedule``, as a first solution.
+
+        Words that keep an optimum may put the operations in another order than the schedule. What is outside its window then
+        begins at the nearest time within it, and the engine sees whether that can be mended.
+        """
         when: dict[int, int] = {}
         place: dict[int, tuple[int, int, int]] = {}
         pairs: set[tuple[int, int]] = set()
@@ -76,9 +80,10 @@ class Program:
                 for half, job in enumerate((forward, backward)):
                     if job >= 0:
                         when[job], place[job] = time - schedule.begin, (time, turn, half)
-        earliest = self.variables.windows.earliest
+        windows = self.variables.windows
         for job, variable in enumerate(self.variables.start):
-            variable.setInitialValue(when.get(job, int(earliest[job])))
+            low, high = int(windows.earliest[job]), int(windows.latest[job])
+            variable.setInitialValue(min(max(low, when.get(job, low)), high))
         for job, literal in self.variables.run.items():
             literal.setInitialValue(int(job in when))
         for couple, binary in self.variables.pair.items():

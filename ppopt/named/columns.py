@@ -102,9 +102,10 @@ def _has_rates(rows: Sequence[Row]) -> bool:
 
 
 def _peak(schedule: Schedule, best: Best) -> str:
-    """The largest peak, with a mark where a device exceeds its limit."""
+    """The largest peak, with a mark where a device, or the host, exceeds its limit."""
+    amounts = schedule.pipeline.amounts
     held = figure(schedule.pipeline.amount(max(schedule.peak_memory)))
-    return held if schedule.pipeline.amounts.limit is None else f"{held} {' ' if schedule.within_memory else '!'}"
+    return held if amounts.limit is None and amounts.host is None else f"{held} {' ' if schedule.within_memory else '!'}"
 
 
 def _repeats(rows: Sequence[Row]) -> bool:

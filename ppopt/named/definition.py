@@ -227,9 +227,11 @@ class Definition:
             order = order_of(pipelines[0], words)
             if order is not None:
                 time_order(pipelines[0], order)  # or it would deadlock
-            return order
         except CyclicOrder as error:
             raise self._stuck(pipelines[0], params, error) from error
+        if order is not None and out_of_turn(pipelines[0], order):
+            raise Restriction(f"{self.name}: {OUT_OF_TURN}")
+        return order
 
     def turned(self, schedule: Schedule, turns: Sequence[int]) -> Schedule:
         """A schedule of it with microbatches that differ in another order (:func:`~ppopt.named.in_turn.in_turn`).
@@ -272,11 +274,14 @@ class Definition:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """What goes wrong in a definition says in which."""
+        """What goes wrong in a definition says in which. A pipeline of its own that cannot be, as one whose limit of memory has
+        too many digits, is a restriction of it."""
         try:
             yield
         except (Restriction, CyclicOrder, Stuck, OutOfTime):
             raise
+        except PipelineError as error:
+            raise Restriction(f"{self.name}: {error}") from error
         except Exception as error:
             error.add_note(f"raised by the schedule {self.name}")
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ppopt.named.in_turn import OUT_OF_TURN, out_of_turn
 from ppopt.named.row import Row
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order
@@ -11,11 +12,15 @@ from ppopt.timing import OrderError, time_order
 
 
 def of_order(pipeline: Pipeline, order: Order, name: str) -> Row:
-    """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason."""
+    """A user's own order as a row beside the named schedules; one that cannot be timed is excluded, with the reason, and so is
+    one whose microbatches run in another order than is given."""
     try:
-        return Row.beside(pipeline, name, pipeline.placement, time_order(pipeline, order))
+        schedule = time_order(pipeline, order)
     except OrderError as error:
         return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
+    if out_of_turn(pipeline, order):
+        return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {OUT_OF_TURN}")
+    return Row.beside(pipeline, name, pipeline.placement, schedule)
 
 
 def rows_of_order(pipeline: Pipeline, order: Order, name: str) -> tuple[Row, ...]:

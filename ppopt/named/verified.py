@@ -15,7 +15,8 @@ _PASSED: WeakSet[Schedule] = WeakSet()
 
 
 def verified(schedule: Schedule, name: str) -> Schedule:
-    """The schedule itself, once the checker has found nothing; the memory limit aside, which the caller reports.
+    """The schedule itself, once the checker has found nothing; the limits of memory aside, of devices and host, which the caller
+    reports.
 
     Raises:
         RuntimeError: it violates a rule, which is a mistake of the program.
@@ -23,7 +24,8 @@ def verified(schedule: Schedule, name: str) -> Schedule:
     if schedule in _PASSED:
         return schedule
     pipeline = schedule.pipeline
-    found = violations(pipeline.changed(memory=replace(pipeline.memory, limit=None)), schedule)
+    offload = pipeline.offload and replace(pipeline.offload, host_limit=None)
+    found = violations(pipeline.changed(memory=replace(pipeline.memory, limit=None), offload=offload), schedule)
     if found:
         raise RuntimeError(f"{name} violates a rule (please report this): {found[0].message}")
     _PASSED.add(schedule)
@@ -45,14 +47,21 @@ def verified_rows(rows: Iterable[Row], known: Schedule | None = None) -> None:
 
 
 def excess(schedule: Schedule) -> str:
-    """By how much a schedule exceeds the memory limit, on the devices where it does."""
+    """By how much a schedule exceeds the limits of memory: on the devices where it does, and on the host."""
     pipeline = schedule.pipeline
-    limits = pipeline.amounts.limit
-    if limits is None:
-        return "it has none"
-    over = [
-        f"device {device} holds {pipeline.amount(peak)} of {pipeline.amount(limit)}"
-        for device, (peak, limit) in enumerate(zip(schedule.peak_memory, limits.tolist(), strict=True))
-        if peak > limit
-    ]
-    return ", ".join(over[:4]) + (f" and {len(over) - 4} more devices" if len(over) > 4 else "")
+    limits, host = pipeline.amounts.limit, pipeline.amounts.host
+    over = (
+        []
+        if limits is None
+        else [
+            f"device {device} holds {pipeline.amount(peak)} of {pipeline.amount(limit)}"
+            for device, (peak, limit) in enumerate(zip(schedule.peak_memory, limits.tolist(), strict=True))
+            if peak > limit
+        ]
+    )
+    found = over[:4]
+    if len(over) > 4:
+        found[-1] += f" and {len(over) - 4} more devices"
+    if host is not None and schedule.host_peak > host:
+        found.append(f"the host holds {pipeline.amount(schedule.host_peak)} of {pipeline.amount(host)}")
+    return ", ".join(found)

@@ -19,7 +19,7 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
 
     Beside its static memory and what a backward takes while it runs, a device has a part of the other's memory, as the number of
     devices is a part of theirs. What stages recompute is part of the costs, and links are there for latencies alone. Nothing is
-    exchanged with other pipelines, and there is no optimizer step.
+    exchanged with other pipelines, nothing is copied to the host, and there is no optimizer step.
 
     Of what is fetched nothing is said there: weights live where they are used.
 
@@ -57,6 +57,7 @@ def fewer_devices(pipeline: Pipeline, devices: int) -> Pipeline:
             working=None if memory.working is None else _like(memory.working, devices),
         ),
         data_parallel=DataParallel(),
+        offload=None,
     )
 
 

@@ -23,7 +23,7 @@ from fractions import Fraction
 
 from ppopt.clock import Clock
 from ppopt.constraints import Word
-from ppopt.heuristics import baselines
+from ppopt.heuristics import each_baseline
 from ppopt.interrupt import noting
 from ppopt.named import Row, Table, rows_of
 from ppopt.named.model import Model
@@ -248,9 +248,11 @@ class RecomputeChoice:
         """Try list scheduling with this choice, once; it knows no words that bind."""
         if choice not in self.tried and not self._clock.over and not self.words:
             self.tried.add(choice)
-            for _, schedule in baselines(self.choices.resolved(choice)):
+            for _, schedule in each_baseline(self.choices.resolved(choice)):
                 self._clock.charge(tuning.SCHEDULED * schedule.pipeline.index.computations)
                 self._found(schedule)
+                if self._clock.over and self.best is not None:
+                    break
 
     def _found(self, schedule: Schedule) -> None:
         value = Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)

@@ -1,11 +1,12 @@
 """When activations are copied to the host and back: an order says nothing of that.
 
 Copies out are made as early, copies in as late as their engine allows, so that as little as possible is held. What the times of
-the computations leave no time for waits, or is not copied where that is open.
+the computations leave no time for waits, or is not copied where that is open. Nor is then what the host has no room for.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import insort
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -56,7 +57,8 @@ def with_copies(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
     """A schedule without copies, with those that the pipeline asks for, and where some are open, such that it fits the memory.
 
     First as its computations are, with what their times leave room for. Where that does not fit the memory, the computations
-    wait: whoever claims memory, until enough is given back. If nothing fits, the first.
+    wait: whoever claims memory, until enough is given back. If nothing fits, the first, where copies that are open keep to the
+    limit of the host, those that have to be made may exceed it.
     """
     pipeline = schedule.pipeline
     must, may = forced(pipeline)
@@ -65,14 +67,63 @@ def with_copies(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedule:
         return _timed(schedule, sail(pipeline, every, schedule), demands) or schedule
     if not must and schedule.within_memory:
         return schedule
-    gentle = _timed(schedule, _times(pipeline, every, must, may), demands)
+    times = _times(pipeline, every, must, may)
+    first = times if pipeline.amounts.host is None else _on_host(pipeline, every, must, may, times)
+    gentle = _timed(schedule, first, demands) or _timed(schedule, _between(pipeline, every, must), demands)
     if gentle is not None and gentle.within_memory:
         return gentle
-    for which in (must | may, must | {copy.out for copy in every if copy.needed - copy.made >= sum(copy.takes)}):
+    long = {copy.out for copy in every if copy.needed - copy.made >= sum(copy.takes)}
+    for which in (must | may, must | (may & long)):
         found = fitted(schedule, _times(pipeline, every, which, ()), demands)
         if found is not None:
             return found
-    return gentle or schedule
+    fewer = None if first is times else fitted(schedule, first, demands)
+    return fewer or gentle or schedule
+
+
+def _on_host(
+    pipeline: Pipeline, every: Sequence[Copy], must: Collection[int], may: Collection[int], times: FloatArray
+) -> FloatArray:
+    """The ``times`` of copies (:func:`_times`), of those that may be made only such as the host has room for, the first first.
+
+    Without the others engines are free earlier, and the copies that are left are made anew, as long as that changes anything.
+    """
+    kept = set(may)
+    while may:
+        room, held, gone = pipeline.amounts.host or 0, 0, list[tuple[int, int]]()
+        chosen = set[int]()
+        for copy in sorted((copy for copy in every if not np.isnan(times[copy.out])), key=lambda copy: int(times[copy.out])):
+            while gone and gone[0][0] <= times[copy.out]:
+                held -= heapq.heappop(gone)[1]
+            amount = _amount(pipeline, copy)
+            if held + amount <= room:
+                held += amount
+                chosen.add(copy.out)
+                heapq.heappush(gone, (int(times[copy.back]) + copy.takes[1], amount))
+        if chosen == kept:
+            break
+        kept = chosen
+        times = _times(pipeline, every, must, kept)
+    return times
+
+
+def _amount(pipeline: Pipeline, copy: Copy) -> int:
+    """What a copy moves."""
+    family, microbatch = divmod(copy.out, pipeline.microbatches)
+    return int(pipeline.amounts.away[pipeline.route_of_microbatch[microbatch], family % pipeline.stages])
+
+
+def _between(pipeline: Pipeline, every: Sequence[Copy], must: Collection[int]) -> FloatArray:
+    """Times of the copies that have to be made such that nothing waits for itself: where forwards end and backwards start.
+
+    That is the order of a schedule whose copies take no time. Where engines are late, another one may run in a circle: a copy in
+    before a copy out whose own copy in comes, with its backward, before the forward that the first is of.
+    """
+    times = np.full(pipeline.index.size, np.nan)
+    for copy in every:
+        if copy.out in must:
+            times[copy.out], times[copy.back] = copy.made, max(copy.made, copy.needed)
+    return times
 
 
 def _times(pipeline: Pipeline, every: Sequence[Copy], must: Collection[int], may: Collection[int]) -> FloatArray:

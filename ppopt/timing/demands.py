@@ -85,7 +85,7 @@ def between_devices(pipeline: Pipeline, words: Iterable[Word]) -> tuple[Exclusiv
     return tuple(
         word
         for word in select(words, Exclusive, Capacity)
-        if (isinstance(word, Capacity) and word.away) or spread(pipeline, word)
+        if (isinstance(word, Capacity) and (word.away or any(sends(hold.claim) for hold in word.holds))) or spread(pipeline, word)
     )
 
 

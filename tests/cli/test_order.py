@@ -49,3 +49,10 @@ def test_order_over_the_memory_limit_is_printed_with_a_warning() -> None:
     result = run("order", "gpipe", "-d", "2", "-m", "3", "--memory-limit", "2")
     assert len(result.stdout.splitlines()) == 2
     assert result.stderr == ("Warning: gpipe exceeds the memory limit: device 0 holds 3 of 2, device 1 holds 3 of 2\n")
+
+
+def test_order_over_the_limit_of_the_host_is_printed_with_a_warning() -> None:
+    given = ("-d", "2", "-m", "3", "--set", "offload.time=1", "--set", 'offload.stages="all"', "--set", "offload.host_limit=0.5")
+    result = run("order", "1f1b", *given)
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr.startswith("Warning: 1f1b exceeds the memory limit: the host holds ")

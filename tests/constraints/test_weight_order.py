@@ -25,7 +25,7 @@ from ppopt.constraints import (
 )
 from ppopt.heuristics import each_baseline
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Offload, Pipeline
 from ppopt.schedule import Order, Schedule
 from tests.support import tuned
 from tests.support.tiers import drawn
@@ -58,6 +58,7 @@ def test_what_is_known_of_input_gradients() -> None:
         {"costs": Costs(backward_weight=0)},
         {"data_parallel": DataParallel(per="stage", reduce_scatter=[1, 2, 3, 4, 5, 6], overlap=True)},
         {"data_parallel": DataParallel(all_gather=1, reduce_scatter=1, per_pass=True)},
+        {"placement": "loop", "chunks": 2, "offload": Offload(time=1, stages="all")},
     ],
     ids=[
         "one stage each",
@@ -68,6 +69,7 @@ def test_what_is_known_of_input_gradients() -> None:
         "no time",
         "traffic of stages",
         "pauses between passes",
+        "given copies",
     ],
 )
 def test_where_it_is_not_known(fields: dict[str, object]) -> None:

@@ -16,11 +16,11 @@ from ppopt.cpsat.engine import DECIDING, SPANS, search
 from ppopt.cpsat.neighbourhood import Grown, improved, in_two
 from ppopt.cpsat.window import Window
 from ppopt.heuristics import baselines
+from ppopt.heuristics.baselines import with_room
 from ppopt.named import find
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Mix, Offload, Pipeline
 from ppopt.schedule import Schedule
-from ppopt.search.steps.list_schedules import with_room
 from ppopt.search.tuning import NEIGHBOURHOODS
 from ppopt.timing import time_order
 from tests.support import tuned

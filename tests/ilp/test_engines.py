@@ -1,7 +1,9 @@
 """The engines that solve the integer program."""
 
 from importlib.util import find_spec
+from types import SimpleNamespace
 
+import pulp
 import pytest
 from click.testing import CliRunner
 
@@ -11,8 +13,11 @@ from ppopt.clock import Limits
 from ppopt.constraints import always_split, cuts_of, rules_of
 from ppopt.ilp.engines import _ENGINES, engine
 from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.schedule import Order
 from ppopt.search import Settings, solve
 from ppopt.solvers.engines import ENGINES, NoEngine
+from ppopt.solvers.outcome import Outcome
+from ppopt.timing import time_order
 
 THERE = [
     pytest.param(name, marks=pytest.mark.skipif(find_spec(of.package) is None, reason=f"{of.package} is not installed"))
@@ -79,7 +84,43 @@ def test_what_an_engine_says_is_the_error(monkeypatch: pytest.MonkeyPatch) -> No
         def actualSolve(self, problem: object, **others: object) -> int:  # noqa: N802 - PuLP's name
             raise RuntimeError("model too large for the licence")
 
-    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_: Refuses())
+    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_, **__: Refuses())
     pipeline, limits = Pipeline(2, 2), Limits.of(5)
     with pytest.raises(NoEngine, match="engine: cbc gives up: model too large for the licence"):
         ilp.solve(pipeline, rules_of(pipeline), objective="makespan", lower=0, upper=20, horizon=20, limits=limits)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("says", ["infeasible", "optimal", "nothing, it crashes"])
+def test_what_an_engine_says_once_its_time_is_over_proves_nothing(says: str, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CBC calls programs infeasible whose time ends while it prepares them, and crashes there where it was given a start."""
+    now = [0.0]
+
+    class Hasty:
+        def actualSolve(self, problem: pulp.LpProblem, **others: object) -> int:  # noqa: N802 - PuLP's name
+            now[0] += 10 if late else 1
+            if says == "nothing, it crashes":
+                raise RuntimeError("segmentation fault")
+            status = pulp.LpStatusInfeasible if says == "infeasible" else pulp.LpStatusOptimal
+            solution = pulp.LpSolutionInfeasible if says == "infeasible" else pulp.LpSolutionOptimal
+            problem.assignStatus(status, solution)
+            return status
+
+    pipeline = Pipeline(1, 2)
+    best = time_order(pipeline, Order.of(pipeline, [["0F0", "0F1", "0I0", "0W0", "0I1", "0W1"]]))
+    monkeypatch.setattr("ppopt.ilp.engines.engine", lambda *_, **__: Hasty())
+    monkeypatch.setattr("ppopt.ilp.engine.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def outcome() -> Outcome:
+        limits = Limits.of(5, deterministic=True)
+        words = rules_of(pipeline)
+        hint = None if says == "infeasible" else best
+        return ilp.solve(pipeline, words, objective="makespan", lower=1, upper=20, horizon=20, limits=limits, hint=hint)
+
+    if says == "nothing, it crashes" and not late:
+        with pytest.raises(NoEngine, match="segmentation fault"):
+            outcome()
+        return
+    found = outcome()
+    assert (found.schedule is not None) == (says == "optimal")
+    assert found.lower_bound == (1 if late else 21 if says == "infeasible" else best.makespan)

@@ -11,8 +11,11 @@ from ppopt.clock import Limits
 from ppopt.constraints import Family, Precede, Word, always_split, cuts_of, rules_of, splitting_is_free
 from ppopt.named import NAMED
 from ppopt.op import Kind
-from ppopt.pipeline import Memory, Pipeline
+from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.schedule import Order
+from ppopt.search import solve
 from ppopt.solvers.outcome import Outcome
+from ppopt.timing import time_order
 from tests.support import golden
 from tests.support.many import each
 from tests.support.strategies import pipelines
@@ -83,3 +86,35 @@ def test_contradictory_words_are_infeasible() -> None:
     outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=99, horizon=99, limits=Limits.of(10))
     assert outcome.schedule is None
     assert outcome.lower_bound == 100
+
+
+def test_a_hint_in_another_order_than_the_cuts_have_is_taken() -> None:
+    """W1 before W0, where W0 has to start two operations before the end."""
+    pipeline = Pipeline(1, 2)
+    words = (*words_of(pipeline), *cuts_of(pipeline))
+    hint = time_order(pipeline, Order.of(pipeline, [["0F0", "0F1", "0I0", "0I1", "0W1", "0W0"]]))
+    most = hint.makespan
+    outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=most, horizon=most, limits=Limits.of(10), hint=hint)
+    assert outcome.schedule is not None
+    assert outcome.lower_bound == outcome.schedule.makespan == most
+
+
+def test_a_program_that_just_fits_is_not_infeasible() -> None:
+    """CBC says so of this one where it prepares it: one device computes all the time."""
+    costs = Costs(forward=6364, backward_input=3775, backward_weight=1442)
+    pipeline = Pipeline(1, 2, costs=costs, memory=Memory(limit=2))
+    words, most = (*words_of(pipeline), *cuts_of(pipeline)), 2 * (6364 + 3775 + 1442)
+    outcome = ilp.solve(pipeline, words, objective="makespan", lower=0, upper=most, horizon=most, limits=Limits.of(60))
+    assert outcome.schedule is not None
+    assert outcome.lower_bound == outcome.schedule.makespan == most
+
+
+def test_times_of_many_digits_are_not_asked_of_engines() -> None:
+    """They reckon with decimals: programs with such times are called infeasible that are not."""
+    pipeline = Pipeline(1, 3, costs=Costs(forward=2 / 3, backward=1))
+    words, most = words_of(pipeline), int(pipeline.work.sum())
+    outcome = ilp.solve(pipeline, words, objective="makespan", lower=7, upper=most, horizon=most, limits=Limits.of(60))
+    assert (outcome.schedule, outcome.lower_bound) == (None, 7)
+    result = solve(Pipeline(3, 4, costs=Costs(forward=2 / 3), memory=Memory(limit=2)), solver="ilp", workers=1, seconds=5)
+    assert result.value is not None
+    assert any(step.name == "ILP: minimise" and "not exact to its engines" in step.outcome for step in result.steps)

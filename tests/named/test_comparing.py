@@ -1,11 +1,13 @@
 """All named schedules on one pipeline."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from ppopt.named import compare, find, of_order
-from ppopt.pipeline import Costs, Layers, Links, Memory, Mix, Pipeline
+from ppopt.named import compare, compare_freely, find, of_order, of_order_freely
+from ppopt.named.verified import excess, verified
+from ppopt.pipeline import Costs, Layers, Links, Memory, Mix, Offload, Pipeline
 from ppopt.schedule import Order
 from tests.support.shown import SHOWN
 
@@ -116,3 +118,40 @@ def test_a_row_that_pytorch_has_no_routes_for_is_excluded_where_microbatches_dif
     (row,) = [row for row in rows if row.name == "chimera"]
     assert row.excluded is not None
     assert "PyTorch has one rank for each stage" in row.excluded
+
+
+def test_given_copies_beyond_the_host_are_over_the_limit() -> None:
+    """Each activation of 1 is copied to a host with room for half of one."""
+    pipeline = Pipeline(2, 4, costs=Costs(backward=2), offload=Offload(time=0.5, host_limit=0.5, stages="all"))
+    table = compare(pipeline, only=("gpipe", "1f1b"))
+    (gpipe,) = table.rows_of("gpipe")
+    assert gpipe.schedule is not None
+    assert gpipe.within_memory is False
+    assert excess(gpipe.schedule) == f"the host holds {pipeline.amount(gpipe.schedule.host_peak)} of 0.5"
+    assert "! over the memory limit" in table.text()
+    assert any(line.startswith("gpipe") and line.rstrip().endswith("!") for line in table.text().splitlines())
+    with pytest.raises(RuntimeError, match="is not to be copied"):
+        verified(replace(gpipe.schedule, pipeline=pipeline.changed(offload=Offload(time=0.5, stages=0.5))), "gpipe")
+
+
+def test_a_users_order_of_microbatches_out_of_turn_is_excluded_with_the_reason() -> None:
+    for mix in (Mix(microbatch_costs=[1, 2]), Mix(pieces=2)):
+        pipeline = Pipeline(1, 2, costs=Costs(backward=2, recompute=1), memory=Memory(recompute_saved=0.5), mix=mix)
+        back = ["0B1", "0B0"] if mix.pieces else ["0B0", "0B1"]
+        right, wrong = (Order.of(pipeline, [["0F0", "0F1", *row]]) for row in (back, back[::-1]))
+        free = pipeline.resolved("choose")
+        for row in (of_order(pipeline, right, "mine"), of_order_freely(free, right, "mine")):
+            assert row.excluded is None
+        for row in (of_order(pipeline, wrong, "mine"), of_order_freely(free, wrong, "mine")):
+            assert row.excluded is not None
+            assert row.excluded.startswith("mine: its microbatches run in another order than is given")
+
+
+def test_a_row_whose_own_limit_has_too_many_digits_is_excluded_with_the_reason() -> None:
+    """zb-2p has room for 4 activations of almost 2^58 units, in each of 8 operations; all else takes one."""
+    fine = Memory(activation=Fraction(2**58 - 1, 2**58), recompute_saved=0)
+    pipeline = Pipeline(2, 4, costs=Costs(recompute=1), memory=fine)
+    for rows in (compare(pipeline), compare_freely(pipeline.resolved("choose"))):
+        by_name = {row.name: row for row in rows}
+        assert by_name["1f1b"].excluded is None
+        assert str(by_name["zb-2p"].excluded).startswith("zb-2p: memory: the amounts have no common unit")

@@ -19,7 +19,8 @@ from ppopt.files.result import row_dict
 from ppopt.heuristics import each_baseline
 from ppopt.named import NAMED, Definition, Restriction, Row, compare, compare_freely, find, of_order_freely
 from ppopt.named.recomputing import tree
-from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, DataParallel, Layers, Links, Memory, Mix, Offload, Pipeline, PipelineError
+from ppopt.pipeline.rewriting import unlimited
 from ppopt.schedule import Order, Schedule
 from ppopt.search import solve
 from ppopt.timing import time_order
@@ -372,3 +373,42 @@ def test_an_order_that_cannot_run_is_excluded_with_the_reason() -> None:
     assert reason.startswith("mine: the order deadlocks: ")
     short = of_order_freely(pipeline, Order.of(plain, [["0F0", "0B0", "0F1", "0B1"], ["1F0", "1B0", "1F1"]]), "mine")
     assert short.excluded == "mine: 1B1 is missing"
+
+
+def test_a_pinned_order_of_microbatches_out_of_turn_is_excluded_with_the_reason() -> None:
+    """The pieces of a sequence go back from its end, those of 1F1B from its begin; those of Seq1F1B the other way round."""
+    for mix, name in ((Mix(pieces=2), "1f1b"), (Mix(microbatch_costs=[1, 2, 1, 1]), "seq1f1b")):
+        costs, memory = Costs(backward=2, recompute=1), Memory(recompute_saved=0.5, limit=3)
+        pipeline = Pipeline(2, 4, costs=costs, memory=memory, recompute="choose", mix=mix)
+        rows = {row.name: row for row in compare_freely(pipeline)}
+        reason = rows[name].excluded
+        assert reason is not None
+        assert reason.startswith(f"{name}: its microbatches run in another order than is given")
+        for row in rows.values():
+            assert row.schedule is None or not violations(unlimited(row.schedule.pipeline), row.schedule)
+
+
+def test_where_copies_give_room_nothing_recomputes_for_it() -> None:
+    """1F1B holds 3 activations on the first device: one is away in time."""
+    costs, memory = Costs(forward=2, backward=4, recompute=2), Memory(recompute_saved=0.5, limit=2)
+    pipeline = Pipeline(3, 6, costs=costs, memory=memory, recompute="choose")
+    (kept,) = [row for row in compare_freely(pipeline) if row.name == "1f1b"]
+    assert kept.recompute == (0,)
+    (copied,) = [row for row in compare_freely(pipeline.changed(offload=Offload(time=1))) if row.name == "1f1b"]
+    assert copied.recompute == "none"
+    assert copied.within_memory
+
+
+def test_where_the_host_has_no_room_for_given_copies_more_recomputes() -> None:
+    """What recomputes takes half of the room there. With layers the limit of the host may be the only one."""
+    offload = Offload(time=0.5, host_limit=0.5, stages="all")
+    pipeline = Pipeline(2, 2, costs=Costs(backward=2, recompute=1), memory=Memory(recompute_saved=0.5), recompute="choose")
+    (row,) = [row for row in compare_freely(pipeline.changed(offload=offload)) if row.name == "1f1b"]
+    assert row.within_memory
+    assert row.recompute == "all"
+    levels = [{"name": "full", "time": 1, "saved": 0.5}]
+    layers = Layers([{"name": "a", "count": 4, "forward": 1, "backward": 2, "activation": 1, "recompute": levels}])
+    offload = Offload(rate=4, host_limit=3, stages="all")
+    cut = Pipeline(2, 3, layers=layers, partition="even", recompute="choose", offload=offload)
+    (row,) = [row for row in compare_freely(cut) if row.name == "interleaved-1f1b"]
+    assert (row.within_memory, row.label) == (True, "interleaved-1f1b + recompute 2 full")

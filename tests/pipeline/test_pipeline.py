@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError, fewer_devices
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Offload, Pipeline, PipelineError, fewer_devices
 
 
 def test_placements() -> None:
@@ -123,6 +123,8 @@ def test_fewer_devices_are_like_those_in_their_place() -> None:
     assert not few.ticks.margins
     assert few.microbatches == 10
     assert fewer_devices(Pipeline(6, 10, memory=Memory(limit=4)), 3) == Pipeline(3, 10, memory=Memory(limit=(2, 2, 2)))
+    times = Offload(time=[1, 2, 3, 4, 5, 6], shared=[[4, 5]], stages="none")
+    assert fewer_devices(Pipeline(6, 10, offload=times), 3) == Pipeline(3, 10)
     with pytest.raises(PipelineError, match="limit"):
         fewer_devices(Pipeline(6, 10, memory=Memory(limit=1)), 3)
     with pytest.raises(PipelineError, match="routes"):

@@ -11,7 +11,7 @@ from ppopt.checker import violations
 from ppopt.files import read_model, setting
 from ppopt.files.model import model_of_text
 from ppopt.named import compare, find
-from ppopt.pipeline import Costs, Layers, Memory, Mix, Pipeline, PipelineError
+from ppopt.pipeline import Costs, Layers, Memory, Mix, Offload, Pipeline, PipelineError, TooLittleMemory
 from ppopt.search import solve
 from tests.support.every_cut import by_enumeration, cuts, levels, mixed
 from tests.support.places import MODELS
@@ -37,6 +37,23 @@ def test_a_limit_that_only_recomputing_meets() -> None:
     rows = compare(pipeline)
     assert all(row.excluded is not None and "memory.limit" in row.excluded for row in rows if row.recompute == "none")
     assert any(row.schedule is not None for row in rows if row.recompute == "all")
+
+
+@pytest.mark.parametrize("offload", [None, Offload(time=0.5)])
+@pytest.mark.parametrize("mix", [Mix(pieces=3), Mix(microbatch_costs=[1, 2, 1])])
+def test_microbatches_in_turn_and_copies_beside_it(mix: Mix, offload: Offload | None) -> None:
+    """The best of every set of stages."""
+    costs, memory = Costs(forward=1, backward=2, recompute=1), Memory(recompute_saved=0.5, limit=2.5)
+    pipeline = Pipeline(2, 3, costs=costs, memory=memory, recompute="choose", mix=mix, offload=offload)
+    result = solve(pipeline, workers=1, seconds=30)
+    assert (result.reason, result.schedule is None) == ("optimal", False)
+    values = []
+    for stages in ([], [0], [1], [0, 1]):
+        try:
+            values.append(solve(pipeline.resolved(stages), workers=1, seconds=30).value)
+        except TooLittleMemory:
+            assert offload is None
+    assert result.value == min(value for value in values if value is not None)
 
 
 @pytest.mark.parametrize("partition", ["best", (2, 4)])

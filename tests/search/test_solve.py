@@ -10,7 +10,7 @@ import pytest
 from ppopt.checker import violations
 from ppopt.files import result_dict
 from ppopt.heuristics import each_baseline
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, Links, Memory, Offload, Pipeline
 from ppopt.search import solve
 from ppopt.search.closed import ClosedSearch, quick_bound
 from ppopt.search.steps.decisions import between
@@ -228,3 +228,14 @@ def interrupting(go_on):
         return dataclasses.replace(result, limit="interrupted")
 
     return search
+
+
+def test_given_copies_that_the_host_has_no_room_for_are_infeasible() -> None:
+    """Each activation of 1 is copied, and the host has room for half of one; with recomputing it is half of one."""
+    offload = Offload(time=1, host_limit=0.5, stages="all")
+    pipeline = Pipeline(2, 2, costs=Costs(backward=2, recompute=1), memory=Memory(recompute_saved=0.5), offload=offload)
+    result = solve(pipeline, workers=1, seconds=30)
+    assert (result.reason, result.schedule) == ("infeasible", None)
+    assert any(row.within_memory is False for row in result.named)
+    free = solve(pipeline.resolved("choose"), workers=1, seconds=30)
+    assert (free.reason, free.pipeline.recompute) == ("optimal", "all")

@@ -9,8 +9,8 @@ recomputing elsewhere delays the device's start: its bound takes the latest star
 bound is reached.
 
 *An order that is made from costs* is another for each set, and nothing is monotonic. The same holds where transfers hold links:
-an operation that takes longer may let another transfer go first. Then it is a local search
-(:mod:`~ppopt.named.recomputing.local`), which need not find the best set.
+an operation that takes longer may let another transfer go first; and where activations are copied to the host, which give room in
+place of recomputing. Then it is a local search (:mod:`~ppopt.named.recomputing.local`), which need not find the best set.
 
 *With layers* a stage has many options; there each device recomputes as little as fits (:mod:`~ppopt.named.recomputing.levels`).
 

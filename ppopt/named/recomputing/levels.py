@@ -32,12 +32,10 @@ def least_levels(pipeline: Pipeline, made: Callable[[Pipeline], Schedule]) -> Sc
     while any(a < b for a, b in zip(low, high, strict=True)):
         middle = [(a + b) // 2 for a, b in zip(low, high, strict=True)]
         found = _made(choices, ways.choice(middle), made)
-        limit = best.pipeline.amounts.limit
-        assert limit is not None
         for device in range(pipeline.devices):
             if low[device] < high[device]:
                 # what no microbatch fits in says nothing of single devices: each has to recompute more
-                fits = found is not None and found.peak_memory[device] * _per_unit(best) <= int(limit[device]) * _per_unit(found)
+                fits = found is not None and _fits(found, best, device)
                 low[device], high[device] = (low[device], middle[device]) if fits else (middle[device] + 1, high[device])
         if found is not None and found.within_memory:
             best = found
@@ -68,8 +66,12 @@ class _Ways:
         return tuple(found)
 
 
-def _per_unit(schedule: Schedule | None) -> int:
-    return 1 if schedule is None else schedule.pipeline.amounts.per_unit
+def _fits(found: Schedule, best: Schedule, device: int) -> bool:
+    """Whether a device keeps the limit that it has in ``best``; all have the host's in common, where that is the only one."""
+    amounts, limited = found.pipeline.amounts, best.pipeline.amounts
+    if limited.limit is None:
+        return found.within_memory
+    return found.peak_memory[device] * limited.per_unit <= int(limited.limit[device]) * amounts.per_unit
 
 
 def _made(choices: RecomputeChoices, choice: Choice, made: Callable[[Pipeline], Schedule]) -> Schedule | None:

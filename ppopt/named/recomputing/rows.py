@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ppopt.named.definition import Definition, Restriction
+from ppopt.named.own import of_order
 from ppopt.named.recomputing.levels import least_levels
 from ppopt.named.recomputing.local import MADE, MADE_LIMITED, RETIMED, LocalSearch
 from ppopt.named.recomputing.stages import Objective, ends
@@ -18,7 +19,7 @@ from ppopt.named.row import Row
 from ppopt.named.turned import turned_rows
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
-from ppopt.timing import OrderError, time_order
+from ppopt.timing import time_order
 
 
 def compare_freely(
@@ -34,9 +35,10 @@ def compare_freely(
     the memory limit; of equally good sets, the one that adds the least work. Stages are those of the schedule's own placement.
 
     Where its constraints pin the order, that is exact, as long as the timings last (:mod:`~ppopt.named.recomputing.tree`); beyond
-    them, it is the best set found, and the most promising ones were tried first. Where the order is made from the costs, or
-    transfers hold links, it is the best that a local search finds (:mod:`~ppopt.named.recomputing.local`), and no worse than
-    without recomputing or with it everywhere. If no set that was looked at fits, every stage recomputes, over the limit.
+    them, it is the best set found, and the most promising ones were tried first. Where the order is made from the costs,
+    transfers hold links, or activations are copied to the host, it is the best that a local search finds
+    (:mod:`~ppopt.named.recomputing.local`), and no worse than without recomputing or with it everywhere. If no set that was
+    looked at fits, every stage recomputes, over the limit.
 
     Raises:
         ValueError: the pipeline does not leave it open.
@@ -75,16 +77,18 @@ def placed_freely(pipeline: Pipeline, objective: Objective = "makespan") -> Iter
 def of_order_freely(pipeline: Pipeline, order: Order, name: str, objective: Objective = "makespan") -> Row:
     """A user's own order as a row beside those of :func:`compare_freely`, with the stages that suit it best likewise.
 
-    An order that cannot be timed is excluded, with the reason.
+    An order that cannot be timed is excluded, with the reason, as by :func:`ppopt.named.of_order`.
 
     Raises:
         ValueError: the pipeline does not leave it open which stages recompute.
     """
     _check_open(pipeline)
     try:
-        time_order(pipeline.resolved("all"), order)  # or it cannot run
+        whole = of_order(pipeline.resolved("all"), order, name)
+        if whole.schedule is None:
+            return whole
         return _row(pipeline, name, pipeline.placement, _with_order(pipeline, order, objective))
-    except (OrderError, PipelineError) as error:
+    except PipelineError as error:
         return Row(name, pipeline.placement, pipeline.chunks, None, f"{name}: {error}")
 
 
@@ -134,7 +138,7 @@ def _with_order(pipeline: Pipeline, order: Order, objective: Objective) -> Sched
         return least_levels(pipeline, retimed)
 
     none, every = ends(pipeline)
-    if none.lines:
+    if none.lines or every.engines:
         return LocalSearch(pipeline, retimed, objective, RETIMED, both_ways=True).best()
     stages = best_stages(none, every, order, objective)
     return retimed(every if stages is None else pipeline.resolved(stages))

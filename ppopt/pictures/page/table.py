@@ -90,7 +90,8 @@ def _row(each: Shown, reason: str, best: Shown | None, is_best: bool) -> str:
         gap,
         number(pipeline.amount(max(schedule.peak_memory))),
     ]
-    within = "none" if pipeline.amounts.limit is None else "kept" if schedule.within_memory else "exceeded"
+    limited = pipeline.amounts.limit is not None or pipeline.amounts.host is not None
+    within = "none" if not limited else "kept" if schedule.within_memory else "exceeded"
     mark = ' class="best"' if is_best else ' class="over"' if within == "exceeded" else ""
     title = escape(each.title) + (" <em>best</em>" if is_best else "")
     middle = "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, within))

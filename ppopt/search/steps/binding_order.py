@@ -6,6 +6,7 @@ from typing import Any
 
 from ppopt.constraints import spread
 from ppopt.heuristics import covers, order_of
+from ppopt.named.in_turn import out_of_turn
 from ppopt.schedule import Schedule
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
@@ -35,7 +36,7 @@ class BindingOrder(Step):
             return "no order obeys all of it"
         if schedule is None:
             return "leaves something open"
-        if broken(schedule, problem.words):
+        if broken(schedule, problem.words) or out_of_turn(problem.pipeline, schedule.order):
             incumbent.refute(ARGUMENT)
             return "no order obeys all of it"
         if not schedule.within_memory:

@@ -17,6 +17,13 @@ class IntegerProgram(Step):
     copies = True
     needs = Needs.INTEREST
 
+    def applies(self, run: Run) -> str | None:
+        """Where times have few enough digits for the engines."""
+        problem, incumbent = run.problem, run.incumbent
+        upper = problem.longest if incumbent.best is None else incumbent.value
+        few = max(upper, problem.ended_by(upper)) <= ilp.MOST
+        return None if few else f"times of more than {ilp.MOST} ticks are not exact to its engines; give them with fewer digits"
+
     def run(self, run: Run, seconds: float, *, engine: str = "cbc", **options: Any) -> str:
         """Until an engine has solved it or the time is over."""
         problem, incumbent = run.problem, run.incumbent

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from ppopt.clock import Clock
@@ -22,9 +20,8 @@ from ppopt.heuristics import (
     run_jobs,
 )
 from ppopt.named import adapted
-from ppopt.pipeline import Pipeline
 from ppopt.pipeline.rewriting import kept_here
-from ppopt.schedule import Order, Schedule
+from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
@@ -55,7 +52,7 @@ class ListSchedules(Step):
             return incumbent.text(before)
         clock, own = run.clock.slice(seconds), Clock(least, deterministic=run.clock.deterministic)
         pipeline = run.problem.pipeline
-        self._left = self._left or (with_room(pipeline) if pipeline.engines else each_baseline(pipeline))
+        self._left = self._left or each_baseline(pipeline)
         cheapest = list_scheduling.SECONDS * run.problem.operations
         while incumbent.best is None or max(self._took, cheapest) < max(run.clock.left, own.left):
             begun = run.clock.spent
@@ -108,28 +105,6 @@ class ListSchedules(Step):
                 return
             if schedule.within_memory and not broken(schedule, words):
                 run.incumbent.offer(schedule, f"{most} in flight")
-
-
-def with_room(pipeline: Pipeline) -> Iterator[tuple[str, Schedule]]:
-    """List schedules that hold more than there is room for, such as fit once activations are copied to the host.
-
-    They are made with the limit of memory, then with more and more, and without one; each is timed with its copies.
-    """
-    plain, seen = kept_here(pipeline), set[Order]()
-    limit = plain.memory.limit
-    each = [plain]
-    if limit is not None:
-        more = [Fraction(3, 2), Fraction(2), Fraction(3), None]
-        for factor in more:
-            value = None if factor is None else tuple(of * factor for of in (limit if isinstance(limit, tuple) else (limit,)))
-            room = value[0] if value is not None and len(value) == 1 else value
-            memory = replace(plain.memory, limit=room)
-            each.append(plain.changed(memory=memory, route_of_microbatch=plain.route_of_microbatch))
-    for donor in each:
-        for name, schedule in each_baseline(donor):
-            if schedule.order not in seen:
-                seen.add(schedule.order)
-                yield name, time_order(pipeline, schedule.order)
 
 
 class OneAfterTheOther(Step):

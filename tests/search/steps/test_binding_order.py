@@ -6,7 +6,7 @@ from ppopt import cpsat
 from ppopt.constraints import Family, Listed, Precede, chain
 from ppopt.named import find
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Mix, Pipeline
 from ppopt.search.steps.binding_order import ARGUMENT, BindingOrder
 from tests.support.search import bound_by_name, run_of, take
 from tests.support.unaided import optimum
@@ -62,3 +62,13 @@ def test_orders_that_wait_for_each_other_are_refuted() -> None:
     take(run, BindingOrder)
     assert run.incumbent.infeasible
     assert run.taken[-1].outcome == "no order obeys all of it"
+
+
+def test_an_order_of_microbatches_out_of_turn_is_refuted() -> None:
+    """Of two pieces of a sequence the second one goes back first."""
+    pipeline = Pipeline(1, 2, costs=Costs(backward=2), mix=Mix(pieces=2))
+    for back, fits in (((1, 0), True), ((0, 1), False)):
+        row = (Op(0, Kind.F, 0), Op(0, Kind.F, 1), *(Op(0, Kind.B, m) for m in back))
+        run = run_of(pipeline, words=(chain(Listed(row)),))
+        take(run, BindingOrder)
+        assert (run.incumbent.best is not None, run.incumbent.infeasible) == (fits, not fits)
