@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.bounds.state_events import Done, Edges, Facts, Numbers, Places, Rules, State
-from ppopt.bounds.state_loop import FULL, MANY, NEVER, explore, number_all
+from ppopt.bounds.state_loop import FAR, FULL, MANY, NEVER, explore, number_all
 from ppopt.bounds.tuning import BoundsTuning
 from ppopt.clock import Clock
 from ppopt.compiled import expect
@@ -116,7 +116,7 @@ class _States:
 
     def look(self, until: int, edges: int) -> int | None:
         """At the states up to ``until``, those that are found meanwhile too, with room for so many edges, as far as there is
-        room; for how many there should be next time. ``None``: there are too many states, or edges."""
+        room; for how many there should be next time. ``None``: there are too many states, or edges, or they are too far apart."""
         room, done = Edges.room(edges), Done.room(until - self.done)
         arguments = (self.rules, self.facts, self.now, self.then, self.table, self.slots, room, done)
         why = explore(until - self.done, self.rules.largest, self.done, self.size, until, *arguments)
@@ -125,9 +125,9 @@ class _States:
         self.blocks.append((done.edges[:looked], done.depth[:looked], room.first(count)))
         self.done = after
         capacity = len(self.table) // self.rules.width
+        if why == FAR or (why == FULL and capacity == self.most):
+            return None
         if why == FULL:
-            if capacity == self.most:
-                return None
             self._grow(min(self.most, 16 * capacity))
         elif why == MANY and not looked:
             return 2 * edges if edges < _EDGES * self.most else None
@@ -143,6 +143,8 @@ class _States:
 
 def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: Clock, tuning: BoundsTuning) -> StateGraph | None:
     """The state graph; ``None`` where it has more than ``most`` states, takes too long or too much memory, or is not defined.
+
+    Nor is there one where families come to be some 30,000 operations apart.
 
     It is also given up where, after a part of them, many states wait to be looked at for each one that was, and these do not
     become fewer: then there is no end in sight.

@@ -15,8 +15,11 @@ MISSED = -1
 """What is left of an operation that could have started and has not."""
 NOTHING = -1
 """What a machine may choose that need not start anything."""
-DONE, FULL, MANY = 0, 1, 2
-"""Why the loop ended: all that was asked for is done; there is no room for more states; or for the edges from the next one."""
+DONE, FULL, MANY, FAR = 0, 1, 2, 3
+"""Why the loop ended: all that was asked for is done; there is no room for more states; or for the edges from the next one; or
+families are too far behind for the numbers of a table."""
+FARTHEST = 2**15 - 2
+"""How many operations a family may be behind the first one."""
 _FACTOR, _BITS = 2654435769, 2**32 - 1
 """Knuth's multiplicative hash: a number, times this one; so many bits of that count."""
 
@@ -128,7 +131,8 @@ def choices(rules: Any, facts: Any, now: Any) -> int:
 
 
 def begin(way: int, rules: Any, facts: Any, now: Any, then: Any) -> int:
-    """Start what the machines choose in one of the ways; whether a microbatch begins, -1 where a machine idles that may not."""
+    """Start what the machines choose in one of the ways; whether a microbatch begins, -1 where a machine idles that may not, -2
+    where families are too far behind."""
     for family in range(rules.families):
         then.behind[family], then.left[family] = now.behind[family], now.left[family]
     for place in range(rules.sent):
@@ -153,9 +157,13 @@ def begin(way: int, rules: Any, facts: Any, now: Any, then: Any) -> int:
         if family == rules.first:
             begun = 1
             then.closed[0] = max(then.closed[0], option % 2)
+    far = False
     if begun:
         for family in range(rules.families):
             then.behind[family] += 1
+            far = far or then.behind[family] > FARTHEST
+    if far:
+        return -2
     for machine in range(rules.machines):
         if then.busy[machine] == 0 and facts.able[machine]:
             if may_not_idle(machine, rules, facts, now, then):
@@ -301,6 +309,8 @@ def explore(
         before = count
         for way in range(ways):
             begun = begin(way, rules, facts, now, then)
+            if begun == -2:
+                why = FAR
             elapsed = go_on(rules, then) if begun >= 0 else NEVER
             if elapsed < NEVER:
                 hashed = write(then, all_run(rules, then), rules, size * width, table)
@@ -308,6 +318,8 @@ def explore(
                 size += 1 if target == size else 0
                 edges.target[count], edges.begun[count], edges.elapsed[count] = target, begun, elapsed
                 count += 1
+        if why == FAR:
+            break
         found.edges[done - first], found.depth[done - first] = count - before, depth
         done += 1
     found.totals[0], found.totals[1], found.totals[2] = done, size, count

@@ -70,3 +70,9 @@ def test_what_grows_without_end_is_given_up_early() -> None:
     pipeline = Pipeline(8, 64, costs=REAL, memory=Memory(limit=8))
     assert tuned.state_graph_of(relaxed_graph(pipeline), most=4_000_000, clock=clock) is None
     assert clock.spent < 500_000 * state_graph._SECONDS
+
+
+def test_families_that_are_too_far_apart_for_the_numbers_of_a_table() -> None:
+    """The weight gradient holds nothing, so that it may be put off without end."""
+    pipeline = Pipeline(1, 100_000, memory=Memory(limit=1, retained=0))
+    assert tuned.state_graph_of(relaxed_graph(pipeline), most=4_000_000, clock=Clock(60)) is None
