@@ -26,6 +26,8 @@ class StateGraph(Step):
     def tight(self, run: Run) -> bool:
         """Whether the memory of one stage costs throughput: then there are fewest states."""
         problem = run.problem
+        if problem.pipeline.engines or self.applies(run) is not None:
+            return False
         return slowest_wait(relaxed_graphs(problem.pipeline, problem.pairs)[0]) is not None
 
     def applies(self, run: Run) -> str | None:
