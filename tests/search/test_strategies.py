@@ -135,6 +135,11 @@ CONDITIONS = {
     "raising what was not taken": (strategies.raising, lambda: with_windows(FEW, True), lambda: with_windows(FEW, None)),
     "long": (strategies.long, lambda: run_of(LONG), lambda: run_of(MANY)),
     "long of few": (strategies.long, lambda: run_of(LONG), lambda: run_of(FEW)),
+    "tight": (
+        strategies.tight,
+        lambda: run_of(Pipeline(4, 16, memory=Memory(limit=2))),
+        lambda: run_of(Pipeline(4, 16, memory=Memory(limit=3))),
+    ),
     "coarse": (strategies.coarse, lambda: run_of(Pipeline(2, 3, costs=Costs(forward=12345))), lambda: run_of(FEW)),
     "short": (strategies.short, lambda: run_of(Pipeline(4, 16)), lambda: run_of(Pipeline(4, 17))),
     "copying": (
