@@ -31,9 +31,11 @@ class Rules(NamedTuple):
     families, ``family`` from ``begin`` on; whether one has it for itself (``alone``: then it starts as soon as it can); what
     takes memory, what gives it back, and how much, from ``hold_begin`` on.
 
-    ``span``: the machine whose own end is the end of everything, -1: none is. ``factor``, ``shift``, ``mask``: of the hash table.
+    ``width``: the numbers of a state. ``span``: the machine whose own end is the end of everything, -1: none is. ``factor``,
+    ``shift``, ``mask``: of the hash table.
     """
 
+    width: int
     families: int
     machines: int
     sent: int
@@ -60,11 +62,6 @@ class Rules(NamedTuple):
     given: IntArray
     amount: IntArray
     factor: IntArray
-
-    @property
-    def width(self) -> int:
-        """Numbers of a state."""
-        return 2 * self.families + self.sent + 1
 
     @property
     def largest(self) -> int:
@@ -99,7 +96,9 @@ class Rules(NamedTuple):
         for family in np.flatnonzero(claimed).tolist():
             room[family] = (graph.reservoirs[graph.owner[family]].limit - claimed[family]) // unit
         goes = [sorted({int(machine[of]) for of in delayed[carried == place]}) for place in range(len(sent))]
+        width = 2 * families + len(sent) + 1
         return cls(
+            width=width,
             families=families,
             machines=len(rows),
             sent=len(sent),
@@ -125,7 +124,7 @@ class Rules(NamedTuple):
             taken=np.array([hold.first for hold in holds], dtype=np.int64),
             given=np.array([hold.last for hold in holds], dtype=np.int64),
             amount=np.array([hold.amount // unit for hold in holds], dtype=np.int64),
-            factor=np.random.default_rng(0).integers(2**30, 2**31, size=2 * families + len(sent) + 1),
+            factor=np.random.default_rng(0).integers(2**30, 2**31, size=width),
         )
 
     def with_slots(self, bits: int) -> Rules:

@@ -18,6 +18,8 @@ NOTHING = -1
 DONE, FULL, MANY, FAR = 0, 1, 2, 3
 """Why the loop ended: all that was asked for is done; there is no room for more states; or for the edges from the next one; or
 families are too far behind for the numbers of a table."""
+FORBIDDEN, TOO_FAR = -1, -2
+"""A way that leads nowhere: a machine idles that may not; families are too far behind."""
 FARTHEST = 2**15 - 2
 """How many operations a family may be behind the first one."""
 _FACTOR, _BITS = 2654435769, 2**32 - 1
@@ -131,8 +133,7 @@ def choices(rules: Any, facts: Any, now: Any) -> int:
 
 
 def begin(way: int, rules: Any, facts: Any, now: Any, then: Any) -> int:
-    """Start what the machines choose in one of the ways; whether a microbatch begins, -1 where a machine idles that may not, -2
-    where families are too far behind."""
+    """Start what the machines choose in one of the ways; whether a microbatch begins, or why that leads nowhere."""
     for family in range(rules.families):
         then.behind[family], then.left[family] = now.behind[family], now.left[family]
     for place in range(rules.sent):
@@ -163,11 +164,11 @@ def begin(way: int, rules: Any, facts: Any, now: Any, then: Any) -> int:
             then.behind[family] += 1
             far = far or then.behind[family] > FARTHEST
     if far:
-        return -2
+        return TOO_FAR
     for machine in range(rules.machines):
         if then.busy[machine] == 0 and facts.able[machine]:
             if may_not_idle(machine, rules, facts, now, then):
-                return -1
+                return FORBIDDEN
             for at in range(rules.begin[machine], rules.begin[machine + 1]):
                 if facts.can[rules.family[at]]:
                     then.left[rules.family[at]] = MISSED
@@ -263,7 +264,7 @@ def number_of(hashed: int, size: int, rules: Any, table: Any, slots: Any) -> int
 
     ``slots``: a hash table; each slot has the number of a state, -1 where it is free, and a part of its hash.
     """
-    width = 2 * rules.families + rules.sent + 1
+    width = rules.width
     slot, mark, row = hashed >> rules.shift, hashed & (2**31 - 1), size * width
     while slots[2 * slot] >= 0:
         known = slots[2 * slot]
@@ -291,7 +292,7 @@ def explore(
     ``edges``: those from these states, by source. ``found``: by source the number of edges and the depth, from 0 on; in
     ``totals`` how many states were done, how many are known now, and how many edges there are.
     """
-    width = 2 * rules.families + rules.sent + 1
+    width = rules.width
     most_states, most_edges = len(table) // width, len(edges.target)
     rules, facts, now, then, edges, found = bare(rules), bare(facts), bare(now), bare(then), bare(edges), bare(found)
     table, slots = bare(table), bare(slots)
@@ -309,7 +310,7 @@ def explore(
         before = count
         for way in range(ways):
             begun = begin(way, rules, facts, now, then)
-            if begun == -2:
+            if begun == TOO_FAR:
                 why = FAR
             elapsed = go_on(rules, then) if begun >= 0 else NEVER
             if elapsed < NEVER:
@@ -329,7 +330,7 @@ def explore(
 @loop(1e-5, ("slots",), PARTS)
 def number_all(size: int, rules: Any, now: Any, table: Any, slots: Any) -> None:
     """Note all states in a hash table that is empty."""
-    width = 2 * rules.families + rules.sent + 1
+    width = rules.width
     rules, now, table, slots = bare(rules), bare(now), bare(table), bare(slots)
     for number in range(size):
         read(rules, number * width, table, now)
