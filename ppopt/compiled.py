@@ -182,9 +182,9 @@ def _compiled(function: Callable[..., Any], parts: Sequence[Part]) -> Callable[.
         own, instead = part if isinstance(part, tuple) else (part, part)
         overload(own, strict=False)(lambda *_, instead=instead: instead)
     try:
-        made: Callable[..., Any] = numba.njit(cache=True)(function)
+        made: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # there is no folder that it can be kept in
-        made = numba.njit(function)
+        made = numba.njit(nogil=True)(function)
     return made
 
 

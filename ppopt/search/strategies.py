@@ -24,6 +24,7 @@ from ppopt.search.steps.named_schedules import NamedSchedules
 from ppopt.search.steps.neighbourhoods import Neighbourhoods
 from ppopt.search.steps.smaller_pipelines import FewerDevices, FewMicrobatches
 from ppopt.search.steps.state_graph import StateGraph
+from ppopt.search.steps.tabu_search import TabuSearch
 from ppopt.search.steps.windows import Windows
 from ppopt.search.turns import Entry, Rounds, Turn, When, left, whole
 
@@ -195,16 +196,20 @@ SMALL: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 40), both(wide, no(many))),
     Turn(Neighbourhoods, left(1 / 8), copying),
     Turn(PacedSchedules, left(1 / 12), many),
+    Turn(TabuSearch, left(1 / 8), many),
+    Turn(TabuSearch, left(1 / 20), both(wide, no(many))),
     Turn(StateGraph, left(9 / 10), both(many, tight), WHOLE_STATE_GRAPH),
     Turn(Windows, whole(1 / 12), both(many, no(span))),
     Turn(ModuloScheduling, left(1 / 5), long),
+    Turn(TabuSearch, left(1 / 8), many),
     Turn(Neighbourhoods, left(1 / 5), many),
     # of spans: as long as decisions are answered they come first. Measured on 13 that 8 s leave open: where those that
     # stay open did not end it they took all of it, and gaps are 4.7 % instead of 3.2 %; windows never proved a span
     Turn(Decide, whole(1 / 30, least=1.0), asking, {"best": False, "patience": 1}),
     Turn(Decide, whole(1 / 30, least=1.0), no(span), {"between": False}),
     Turn(StateGraph, left(9 / 10), both(no(many), tight), WHOLE_STATE_GRAPH),
-    Turn(Neighbourhoods, left(1 / 3), asking),
+    Turn(TabuSearch, left(1 / 8), asking),
+    Turn(Neighbourhoods, left(1 / 4), asking),
     Turn(StateGraph, left(1 / 8), both(asking, no(full_speed)), {"most": tuning.LARGE_STATE_GRAPH}),
     Turn(Decide, whole(1 / 15, least=1.0), asking, {"ends": False, "patience": 2}),
     # what proves that the best cannot be beaten, or beats it
@@ -212,6 +217,7 @@ SMALL: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 40), both(hard, fresh)),
     # of many operations a step that was in vain is left out: measured, neighbourhoods make more of its time
     Turn(Windows, whole(1 / 12), both(both(hard, no(span)), again(Windows))),
+    Turn(TabuSearch, left(1 / 8), hard),
     Turn(Neighbourhoods, left(1 / 3), both(hard, span)),
     Turn(Neighbourhoods, left(1 / 5), both(hard, no(span))),
     Turn(Decide, whole(1 / 30, least=1.0), both(no(span), again(Decide)), {"ends": False}),
@@ -231,6 +237,7 @@ SMALL: tuple[Entry, ...] = (
             Turn(Decide, whole(1 / 10, least=2.0), options={"exact": True}),
             Turn(Neighbourhoods, whole(1 / 5, least=4.0)),
             Turn(Minimise, whole(1 / 5, least=4.0), options={"exact": True}),
+            Turn(TabuSearch, whole(1 / 20, least=1.0)),
         )
     ),
 )

@@ -108,17 +108,26 @@ def shortest_spans(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedul
     first, last = around(paths)
     busy = [device for device, row in enumerate(paths.devices) if row]
     weight = from_begin_to_end(paths, paths.heads(first), last)[np.ix_(busy, busy)]
-    span = largest_mean(weight)
+    begin, span = best_begins(weight)
     if span >= schedule.device_span:
         return schedule
-    begin = np.zeros(len(busy), dtype=np.int64)
-    for _ in busy:
-        begin = np.maximum(begin, (begin[:, None] + weight).max(axis=0) - span)
     earliest = np.zeros((len(paths.duration), 1), dtype=np.int64)
     for device, time in zip(busy, begin.tolist(), strict=True):
         row = paths.devices[device]
         earliest[row, 0] = time + first[row, device]
     return paths.network.schedule(paths.heads(earliest)[:, 0].tolist())
+
+
+def best_begins(weight: IntArray) -> tuple[IntArray, int]:
+    """Begins of devices with which the largest device span is least, in whole ticks, and that span.
+
+    ``weight``: ``[device, other]``, the longest path from the begin of one to the end of the other.
+    """
+    span = largest_mean(weight)
+    begin = np.zeros(len(weight), dtype=np.int64)
+    for _ in weight:
+        begin = np.maximum(begin, (begin[:, None] + weight).max(axis=0) - span)
+    return begin, span
 
 
 def from_begin_to_end(paths: Paths, heads: IntArray, last: IntArray) -> IntArray:

@@ -1,0 +1,104 @@
+"""Move after move: what a walk knows of its plan is what the plan is, compiled or not."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppopt import compiled, tabu
+from ppopt.bounds import Objective
+from ppopt.checker import violations
+from ppopt.heuristics import baselines
+from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
+from ppopt.schedule import Schedule
+from ppopt.tabu.loop import BEST, MOVES, arrange
+from ppopt.tabu.search import Walk
+from tests.support.strategies import machines, objectives
+
+UNEVEN = Costs(per="stage", forward=(4, 6, 5, 4), backward_input=(5, 5, 6, 4), backward_weight=(2, 3, 3, 2))
+EACH = {
+    "linear": Pipeline(3, 6, costs=Costs(forward=4, backward_input=3, backward_weight=3), memory=Memory(limit=2)),
+    "wave": Pipeline(2, 6, placement="wave", chunks=2, costs=UNEVEN, links=Links(1), memory=Memory(limit=3)),
+    "retained": Pipeline(2, 6, placement="loop", chunks=2, costs=UNEVEN, memory=Memory(retained=0.25, limit=3)),
+    "links": Pipeline(3, 5, links=Links(1, occupancy=2), costs=Costs(forward=3, backward_input=4, backward_weight=3)),
+    "pairs": Pipeline(2, 6, placement="bidirectional", costs=Costs(forward=3, backward_input=3, overlap=5)),
+    "fused": Pipeline(3, 6, costs=Costs(forward=4, backward=9), links=Links(1), memory=Memory(limit=2)),
+    "nothing takes no time": Pipeline(2, 6, costs=Costs(forward=2, backward_input=0, backward_weight=3), memory=Memory(limit=2)),
+    "unequal": Pipeline(2, 4, costs=Costs(forward=4, backward=9), memory=Memory(limit=7), mix=Mix(microbatch_costs=(3, 1, 2, 4))),
+}
+
+
+def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
+    return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
+
+
+def check(walk: Walk) -> None:
+    """Everything is in its row, in the order of its family, within memory, and its times are those of the order."""
+    jobs, plan = walk.jobs, walk.plan
+    assert sorted(plan.sequence) == list(range(jobs.nodes))
+    assert (plan.sequence[plan.place] == np.arange(jobs.nodes)).all()
+    assert (plan.ranked[plan.rank] == np.arange(jobs.nodes)).all()
+    for machine, (a, b) in enumerate(pairwise(jobs.begin.tolist())):
+        row, held = plan.sequence[a:b], 0
+        assert (jobs.machine[row] == machine).all()
+        for family in set(jobs.family[row].tolist()):
+            own = row[jobs.family[row] == family]
+            assert (np.diff(own) > 0).all() or walk.pipeline.mix.differs
+        for place, node in enumerate(row.tolist(), a):
+            assert plan.level[place] == held
+            assert held + jobs.claim[node] <= jobs.room[machine]
+            held += jobs.change[node]
+    heads, tails = plan.head.copy(), plan.tail.copy()
+    assert arrange(jobs.nodes, 2**40, jobs, plan, walk.work)
+    assert (heads == plan.head).all()
+    assert (tails == plan.tail).all()
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("name", EACH)
+def test_what_is_known_is_so(name: str, objective: Objective) -> None:
+    walk = Walk(worst(EACH[name], objective), objective, 0, seed=5)
+    check(walk)
+    for moves in (1, 2, 3, 50, 1, 200):
+        walk.moves = moves
+        walk.go_on()
+        if walk.stuck:
+            walk.begin_again(walk)
+        check(walk)
+    assert walk.work.counts[MOVES] > 20
+
+
+@pytest.mark.skipif(not compiled.available(), reason="there is no numba")
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("name", EACH)
+def test_compiled_or_not(name: str, objective: Objective) -> None:
+    found = []
+    for quick in (False, True):
+        with compiled.using(quick):
+            walk = Walk(worst(EACH[name], objective), objective, 0, seed=7)
+            for _ in range(4):
+                walk.go_on()
+            found.append((walk.plan.sequence.tolist(), walk.work.best.tolist(), walk.work.counts.tolist()))
+    assert found[0] == found[1]
+
+
+@settings(max_examples=60)
+@given(machines(40), objectives, st.integers(0, 5))
+def test_whatever_a_pipeline_has(pipeline: Pipeline, objective: Objective, seed: int) -> None:
+    """From any list schedule on: a walk ends with a schedule that keeps all rules, and has the value that it is said to have."""
+    if tabu.unknown(pipeline) is not None:
+        return
+    start = random.Random(seed).choice(baselines(pipeline))[1]
+    if violations(pipeline, start):  # an order of two routes may be out of memory
+        return
+    walk = Walk(start, objective, 0, seed)
+    for _ in range(3):
+        walk.go_on()
+        if walk.stuck:
+            walk.begin_again(walk)
+    found = walk.schedule()
+    assert violations(pipeline, found) == []
+    assert found.objective(objective) == walk.work.counts[BEST] <= start.objective(objective)
