@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from fractions import Fraction
 
-from ppopt import cpsat
+from ppopt import cpsat, tabu
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.schedule import Objective, Schedule
@@ -86,9 +86,15 @@ class BestOrder:
         begun, pipeline = time.monotonic(), best.pipeline
         limits = Limits(own, 0.0, self._settings.workers, self._settings.seed)
         lower = math.ceil(least * pipeline.ticks.per_unit)
+        found: Schedule | None = None
         with at("the order of the best cut"):
-            outcome = cpsat.improved(best, objective=self._objective, lower=lower, limits=limits, tuning=tuning.NEIGHBOURHOODS)
-        found = outcome.schedule
+            if tabu.unknown(pipeline) is None:
+                half = limits.slice(own.left / 2)
+                found = tabu.improved(best, objective=self._objective, lower=lower, limits=half, seed=limits.seed).schedule
+            outcome = cpsat.improved(
+                found or best, objective=self._objective, lower=lower, limits=limits, tuning=tuning.NEIGHBOURHOODS
+            )
+        found = outcome.schedule or found
         said = "nothing found" if found is None else f"best {pipeline.time(found.objective(self._objective))}"
         steps.append(Taken(f"the order on {shown(pipeline.counts)}", time.monotonic() - begun, said))
         return best if found is None else found

@@ -196,12 +196,13 @@ SMALL: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 40), both(wide, no(many))),
     Turn(Neighbourhoods, left(1 / 8), copying),
     Turn(PacedSchedules, left(1 / 12), many),
-    Turn(TabuSearch, left(1 / 8), many),
+    # a part of what the others need: measured, most of what it finds comes in the first second
+    Turn(TabuSearch, left(1 / 6), many),
     Turn(TabuSearch, left(1 / 20), both(wide, no(many))),
     Turn(StateGraph, left(9 / 10), both(many, tight), WHOLE_STATE_GRAPH),
     Turn(Windows, whole(1 / 12), both(many, no(span))),
     Turn(ModuloScheduling, left(1 / 5), long),
-    Turn(TabuSearch, left(1 / 8), many),
+    Turn(TabuSearch, left(1 / 6), many),
     Turn(Neighbourhoods, left(1 / 5), many),
     # of spans: as long as decisions are answered they come first. Measured on 13 that 8 s leave open: where those that
     # stay open did not end it they took all of it, and gaps are 4.7 % instead of 3.2 %; windows never proved a span
@@ -247,6 +248,7 @@ LARGE: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 12), both(short, not_from_modulo_scheduling)),
     # a good pace first; windows and modulo scheduling in turns, for longer
     Turn(ModuloScheduling, left(1 / 8), not_from_modulo_scheduling),
+    Turn(TabuSearch, left(1 / 6), several),
     Turn(Windows, left(1 / 3), full_speed),
     Turn(ModuloScheduling, left(1 / 4), full_speed),
     LARGE_STATE_GRAPH,
@@ -254,6 +256,7 @@ LARGE: tuple[Entry, ...] = (
     Turn(Windows, left(1 / 8), no(full_speed), {"shortest": 8}),
     Turn(ModuloScheduling, left(1 / 4), full_speed),
     Turn(ModuloScheduling, left(1 / 2), no(full_speed)),
+    Turn(TabuSearch, left(1 / 3), several),
     Turn(ListSchedules, left(1 / 8)),
     Turn(PacedSchedules, left(1 / 8), no(full_speed)),
     Turn(Windows, left(1 / 2), full_speed, {"shortest": 10}),

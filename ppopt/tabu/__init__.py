@@ -1,5 +1,6 @@
 """Tabu search on the order of the operations."""
 
+from ppopt.tabu.jobs import HABITS
 from ppopt.tabu.search import improved, unknown
 
-__all__ = ["improved", "unknown"]
+__all__ = ["HABITS", "improved", "unknown"]

@@ -24,7 +24,7 @@ from ppopt.schedule import Objective, Order, Schedule, halves
 from ppopt.solvers.outcome import Outcome, Progress
 from ppopt.tabu.jobs import HABITS, Jobs, Plan, Work
 from ppopt.tabu.loop import BEST, GOES_ON, KICKS, LOOKED, NEVER, SET, SINCE, arrange, search
-from ppopt.timing.links import begun, in_turn, network_in_turn
+from ppopt.timing.links import Network, begun, in_turn, network_in_turn
 from ppopt.timing.paths import NEVER as NO_PATH
 from ppopt.timing.paths import best_begins, shortest_spans
 
@@ -71,16 +71,18 @@ def improved(
     """
     expect(HABITS.patience * HABITS.vain, search)
     slower = 1 if available() or limits.clock.deterministic else _UNCOMPILED
-    walks = [Walk(schedule, objective, lower, seed * 1000 + n, slower) for n in range(limits.threads if available() else 1)]
+    network, _ = network_in_turn(schedule.pipeline, schedule.order, begun(schedule))
+    jobs, threads = Jobs.of(network), limits.threads if available() else 1
+    walks = [Walk(network, jobs, objective, lower, seed * 1000 + n, slower) for n in range(threads)]
     best, value, in_vain = walks[0], schedule.objective(objective), 0
     if best.largest > NEVER // 4:  # paths would not fit the numbers of the loop
         return Outcome(None, lower)
     limits.clock.charge(best.go_on())  # alone, for it compiles the loops
     try:
-        with ThreadPoolExecutor(len(walks)) as threads:
+        with ThreadPoolExecutor(threads) as pool:
             while value > lower and not limits.clock.over and in_vain < HABITS.patience:
                 check()
-                limits.clock.charge(max(threads.map(Walk.go_on, walks)))
+                limits.clock.charge(max(pool.map(Walk.go_on, walks)))
                 best = min(walks, key=lambda walk: walk.value)
                 for walk in walks:
                     if walk.stuck:
@@ -99,11 +101,9 @@ def improved(
 class Walk:
     """One search from a schedule on: its plan now, and the best that it came by."""
 
-    def __init__(self, schedule: Schedule, objective: Objective, lower: int, seed: int, slower: int = 1) -> None:
-        self.pipeline, self.objective, self.lower, self.slower = schedule.pipeline, objective, lower, slower
-        self.network, _ = network_in_turn(self.pipeline, schedule.order, begun(schedule))
-        self.jobs = Jobs.of(self.network)
-        self.plan, self.work = Plan.empty(self.jobs), Work.empty(self.jobs, seed)
+    def __init__(self, network: Network, jobs: Jobs, objective: Objective, lower: int, seed: int, slower: int = 1) -> None:
+        self.network, self.jobs, self.objective, self.lower, self.slower = network, jobs, objective, lower, slower
+        self.plan, self.work = Plan.empty(jobs), Work.empty(jobs, seed)
         self.largest = 2 * (sum(self.network.duration) + sum(self.network.lag))
         self.moves, self.stuck = _FIRST, False
         if objective == "span":
@@ -139,7 +139,7 @@ class Walk:
 
     def schedule(self) -> Schedule:
         """The best one."""
-        pipeline = self.pipeline
+        pipeline = self.network.pipeline
         self._arrange(self.work.best)
         numbers = np.array(self.network.number, dtype=np.int64)
         times = np.full(pipeline.index.size, np.nan)

@@ -14,8 +14,10 @@ from ppopt.checker import violations
 from ppopt.heuristics import baselines
 from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
 from ppopt.schedule import Schedule
+from ppopt.tabu.jobs import Jobs
 from ppopt.tabu.loop import BEST, MOVES, arrange
 from ppopt.tabu.search import Walk
+from ppopt.timing.links import begun, network_in_turn
 from tests.support.strategies import machines, objectives
 
 UNEVEN = Costs(per="stage", forward=(4, 6, 5, 4), backward_input=(5, 5, 6, 4), backward_weight=(2, 3, 3, 2))
@@ -35,6 +37,11 @@ def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
     return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
 
 
+def walked(start: Schedule, objective: Objective, seed: int) -> Walk:
+    network, _ = network_in_turn(start.pipeline, start.order, begun(start))
+    return Walk(network, Jobs.of(network), objective, 0, seed)
+
+
 def check(walk: Walk) -> None:
     """Everything is in its row, in the order of its family, within memory, and its times are those of the order."""
     jobs, plan = walk.jobs, walk.plan
@@ -46,7 +53,7 @@ def check(walk: Walk) -> None:
         assert (jobs.machine[row] == machine).all()
         for family in set(jobs.family[row].tolist()):
             own = row[jobs.family[row] == family]
-            assert (np.diff(own) > 0).all() or walk.pipeline.mix.differs
+            assert (np.diff(own) > 0).all() or walk.network.pipeline.mix.differs
         for place, node in enumerate(row.tolist(), a):
             assert plan.level[place] == held
             assert held + jobs.claim[node] <= jobs.room[machine]
@@ -60,7 +67,7 @@ def check(walk: Walk) -> None:
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("name", EACH)
 def test_what_is_known_is_so(name: str, objective: Objective) -> None:
-    walk = Walk(worst(EACH[name], objective), objective, 0, seed=5)
+    walk = walked(worst(EACH[name], objective), objective, seed=5)
     check(walk)
     for moves in (1, 2, 3, 50, 1, 200):
         walk.moves = moves
@@ -78,7 +85,7 @@ def test_compiled_or_not(name: str, objective: Objective) -> None:
     found = []
     for quick in (False, True):
         with compiled.using(quick):
-            walk = Walk(worst(EACH[name], objective), objective, 0, seed=7)
+            walk = walked(worst(EACH[name], objective), objective, seed=7)
             for _ in range(4):
                 walk.go_on()
             found.append((walk.plan.sequence.tolist(), walk.work.best.tolist(), walk.work.counts.tolist()))
@@ -94,7 +101,7 @@ def test_whatever_a_pipeline_has(pipeline: Pipeline, objective: Objective, seed:
     start = random.Random(seed).choice(baselines(pipeline))[1]
     if violations(pipeline, start):  # an order of two routes may be out of memory
         return
-    walk = Walk(start, objective, 0, seed)
+    walk = walked(start, objective, seed)
     for _ in range(3):
         walk.go_on()
         if walk.stuck:

@@ -25,6 +25,7 @@ from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
+from ppopt.tabu import HABITS
 from ppopt.timing import CyclicOrder, broken, time_order
 
 
@@ -40,6 +41,8 @@ class ListSchedules(Step):
         self._left: Iterator[tuple[str, Schedule]] | None = None
         self._took = 0.0
         """Seconds that one takes, by the last one."""
+        self.best: list[Schedule] = []
+        """The best few, from which a search may begin."""
 
     def run(self, run: Run, seconds: float, *, least: float = 0.0, **options: Any) -> str:
         """Until one closes the gap or the time is over; for ``least`` seconds in any case, and until there is one.
@@ -61,6 +64,9 @@ class ListSchedules(Step):
                 break
             if schedule.within_memory:
                 incumbent.offer(schedule, name)
+                self.best.append(schedule)
+                self.best.sort(key=lambda each: each.objective(run.problem.objective))
+                del self.best[HABITS.starts :]
             for each in (clock, own):
                 each.charge(tuning.SCHEDULED * run.problem.operations)
             self._took = run.clock.spent - begun

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ppopt import tabu
+from ppopt.schedule import Schedule
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
+from ppopt.search.steps.list_schedules import ListSchedules
 from ppopt.search.steps.neighbourhoods import not_for_windows
 
 
@@ -26,12 +28,22 @@ class TabuSearch(Step):
         return unknown or ("there is no schedule yet" if run.incumbent.best is None else None)
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
-        """From the best schedule on."""
-        incumbent = run.incumbent
+        """From the best schedule on; the first time half of the time from the best list schedules, too."""
+        clock, incumbent = run.clock.slice(seconds), run.incumbent
         assert incumbent.best is not None
-        limits = run.limits(seconds)
+        starts = [incumbent.best]
+        if not self._runs:
+            starts += [schedule for schedule in run.step(ListSchedules).best if schedule is not incumbent.best]
+        for start in starts if len(starts) > 1 else ():
+            self._search(run, start, seconds / 2 / len(starts))
+        self._search(run, incumbent.best, clock.left)
+        return incumbent.text()
+
+    def _search(self, run: Run, start: Schedule, seconds: float) -> None:
+        """From one schedule on."""
+        incumbent, limits = run.incumbent, run.limits(seconds)
         found = tabu.improved(
-            incumbent.best,
+            start,
             objective=run.problem.objective,
             lower=incumbent.lower,
             limits=limits,
@@ -41,4 +53,3 @@ class TabuSearch(Step):
         self._runs += 1
         if found.schedule is not None:
             incumbent.offer(found.schedule, self.name)
-        return incumbent.text()
