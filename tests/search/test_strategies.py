@@ -18,6 +18,7 @@ from ppopt.search.steps.list_schedules import PacedSchedules
 from ppopt.search.steps.makespan_first import MakespanFirst
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.steps.neighbourhoods import Neighbourhoods
+from ppopt.search.steps.tabu_search import TabuSearch
 from ppopt.search.steps.windows import Windows
 from ppopt.search.strategies import BEGIN_LARGE, BEGIN_SMALL, ILP, LARGE, SMALL, SPAN_FIRST, strategy_of
 from ppopt.search.turns import Entry, Rounds, Turn, each_turn
@@ -86,6 +87,13 @@ def improved(gained: bool) -> Run:
     return run
 
 
+def moved(pipeline: Pipeline, gained: bool | None) -> Run:
+    """A search whose last tabu search found something better, or not."""
+    run = run_of(pipeline)
+    run.step(TabuSearch).gained = gained
+    return run
+
+
 def with_windows(pipeline: Pipeline, gained: bool | None) -> Run:
     run = run_of(pipeline)
     run.step(Windows).gained = gained
@@ -120,6 +128,9 @@ CONDITIONS = {
     "hard on spans": (strategies.hard, lambda: run_of(MANY, objective="span"), lambda: run_of(MANY)),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
     "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
+    "unbeaten": (strategies.unbeaten, lambda: moved(FEW, False), lambda: moved(FEW, True)),
+    "unbeaten what was not taken": (strategies.unbeaten, lambda: moved(FEW, False), lambda: moved(FEW, None)),
+    "unbeaten of few": (strategies.unbeaten, lambda: moved(FEW, False), lambda: moved(MANY, False)),
     "again": (
         strategies.again(Windows),
         lambda: with_windows(MANY, True),

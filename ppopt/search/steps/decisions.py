@@ -50,25 +50,27 @@ class Decide(Step):
         seconds: float,
         *,
         ends: bool = True,
+        bound: bool = True,
         best: bool = True,
         between: bool = True,
         patience: int | None = None,
         exact: bool = False,
         **options: Any,
     ) -> None:
-        """``seconds`` are for one question. ``ends``, ``between``: which are asked, of the ends that below the ``best`` or not;
-        between them until ``patience`` questions, those at the ends counted, stay open. ``exact``: on the exact grid."""
+        """``seconds`` are for one question. ``ends``: whether the ends are asked, at the ``bound`` and below the ``best``, where
+        these are not left out. ``between``: whether what lies between is, until ``patience`` questions stay open, those at the
+        ends among them. ``exact``: on the exact grid."""
         grid = run.problem.grids[-1 if exact else 0]
         at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
         if ends:
-            stayed = self._ends(run, seconds, grid, at_once, best)
+            stayed = self._ends(run, seconds, grid, at_once, bound, best)
             patience = None if patience is None else patience - stayed
         if between:
             self._between(run, seconds, grid, at_once, patience)
 
-    def _ends(self, run: Run, seconds: float, grid: int, at_once: int, at_best: bool) -> int:
-        """At the bound, and one tick below the best if ``at_best``, each until it is answered or stays open: how many did."""
-        at_bound, stayed = True, 0
+    def _ends(self, run: Run, seconds: float, grid: int, at_once: int, at_bound: bool, at_best: bool) -> int:
+        """At the bound and one tick below the best, if asked, each until it is answered or stays open: how many did."""
+        stayed = 0
         self.best_undecided = False
         while run.goes_on:
             low, high = run.incumbent.lower, run.incumbent.to_beat

@@ -37,6 +37,21 @@ def test_each_end_is_asked_once(answer: Answer, monkeypatch: pytest.MonkeyPatch)
     assert decide.best_undecided == (answer is Answer.OPEN)
 
 
+def test_the_bound_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only whether the best can be beaten is asked then, with all workers."""
+    asked: list[list[int]] = []
+
+    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+        asked.append(list(targets))
+        return [Answer.OPEN]
+
+    monkeypatch.setattr(decisions, "ask", ask)
+    run = run_of(Pipeline(4, 12))
+    run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
+    Decide().run(run, 1.0, between=False, bound=False)
+    assert asked == [[run.incumbent.value - 1]]
+
+
 @pytest.mark.parametrize(("patience", "open_", "asked_between"), [(1, 1, 0), (2, 1, 1), (3, 1, 2), (2, 0, 2)])
 def test_questions_that_stay_open_end_it(patience: int, open_: int, asked_between: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those at the ends count; below the best nothing is asked here."""
