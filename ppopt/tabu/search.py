@@ -69,6 +69,8 @@ def improved(
     at a time as there are workers, each with its own chance, and go on from the best of them. Ctrl-C stops it and is noted in the
     outcome. For pipelines of which nothing is :func:`unknown`.
     """
+    if limits.clock.over:
+        return Outcome(None, lower, interrupted=limits.clock.interrupted)
     expect(HABITS.patience * HABITS.vain, search)
     slower = 1 if available() or limits.clock.deterministic else _UNCOMPILED
     network, _ = network_in_turn(schedule.pipeline, schedule.order, begun(schedule))

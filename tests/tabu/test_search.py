@@ -67,6 +67,11 @@ def test_it_ends_where_nothing_is_found_any_more() -> None:
     assert limits.clock.spent < 100
 
 
+def test_without_time_nothing_is_done() -> None:
+    start = worst(PIPELINES["wave"], "makespan")
+    assert tabu.improved(start, objective="makespan", lower=0, limits=Limits.of(0), seed=1).schedule is None
+
+
 def test_the_same_again() -> None:
     pipeline = Pipeline(
         4, 12, placement="wave", chunks=2, costs=Costs(forward=10, backward_input=9, backward_weight=6), memory=Memory(limit=3)
