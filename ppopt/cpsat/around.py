@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.constraints import instances, microbatch_turns
 from ppopt.op import Kind, Send
 from ppopt.schedule import Objective, Schedule, halves
 from ppopt.timing.copies import settled_memory
@@ -59,12 +58,8 @@ class Around:
 
     def _add_turns(self) -> None:
         """The order in which microbatches that differ run, and the pieces of a sequence, belongs to the data."""
-        network = self.paths.network
-        place = network.node.tolist()
-        for word in microbatch_turns(network.pipeline):
-            for before, after in zip(*(of.tolist() for of in instances(network.pipeline, word)), strict=True):
-                if place[before] >= 0 and place[after] >= 0:
-                    self.data[place[before]].append((place[after], 0))
+        for before, after in zip(*(of.tolist() for of in self.paths.network.turns()), strict=True):
+            self.data[before].append((after, 0))
 
     def _chain(self) -> list[int]:
         """Per node, what comes next of its kind and stage (-1: nothing)."""

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppopt.constraints import instances, microbatch_turns
 from ppopt.pipeline import IntArray
 from ppopt.pipeline.holding import memory_changes
 from ppopt.schedule import halves
-from ppopt.tabu.loop import NEVER, SLOTS
+from ppopt.tabu.loop import BEST, NEVER, SET, SLOTS
 from ppopt.timing.links import Network
 
 
@@ -50,11 +49,9 @@ class Jobs(NamedTuple):
         busy = np.diff(offsets) > 0
         numbers = np.array(network.number, dtype=np.int64)
         before, after, lag = (np.array(column, dtype=np.int64) for column in (network.before, network.after, network.lag))
-        for word in microbatch_turns(pipeline):
-            first, second = (network.node[of] for of in instances(pipeline, word))
-            run = (first >= 0) & (second >= 0)
-            before, after = np.concatenate((before, first[run])), np.concatenate((after, second[run]))
-            lag = np.concatenate((lag, np.zeros(int(run.sum()), dtype=np.int64)))
+        earlier, later = network.turns()
+        before, after = np.concatenate((before, earlier)), np.concatenate((after, later))
+        lag = np.concatenate((lag, np.zeros(len(earlier), dtype=np.int64)))
         claim, change = np.zeros((2, nodes), dtype=np.int64)
         room = np.full(len(busy), NEVER)
         amounts = pipeline.amounts
@@ -112,8 +109,8 @@ class Plan(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the search works with, and what it has found: the ``best`` sequence; the number of moves until which a pair of
-    operations is tabu; a state of chance; and what is counted (:mod:`ppopt.tabu.loop`)."""
+    """What the search has found, the ``best`` sequence; by slot the number of moves ``until`` which a pair of operations is tabu;
+    the state of ``chance``; what is counted (``counts``, :mod:`ppopt.tabu.loop`); and room to work in."""
 
     best: IntArray
     until: IntArray
@@ -130,10 +127,10 @@ class Work(NamedTuple):
     @classmethod
     def empty(cls, jobs: Jobs, seed: int) -> Work:
         """Nothing is found."""
-        sizes = (jobs.nodes, SLOTS, 1, 6, *(jobs.nodes,) * 7)
+        sizes = (jobs.nodes, SLOTS, 1, SET + 1, *(jobs.nodes,) * 7)
         work = cls(*(np.zeros(size, dtype=np.int64) for size in sizes))
         work.chance[0] = seed % 2**31
-        work.counts[0] = NEVER
+        work.counts[BEST] = NEVER
         return work
 
 

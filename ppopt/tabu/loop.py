@@ -48,10 +48,14 @@ def head_of(node: int, jobs: Any, plan: Any) -> int:
     return int(longest)
 
 
+def tail_behind(place: int, machine: int, jobs: Any, plan: Any) -> int:
+    """The longest path along a machine behind a place."""
+    return int(plan.tail[plan.sequence[place + 1]] if place + 1 < jobs.begin[machine + 1] else plan.rest[machine])
+
+
 def tail_of(node: int, jobs: Any, plan: Any) -> int:
     """The longest path from its start, its own duration included."""
-    place, machine = plan.place[node], jobs.machine[node]
-    longest = plan.tail[plan.sequence[place + 1]] if place + 1 < jobs.begin[machine + 1] else plan.rest[machine]
+    longest = tail_behind(plan.place[node], jobs.machine[node], jobs, plan)
     for at in range(jobs.after_begin[node], jobs.after_begin[node + 1]):
         longest = max(longest, plan.tail[jobs.after[at]] + jobs.after_lag[at])
     return int(longest + jobs.duration[node])
@@ -138,7 +142,7 @@ def estimate(first: int, last: int, jobs: Any, plan: Any, work: Any) -> int:
             head = max(head, time + jobs.duration[before] + jobs.before_lag[at])
         work.head[node] = head
         end = head + jobs.duration[node]
-    tail = plan.tail[plan.sequence[last + 1]] if last + 1 < jobs.begin[machine + 1] else plan.rest[machine]
+    tail = tail_behind(last, machine, jobs, plan)
     longest = -NEVER
     for back in range(last - first + 1):
         node = work.segment[last - back]
@@ -186,9 +190,7 @@ def choose(length: int, farthest: int, jobs: Any, plan: Any, work: Any) -> tuple
             begin += 1
         low, high = plan.place[work.path[begin]], plan.place[work.path[end]]
         for distance in range(1, min(high - low, farthest) + 1):
-            for kind in range(
-                4
-            ):  # behind the last one; the last one to the front; before the first one; the first one to the end
+            for kind in range(4):  # behind the last; the last to the front; before the first; the first to the end
                 if end == 0 if kind < 2 else begin == length - 1:
                     continue
                 if kind % 2 == 1 and (distance == 1 or distance == high - low):
@@ -283,7 +285,8 @@ def over(node: int, low: int, high: int, ready: int, plan: Any, work: Any) -> in
 
 
 def set_times(rank: int, until: int, step: int, jobs: Any, plan: Any, work: Any) -> None:
-    """Set heads of what is marked from a rank up to another one (``step`` 1), or tails down to it (-1), and so on."""
+    """Set the heads of what is marked, from ``rank`` up to ``until`` (``step`` 1), or the tails, down to it (-1). Where one
+    changes, what follows, or comes before, is marked, too."""
     begins = jobs.after_begin if step > 0 else jobs.before_begin
     others = jobs.after if step > 0 else jobs.before
     while (until - rank) * step >= 0:
@@ -333,8 +336,8 @@ def times_after(first: int, last: int, jobs: Any, plan: Any, work: Any) -> bool:
 
 
 PARTS = (
-    *(random_below, slot_of, end_before, head_of, tail_of, value_of, critical_path, may_move, estimate, tabu, choose),
-    *(any_swap, move, sort, over, set_times, mark, times_after),
+    *(random_below, slot_of, end_before, head_of, tail_behind, tail_of, value_of, critical_path, may_move, estimate),
+    *(tabu, choose, any_swap, move, sort, over, set_times, mark, times_after),
 )
 CHANGED = (
     *(f"plan.{name}" for name in ("sequence", "place", "head", "tail", "ranked", "rank", "level")),

@@ -176,12 +176,8 @@ class Walk:
     def _set(self) -> None:
         arrange(self.jobs.nodes, self.largest, self.jobs, self.plan, self.work)
 
-    def _rank(self, ranked: IntArray) -> None:
-        """Let this be the topological order."""
-        self.plan.ranked[:] = ranked
-        self.plan.rank[ranked] = np.arange(self.jobs.nodes)
-
     def _sort(self) -> None:
-        """By times: then what is between two operations of a machine is near them."""
-        ranked = self.plan.ranked
-        self._rank(ranked[np.argsort(self.plan.head[ranked], kind="stable")])
+        """Let the topological order be that of the times: then what is between two operations of a machine is near them."""
+        plan = self.plan
+        plan.ranked[:] = plan.ranked[np.argsort(plan.head[plan.ranked], kind="stable")]
+        plan.rank[plan.ranked] = np.arange(self.jobs.nodes)

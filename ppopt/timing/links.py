@@ -19,7 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.clock import check_time
-from ppopt.constraints import Family, Precede, Word, copies_of, data_of, expand, operations, select, transfers_of
+from ppopt.constraints import (
+    Family,
+    Precede,
+    Word,
+    copies_of,
+    data_of,
+    expand,
+    instances,
+    microbatch_turns,
+    operations,
+    select,
+    transfers_of,
+)
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands
@@ -186,6 +198,15 @@ class Network:
     def _data(self) -> Iterable[Word]:
         """What waits for what."""
         return (*data_of(self.pipeline), *(select(copies_of(self.pipeline), Precede) if self.copies else ()))
+
+    def turns(self) -> tuple[IntArray, IntArray]:
+        """Nodes before and after in the order in which microbatches that differ run, and the pieces of a sequence."""
+        words = microbatch_turns(self.pipeline)
+        columns = [tuple(self.node[of] for of in instances(self.pipeline, word)) for word in words]
+        none = np.empty(0, dtype=np.int64)
+        before, after = (np.concatenate(column) for column in zip((none, none), *columns, strict=True))
+        run = (before >= 0) & (after >= 0)
+        return before[run], after[run]
 
     def begin(self) -> list[int]:
         """By node the earliest that its device's all-gather lets it start; transfers wait for what they carry."""

@@ -24,7 +24,7 @@ from ppopt.schedule import Schedule
 from ppopt.search.tuning import NEIGHBOURHOODS
 from ppopt.timing import time_order
 from tests.support import tuned
-from tests.support.cases import Case, left_open, some
+from tests.support.cases import Case, left_open, some, worst
 from tests.support.strategies import pipelines
 from tests.support.tiers import thorough
 from tests.support.unaided import optimum
@@ -39,10 +39,6 @@ PIPELINES = {
         3, 3, links=Links(1, occupancy=2, blocking=True), costs=Costs(forward=3, backward_input=4, backward_weight=3)
     ),
 }
-
-
-def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
-    return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])

@@ -7,6 +7,7 @@ from ppopt.bounds import Objective
 from ppopt.constraints import cuts_of, free_choices
 from ppopt.heuristics import baselines
 from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
 from tests.support.strategies import objectives
 from tests.support.unaided import optimum
 
@@ -21,6 +22,11 @@ def some(pipelines: st.SearchStrategy[Pipeline]) -> st.SearchStrategy[Case]:
 def greedy(pipeline: Pipeline, objective: Objective) -> int:
     """The best of the list scheduler."""
     return min(schedule.objective(objective) for _, schedule in baselines(pipeline))
+
+
+def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
+    """The worst of the list scheduler: a start that leaves much to be improved."""
+    return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
 
 
 def left_open(case: Case) -> bool:

@@ -6,7 +6,6 @@ from typing import Any
 
 from ppopt.checker import violations
 from ppopt.clock import Clock
-from ppopt.heuristics import baselines
 from ppopt.named import find, rows_of
 from ppopt.pipeline import Pipeline
 from ppopt.search import Result, solve
@@ -16,6 +15,7 @@ from ppopt.search.run import Run
 from ppopt.search.step import Step
 from ppopt.search.tuning import LEAST
 from ppopt.search.turns import Turn
+from tests.support.cases import worst
 
 
 def run_of(pipeline: Pipeline, seconds: float = 10, **asked: Any) -> Run:
@@ -30,8 +30,7 @@ def bound_by_name(pipeline: Pipeline, name: str, **asked: Any) -> Run:
 
 def begun(run: Run) -> Run:
     """The same search with the worst list schedule as the best that is known."""
-    schedules = [schedule for _, schedule in baselines(run.problem.pipeline)]
-    run.incumbent.offer(max(schedules, key=lambda each: each.objective(run.problem.objective)), "a test")
+    run.incumbent.offer(worst(run.problem.pipeline, run.problem.objective), "a test")
     return run
 
 

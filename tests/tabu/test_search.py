@@ -11,6 +11,7 @@ from ppopt.constraints import cuts_of, free_choices
 from ppopt.heuristics import baselines
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Offload, Pipeline
 from ppopt.schedule import Schedule
+from tests.support.cases import worst
 from tests.support.strategies import pipelines
 from tests.support.tiers import thorough
 from tests.support.unaided import optimum
@@ -22,10 +23,6 @@ PIPELINES = {
     ),
     "links": Pipeline(3, 3, links=Links(1, occupancy=2), costs=Costs(forward=3, backward_input=4, backward_weight=3)),
 }
-
-
-def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
-    return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
 
 
 def improved(start: Schedule, objective: Objective, lower: int = 0, seconds: float = 3.0, seed: int = 0) -> Schedule:

@@ -18,6 +18,7 @@ from ppopt.tabu.jobs import Jobs
 from ppopt.tabu.loop import BEST, MOVES, arrange
 from ppopt.tabu.search import Walk
 from ppopt.timing.links import begun, network_in_turn
+from tests.support.cases import worst
 from tests.support.strategies import machines, objectives
 
 UNEVEN = Costs(per="stage", forward=(4, 6, 5, 4), backward_input=(5, 5, 6, 4), backward_weight=(2, 3, 3, 2))
@@ -31,10 +32,6 @@ EACH = {
     "nothing takes no time": Pipeline(2, 6, costs=Costs(forward=2, backward_input=0, backward_weight=3), memory=Memory(limit=2)),
     "unequal": Pipeline(2, 4, costs=Costs(forward=4, backward=9), memory=Memory(limit=7), mix=Mix(microbatch_costs=(3, 1, 2, 4))),
 }
-
-
-def worst(pipeline: Pipeline, objective: Objective) -> Schedule:
-    return max((schedule for _, schedule in baselines(pipeline)), key=lambda schedule: schedule.objective(objective))
 
 
 def walked(start: Schedule, objective: Objective, seed: int) -> Walk:

@@ -31,11 +31,10 @@ class TabuSearch(Step):
         """From the best schedule on; the first time half of the time from the best list schedules, too."""
         clock, incumbent = run.clock.slice(seconds), run.incumbent
         assert incumbent.best is not None
-        starts = [incumbent.best]
-        if not self._runs:
-            starts += [schedule for schedule in run.step(ListSchedules).best if schedule is not incumbent.best]
-        for start in starts if len(starts) > 1 else ():
-            self._search(run, start, seconds / 2 / len(starts))
+        best = incumbent.best
+        others = [] if self._runs else [each for each in run.step(ListSchedules).best if each is not best]
+        for start in (best, *others) if others else ():
+            self._search(run, start, seconds / 2 / (1 + len(others)))
         self._search(run, incumbent.best, clock.left)
         return incumbent.text()
 
