@@ -18,7 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import numpy as np
 
@@ -66,8 +69,8 @@ def loop(seconds: float, changes: Sequence[str] = (), parts: Sequence[Part] = ()
     """Make a :class:`Loop` of a function.
 
     ``seconds``: what Python takes for an operation, about. ``changes``: the arguments whose arrays it changes, or, with a dot,
-    fields of these. ``parts``: the functions that it calls, in the same module: what is kept on disk is compiled again when that
-    module changes; a pair of functions is one for Python and one for numba.
+    fields of these. ``parts``: the functions that it calls; a pair of functions is one for Python and one for numba. What is kept
+    on disk is compiled again when a module of these changes.
     """
     return lambda function: Loop(function, seconds, changes, parts)
 
@@ -181,11 +184,24 @@ def _compiled(function: Callable[..., Any], parts: Sequence[Part]) -> Callable[.
     for part in parts:
         own, instead = part if isinstance(part, tuple) else (part, part)
         overload(own, strict=False)(lambda *_, instead=instead: instead)
+    function = _stamped(function, parts)
     try:
         made: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # there is no folder that it can be kept in
         made = numba.njit(nogil=True)(function)
     return made
+
+
+def _stamped(function: Callable[..., Any], parts: Sequence[Part]) -> Callable[..., Any]:
+    """The function with a name that says what its parts in other modules are: under that name numba keeps it, who sees by itself
+    only when the function's own module changes."""
+    modules = {own.__module__ for part in parts for own in (part if isinstance(part, tuple) else (part,))} - {function.__module__}
+    sources = [Path(path) for name in sorted(modules) if (path := sys.modules[name].__file__)]
+    if sources:
+        stamp = crc32(b"".join(source.read_bytes() for source in sources if source.exists()))
+        function = FunctionType(function.__code__, function.__globals__, function.__name__)
+        function.__qualname__ += f"-{stamp:08x}"
+    return function
 
 
 @cache

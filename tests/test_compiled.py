@@ -1,6 +1,7 @@
 """Inner loops: Python and numba run the same source and give the same; which of them does depends on how much there is to do."""
 
 import random
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +69,19 @@ def test_heaps_of_one_array_are_heaps() -> None:
             number = generator.randrange(-20, 20)
             loops.compiled_push(heap, number, heaps)
             loops.push(heap, number, lists)
+
+
+def test_what_is_kept_knows_the_modules_of_its_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The name under which a loop is kept changes with the text of another module that a part is from, and with that alone."""
+    function, parts = sums.function, (loops.first,)
+    assert compiled._stamped(function, (bare_sum,)) is function
+    one, again = (compiled._stamped(function, parts) for _ in range(2))
+    assert one.__qualname__ == again.__qualname__ != function.__qualname__
+    assert one(Tables([1, 2], [0, 0]), 3) == 6
+    changed = tmp_path / "loops.py"
+    changed.write_text(Path(loops.__file__).read_text() + "# changed")
+    monkeypatch.setattr(loops, "__file__", str(changed))
+    assert compiled._stamped(function, parts).__qualname__ not in (one.__qualname__, function.__qualname__)
 
 
 def bare_sum(tables: Any, rest: Any) -> int:

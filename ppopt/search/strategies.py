@@ -205,7 +205,7 @@ SMALL: tuple[Entry, ...] = (
     Turn(StateGraph, left(9 / 10), both(no(many), tight), WHOLE_STATE_GRAPH),
     # a part of what the others need: measured, most of what it finds comes in the first second
     Turn(TabuSearch, left(1 / 6), many),
-    Turn(TabuSearch, left(1 / 20), both(wide, no(many))),
+    Turn(TabuSearch, left(1 / 10), both(wide, no(many))),
     Turn(StateGraph, left(9 / 10), both(many, tight), WHOLE_STATE_GRAPH),
     Turn(Windows, whole(1 / 12), both(many, no(span))),
     Turn(ModuloScheduling, left(1 / 5), long),
@@ -215,7 +215,7 @@ SMALL: tuple[Entry, ...] = (
     # stay open did not end it they took all of it, and gaps are 4.7 % instead of 3.2 %; windows never proved a span
     Turn(Decide, whole(1 / 30, least=1.0), asking, {"best": False, "patience": 1}),
     Turn(Decide, whole(1 / 30, least=1.0), no(span), {"between": False}),
-    Turn(TabuSearch, left(1 / 8), asking),
+    Turn(TabuSearch, left(1 / 6), asking),
     Turn(Neighbourhoods, left(1 / 4), asking),
     Turn(StateGraph, left(1 / 8), both(asking, no(full_speed)), {"most": tuning.LARGE_STATE_GRAPH}),
     Turn(Decide, whole(1 / 15, least=1.0), asking, {"ends": False, "patience": 2}),
@@ -224,7 +224,7 @@ SMALL: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 40), both(hard, fresh)),
     # of many operations a step that was in vain is left out: measured, neighbourhoods make more of its time
     Turn(Windows, whole(1 / 12), both(both(hard, no(span)), again(Windows))),
-    Turn(TabuSearch, left(1 / 8), hard),
+    Turn(TabuSearch, left(1 / 4), hard),
     # one long question, once nothing better is found: measured, 3 devices of 4 chunks, 12 microbatches are proved in 17 s; short
     # ones leave 2.6 % open after 40 s
     Turn(Decide, left(1 / 3), both(unbeaten, no(wide)), {"between": False, "bound": False}),
@@ -247,7 +247,7 @@ SMALL: tuple[Entry, ...] = (
             Turn(Decide, whole(1 / 10, least=2.0), options={"exact": True}),
             Turn(Neighbourhoods, whole(1 / 5, least=4.0)),
             Turn(Minimise, whole(1 / 5, least=4.0), options={"exact": True}),
-            Turn(TabuSearch, whole(1 / 20, least=1.0)),
+            Turn(TabuSearch, whole(1 / 10, least=1.0)),
         )
     ),
 )
@@ -257,7 +257,7 @@ LARGE: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 12), both(short, not_from_modulo_scheduling)),
     # a good pace first; windows and modulo scheduling in turns, for longer
     Turn(ModuloScheduling, left(1 / 8), not_from_modulo_scheduling),
-    Turn(TabuSearch, left(1 / 6), several),
+    Turn(TabuSearch, left(1 / 4), several),
     Turn(Windows, left(1 / 3), full_speed),
     Turn(ModuloScheduling, left(1 / 4), full_speed),
     LARGE_STATE_GRAPH,
@@ -265,7 +265,7 @@ LARGE: tuple[Entry, ...] = (
     Turn(Windows, left(1 / 8), no(full_speed), {"shortest": 8}),
     Turn(ModuloScheduling, left(1 / 4), full_speed),
     Turn(ModuloScheduling, left(1 / 2), no(full_speed)),
-    Turn(TabuSearch, left(1 / 3), several),
+    Turn(TabuSearch, left(1 / 2), several),
     Turn(ListSchedules, left(1 / 8)),
     Turn(PacedSchedules, left(1 / 8), no(full_speed)),
     Turn(Windows, left(1 / 2), full_speed, {"shortest": 10}),

@@ -9,7 +9,7 @@ import numpy as np
 from ppopt.pipeline import IntArray
 from ppopt.pipeline.holding import memory_changes
 from ppopt.schedule import halves
-from ppopt.tabu.loop import BEST, NEVER, SET, SLOTS
+from ppopt.tabu.paths import BEST, COUNTS, NEVER, SLOTS, UNIT, WEIGHT
 from ppopt.timing.links import Network
 
 
@@ -109,8 +109,9 @@ class Plan(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the search has found, the ``best`` sequence; by slot the number of moves ``until`` which a pair of operations is tabu;
-    the state of ``chance``; what is counted (``counts``, :mod:`ppopt.tabu.loop`); and room to work in."""
+    """What the search has found since it began anew, the ``best`` sequence; by slot the number of moves ``until`` which a pair of
+    operations is tabu; the state of ``chance``; what is counted (``counts``, :mod:`ppopt.tabu.paths`); by node its place in the
+    sequence that random moves go towards (``guide``); and room to work in."""
 
     best: IntArray
     until: IntArray
@@ -123,34 +124,42 @@ class Work(NamedTuple):
     queue: IntArray
     path: IntArray
     marked: IntArray
+    guide: IntArray
 
     @classmethod
     def empty(cls, jobs: Jobs, seed: int) -> Work:
         """Nothing is found."""
-        sizes = (jobs.nodes, SLOTS, 1, SET + 1, *(jobs.nodes,) * 7)
+        sizes = (jobs.nodes, SLOTS, 1, COUNTS, *(jobs.nodes,) * 8)
         work = cls(*(np.zeros(size, dtype=np.int64) for size in sizes))
         work.chance[0] = seed % 2**31
         work.counts[BEST] = NEVER
+        work.counts[UNIT], work.counts[WEIGHT] = max(1, int(jobs.claim.max())), max(1, int(jobs.duration.mean()))
         return work
 
 
 class Habits(NamedTuple):
     """What steers the search.
 
-    After ``vain`` moves without a better value a walk begins anew, at the best sequence and with ``random`` random moves, for
-    each of which so many places are tried (``tries``). An operation moves no further than ``farthest`` places, and the pairs that
-    it passes are tabu for ``tabu`` moves at least and fewer than ``varied`` more. The search is over once walks began anew
-    ``patience`` times in vain. The first one of a pipeline may begin from several schedules (``starts``).
+    A walk is over after ``vain`` moves without a better value. An operation moves no further than ``farthest`` places, and the
+    pairs that it passes are tabu for ``tabu`` moves at least and fewer than ``varied`` more. What memory that is exceeded counts
+    is doubled after ``turns`` moves with some, and halved after as many with none. The first walks of a pipeline may begin from
+    several schedules (``starts``). What the best walks found is ``kept``, so many at most. The next one begins between two of
+    these; or, where they are fewer than ``apart`` swaps from each other or not enough yet, at one of them, with ``random`` random
+    moves, for each of which so many places are tried (``tries``). The search is over once so many walks were in vain
+    (``patience``).
     """
 
     vain: int = 2000  # measured on 7 makespans, 4 s each: 1000 to 10,000 give values no more than 0.4 % apart
-    random: int = 100  # measured on those and 2 spans: with none they are up to 0.7 % larger; 10 and 100 are alike
-    tries: int = 1000  # not measured
     farthest: int = 12  # measured on those: with 6, 25 and 60 values are within 0.3 %
     tabu: int = 10  # not measured
     varied: int = 20  # not measured
-    patience: int = 20  # not measured
+    turns: int = 10  # measured on 9 pipelines, 5 s each: 3 and 30 give values no more than 0.1 % apart on average
     starts: int = 4  # measured on 3 pipelines: the best of four ends up to 2 % lower than the one that was the best before
+    kept: int = 5  # measured on those 9: 3 and 10 give values 0.1 % larger on average
+    apart: int = 20  # not measured
+    random: int = 400  # measured on those 9: 100 gives values 0.1 % larger on average
+    tries: int = 1000  # not measured
+    patience: int = 50  # not measured
 
 
 HABITS = Habits()

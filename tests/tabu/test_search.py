@@ -1,5 +1,6 @@
 """Tabu search: how good what it finds is, when it ends, and what it is not for."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -9,6 +10,7 @@ from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import cuts_of, free_choices
 from ppopt.heuristics import baselines
+from ppopt.named import compare
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Offload, Pipeline
 from ppopt.schedule import Schedule
 from tests.support.cases import worst
@@ -77,6 +79,45 @@ def test_the_same_again() -> None:
     one, other = (improved(start, "span", seconds=0.1) for _ in range(2))
     assert [row.tolist() for row in one.order.rows] == [row.tolist() for row in other.order.rows]
     assert one.device_span < start.device_span
+
+
+def test_it_goes_on_where_it_stopped() -> None:
+    """In many short searches one comes as far as in a long one, and never gives back what was found."""
+    pipeline = Pipeline(
+        4, 12, placement="wave", chunks=2, costs=Costs(forward=10, backward_input=9, backward_weight=6), memory=Memory(limit=3)
+    )
+    start = worst(pipeline, "makespan")
+    search, value, values = tabu.Search(start, "makespan", seed=0), start.makespan, []
+    for _ in range(30):
+        outcome = search.improved(value, 0, Limits.of(0.004, deterministic=True))
+        value = value if outcome.schedule is None else outcome.schedule.makespan
+        values.append(value)
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) > 2
+    assert value <= 1.03 * improved(start, "makespan", seconds=0.12).makespan
+
+
+def test_walks_begin_at_all_that_are_given() -> None:
+    """The worst of two schedules and the best, given later, or as the first: no worse than the best."""
+    pipeline = PIPELINES["wave"]
+    schedules = sorted((schedule for _, schedule in baselines(pipeline)), key=lambda each: each.makespan)
+    for first, second in ((schedules[-1], schedules[0]), (schedules[0], schedules[-1])):
+        search = tabu.Search(first, "makespan", seed=0)
+        assert search.begin_at(second)
+        outcome = search.improved(schedules[-1].makespan, 0, Limits.of(1e-4, deterministic=True))
+        assert outcome.schedule is not None
+        assert outcome.schedule.makespan <= schedules[0].makespan
+
+
+def test_other_operations_are_no_begin() -> None:
+    """One has pairs of a forward and a backward, the other one has none."""
+    pipeline = Pipeline(2, 6, placement="bidirectional", costs=Costs(forward=3, backward_input=3, overlap=5))
+    plain = worst(pipeline, "makespan")
+    (paired,) = (row.schedule for row in compare(pipeline, (1,)) if row.name == "dualpipe")
+    assert paired is not None
+    assert len(np.concatenate(paired.order.rows)) < len(np.concatenate(plain.order.rows))
+    assert not tabu.Search(plain, "makespan", seed=0).begin_at(paired)
+    assert tabu.Search(paired, "makespan", seed=0).begin_at(paired)
 
 
 @thorough

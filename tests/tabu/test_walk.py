@@ -15,8 +15,10 @@ from ppopt.heuristics import baselines
 from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.tabu.jobs import Jobs
-from ppopt.tabu.loop import BEST, MOVES, arrange
-from ppopt.tabu.search import Walk
+from ppopt.tabu.kept import Kept
+from ppopt.tabu.loop import arrange
+from ppopt.tabu.paths import EXCESS, KICKS, MOVES
+from ppopt.tabu.walk import Walk
 from ppopt.timing.links import begun, network_in_turn
 from tests.support.cases import worst
 from tests.support.strategies import machines, objectives
@@ -36,12 +38,14 @@ EACH = {
 
 def walked(start: Schedule, objective: Objective, seed: int) -> Walk:
     network, _ = network_in_turn(start.pipeline, start.order, begun(start))
-    return Walk(network, Jobs.of(network), objective, 0, seed)
+    walk = Walk(network, Jobs.of(network), objective, seed)
+    walk.begin(np.arange(walk.jobs.nodes))
+    return walk
 
 
 def check(walk: Walk) -> None:
-    """Everything is in its row, in the order of its family, within memory, and its times are those of the order."""
-    jobs, plan = walk.jobs, walk.plan
+    """Everything is in its row, in the order of its family; what is held too much is counted; times are those of the order."""
+    jobs, plan, excess = walk.jobs, walk.plan, 0
     assert sorted(plan.sequence) == list(range(jobs.nodes))
     assert (plan.sequence[plan.place] == np.arange(jobs.nodes)).all()
     assert (plan.ranked[plan.rank] == np.arange(jobs.nodes)).all()
@@ -53,8 +57,9 @@ def check(walk: Walk) -> None:
             assert (np.diff(own) > 0).all() or walk.network.pipeline.mix.differs
         for place, node in enumerate(row.tolist(), a):
             assert plan.level[place] == held
-            assert held + jobs.claim[node] <= jobs.room[machine]
+            excess += max(0, held + jobs.claim[node] - jobs.room[machine])
             held += jobs.change[node]
+    assert walk.work.counts[EXCESS] == excess
     heads, tails = plan.head.copy(), plan.tail.copy()
     assert arrange(jobs.nodes, 2**40, jobs, plan, walk.work)
     assert (heads == plan.head).all()
@@ -68,9 +73,9 @@ def test_what_is_known_is_so(name: str, objective: Objective) -> None:
     check(walk)
     for moves in (1, 2, 3, 50, 1, 200):
         walk.moves = moves
-        walk.go_on()
-        if walk.stuck:
-            walk.begin_again(walk)
+        walk.go_on(0)
+        if walk.over:
+            walk.begin(walk.best)
         check(walk)
     assert walk.work.counts[MOVES] > 20
 
@@ -84,7 +89,7 @@ def test_compiled_or_not(name: str, objective: Objective) -> None:
         with compiled.using(quick):
             walk = walked(worst(EACH[name], objective), objective, seed=7)
             for _ in range(4):
-                walk.go_on()
+                walk.go_on(0)
             found.append((walk.plan.sequence.tolist(), walk.work.best.tolist(), walk.work.counts.tolist()))
     assert found[0] == found[1]
 
@@ -100,9 +105,48 @@ def test_whatever_a_pipeline_has(pipeline: Pipeline, objective: Objective, seed:
         return
     walk = walked(start, objective, seed)
     for _ in range(3):
-        walk.go_on()
-        if walk.stuck:
-            walk.begin_again(walk)
-    found = walk.schedule()
+        if walk.over:
+            walk.begin(walk.best)
+        walk.go_on(0)
+    found = walk.schedule(walk.best)
     assert violations(pipeline, found) == []
-    assert found.objective(objective) == walk.work.counts[BEST] <= start.objective(objective)
+    assert found.objective(objective) == walk.value <= start.objective(objective)
+
+
+def test_memory_is_exceeded_on_the_way_alone() -> None:
+    """Moves lead through orders that need more than there is; what they come by does not."""
+    pipeline = EACH["wave"]
+    walk = walked(worst(pipeline, "makespan"), "makespan", seed=3)
+    walk.moves, exceeded = 1, 0
+    for _ in range(200):
+        walk.go_on(0)
+        walk.moves = 1
+        exceeded += walk.work.counts[EXCESS] > 0
+    assert 0 < exceeded < 200
+    assert walk.value < worst(pipeline, "makespan").makespan
+    assert violations(pipeline, walk.schedule(walk.best)) == []
+
+
+@pytest.mark.parametrize("name", ["linear", "links", "wave", "retained"])
+def test_random_moves_lead_to_a_guide(name: str) -> None:
+    """Half of the way to another order, then all of it; then moves are those of a search again."""
+    schedules = [schedule for _, schedule in baselines(EACH[name])]
+    one, other = min(schedules, key=lambda each: each.makespan), worst(EACH[name], "makespan")
+    walk = walked(one, "makespan", seed=1)
+    to = walked(other, "makespan", seed=1)
+    node = {number: node for node, number in enumerate(walk.network.number)}
+    sequence = np.array([node[number] for number in to.network.number])
+    guide = np.argsort(sequence)
+    kept = Kept(walk.jobs, seed=1)
+    far = kept.swaps(walk.plan.sequence, guide)
+    assert far > 4
+    walk.begin(walk.plan.sequence.copy(), far // 2, guide)
+    walk.moves = far // 2
+    walk.go_on(0)
+    check(walk)
+    assert kept.swaps(walk.plan.sequence, guide) == far - far // 2
+    walk.begin(np.arange(walk.jobs.nodes), far, guide)
+    walk.moves = far
+    walk.go_on(0)
+    assert walk.plan.sequence.tolist() == sequence.tolist()
+    assert walk.work.counts[KICKS] == 0

@@ -64,9 +64,7 @@ class ListSchedules(Step):
                 break
             if schedule.within_memory:
                 incumbent.offer(schedule, name)
-                self.best.append(schedule)
-                self.best.sort(key=lambda each: each.objective(run.problem.objective))
-                del self.best[HABITS.starts :]
+                keep(self.best, schedule, run)
             for each in (clock, own):
                 each.charge(tuning.SCHEDULED * run.problem.operations)
             self._took = run.clock.spent - begun
@@ -113,6 +111,13 @@ class ListSchedules(Step):
                 run.incumbent.offer(schedule, f"{most} in flight")
 
 
+def keep(best: list[Schedule], schedule: Schedule, run: Run) -> None:
+    """Keep a schedule among the best few."""
+    best.append(schedule)
+    best.sort(key=lambda each: each.objective(run.problem.objective))
+    del best[HABITS.starts :]
+
+
 class OneAfterTheOther(Step):
     """Schedules that are made one after the other, until the last ones were not better for long."""
 
@@ -120,6 +125,8 @@ class OneAfterTheOther(Step):
 
     def __init__(self) -> None:
         self._left: Iterator[tuple[str, Schedule]] | None = None
+        self.best: list[Schedule] = []
+        """The best few, from which a search may begin."""
 
     @property
     def fresh(self) -> bool:
@@ -143,7 +150,10 @@ class OneAfterTheOther(Step):
             name, schedule = next(self._left, ("", None))
             if schedule is None:
                 break
-            tries = 0 if schedule.within_memory and incumbent.offer(schedule, name) else tries + 1
+            tries += 1
+            if schedule.within_memory:
+                keep(self.best, schedule, run)
+                tries = 0 if incumbent.offer(schedule, name) else tries
             clock.charge(tuning.SCHEDULED * run.problem.operations)
             if clock.over or tries == tuning.PATIENCE or not incumbent.open:
                 break

@@ -8,7 +8,7 @@ from ppopt import tabu
 from ppopt.schedule import Schedule
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Step
-from ppopt.search.steps.list_schedules import ListSchedules
+from ppopt.search.steps.list_schedules import ListSchedules, PacedSchedules
 from ppopt.search.steps.neighbourhoods import not_for_windows
 
 
@@ -19,7 +19,9 @@ class TabuSearch(Step):
     kind = Kind.IMPROVE
 
     def __init__(self) -> None:
-        self._runs = 0
+        self._search: tabu.Search | None = None
+        self._found: Schedule | None = None
+        """The best schedule when it was last taken."""
 
     def applies(self, run: Run) -> str | None:
         """Where there is a schedule, and an order and its waits say all."""
@@ -28,27 +30,20 @@ class TabuSearch(Step):
         return unknown or ("there is no schedule yet" if run.incumbent.best is None else None)
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
-        """From the best schedule on; the first time half of the time from the best list schedules, too."""
-        clock, incumbent = run.clock.slice(seconds), run.incumbent
-        assert incumbent.best is not None
+        """From the best schedule on, the first time from the best list schedules, too; later from where it stopped."""
+        problem, incumbent, limits = run.problem, run.incumbent, run.limits(seconds)
         best = incumbent.best
-        others = [] if self._runs else [each for each in run.step(ListSchedules).best if each is not best]
-        for start in (best, *others) if others else ():
-            self._search(run, start, seconds / 2 / (1 + len(others)))
-        self._search(run, incumbent.best, clock.left)
-        return incumbent.text()
-
-    def _search(self, run: Run, start: Schedule, seconds: float) -> None:
-        """From one schedule on."""
-        incumbent, limits = run.incumbent, run.limits(seconds)
-        found = tabu.improved(
-            start,
-            objective=run.problem.objective,
-            lower=incumbent.lower,
-            limits=limits,
-            seed=limits.seed + self._runs,
-            progress=incumbent.report,
-        )
-        self._runs += 1
+        assert best is not None
+        if best is not self._found and not (self._search and self._search.begin_at(best)):
+            others = [] if self._search else [*run.step(ListSchedules).best, *run.step(PacedSchedules).best]
+            self._search = tabu.Search(best, problem.objective, limits.seed)
+            for other in others:
+                if other is not best:
+                    self._search.begin_at(other)
+        assert self._search is not None
+        than = best.objective(problem.objective)
+        found = self._search.improved(than, incumbent.lower, limits, incumbent.report)
         if found.schedule is not None:
             incumbent.offer(found.schedule, self.name)
+        self._found = incumbent.best
+        return incumbent.text()
