@@ -8,6 +8,7 @@ from ppopt.tabu.paths import (
     BACK,
     BEST,
     DEAREST,
+    EXCEEDS,
     EXCESS,
     FIRST,
     LAST,
@@ -32,7 +33,7 @@ def may_move(first: int, last: int, back: bool, jobs: Any, plan: Any, work: Any)
     their new order is in ``work.segment`` then, and by how much more memory is exceeded is counted.
 
     Nothing waits for itself then: heads and tails leave room for no path from one operation to the other, though they may where
-    there is none. And no operation passes one of its own family.
+    there is none. No operation passes one of its own family. And memory suffices, unless it may be exceeded.
     """
     early, late = plan.sequence[first], plan.sequence[last]
     moved, machine = (early if back else late), jobs.machine[early]
@@ -57,7 +58,7 @@ def may_move(first: int, last: int, back: bool, jobs: Any, plan: Any, work: Any)
         node = work.segment[place]
         work.counts[MORE] += max(0, level + jobs.claim[node] - jobs.room[machine]) - excess_at(place, jobs, plan)
         level += jobs.change[node]
-    return True
+    return bool(work.counts[EXCEEDS] != 0 or work.counts[MORE] <= 0)
 
 
 def excess_at(place: int, jobs: Any, plan: Any) -> int:

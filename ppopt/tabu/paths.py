@@ -17,13 +17,13 @@ BEST, SINCE, MOVES, KICKS, GUIDED, LOOKED, SET = range(7)
 """What is counted: the least value within memory since the search began anew; moves since it was found, or since the search went
 on from there; all moves; how many of the next ones are random, and whether these go towards the guide; places of operations that
 were looked at, and times that were set."""
-EXCESS, MORE, UNIT, WEIGHT, TURNS = range(7, 12)
-"""How much more is held than there is room for, summed up over all places; by how much more that would be after the move that is
-looked at; the largest claim of an operation, and what that much excess counts in ticks; for how many moves there was some excess,
-or, below 0, none."""
-LEAST, TIES, FIRST, LAST, BACK = range(12, 17)
+EXCEEDS, EXCESS, MORE, UNIT, WEIGHT, TURNS = range(7, 13)
+"""Whether memory may be exceeded; how much more is held than there is room for, summed up over all places; by how much more that
+would be after the move that is looked at; the largest claim of an operation, and what that much excess counts in ticks; for how
+many moves there was some excess, or, below 0, none."""
+LEAST, TIES, FIRST, LAST, BACK = range(13, 18)
 """The move that promises most: what it promises, how many promise as much; its places and its way; ``FIRST`` below 0: none."""
-COUNTS = 17
+COUNTS = 18
 
 
 def random_below(number: int, chance: Any) -> int:

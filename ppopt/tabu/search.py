@@ -3,8 +3,8 @@
 It is how job shops are scheduled (Nowicki and Smutnicki, "A fast taboo search algorithm for the job shop problem", 1996; moves of
 Balas and Vazacopoulos, "Guided local search with shifting bottleneck for job shop scheduling", 1998; Zhang and others, "A tabu
 search algorithm with a new neighborhood structure for the job shop scheduling problem", 2007). A pipeline is one whose devices
-have memory, too. What they hold depends on their own order alone. A move may exceed it, at a price that rises until there is room
-again: measured, where memory is tight, schedules get up to 5 % shorter so.
+have memory, too. What they hold depends on their own order alone. Every second walk may exceed it, at a price that rises until
+there is room again: measured, where memory is tight, schedules get up to 5 % shorter so.
 
 *Device spans.* Times are counted from when the devices begin, as the best times of an order have it
 (:func:`ppopt.timing.paths.shortest_spans`); between two looks at these the begins stay.

@@ -10,7 +10,7 @@ from ppopt.pipeline import IntArray
 from ppopt.schedule import Objective, Order, Schedule, halves
 from ppopt.tabu.jobs import HABITS, Jobs, Plan, Work
 from ppopt.tabu.loop import GOES_ON, arrange, search
-from ppopt.tabu.paths import BEST, EXCESS, GUIDED, KICKS, LOOKED, NEVER, SET, SINCE
+from ppopt.tabu.paths import BEST, EXCEEDS, EXCESS, GUIDED, KICKS, LOOKED, NEVER, SET, SINCE
 from ppopt.timing.links import Network, in_turn
 from ppopt.timing.paths import NEVER as NO_PATH
 from ppopt.timing.paths import best_begins, shortest_spans
@@ -34,6 +34,7 @@ class Walk:
         self.plan, self.work = Plan.empty(jobs), Work.empty(jobs, seed)
         self.largest = 2 * (sum(self.network.duration) + sum(self.network.lag))
         self.moves, self.over = _FIRST, True
+        self._exceeds = seed % 2 == 0
         if objective == "span":
             self.plan.rest[self.jobs.devices :] = -NEVER
 
@@ -48,8 +49,14 @@ class Walk:
         return self.work.best
 
     def begin(self, sequence: IntArray, moves: int = 0, guide: IntArray | None = None) -> None:
-        """Begin from this sequence, with so many random moves, towards another one (``guide``: by node its place there)."""
+        """Begin from this sequence, with so many random moves, towards another one (``guide``: by node its place there).
+
+        Every second time memory may be exceeded. Measured on 11 pipelines, 1.2 s each: always, values of those with much memory
+        get up to 0.8 % larger; never, others get up to 2 % larger.
+        """
         count = self.work.counts
+        self._exceeds = not self._exceeds
+        count[EXCEEDS] = self._exceeds
         count[BEST], count[SINCE], count[KICKS], count[GUIDED] = NEVER, 0, moves, guide is not None
         self.work.until[:] = 0
         if guide is not None:

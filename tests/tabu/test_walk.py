@@ -116,15 +116,20 @@ def test_whatever_a_pipeline_has(pipeline: Pipeline, objective: Objective, seed:
 def test_memory_is_exceeded_on_the_way_alone() -> None:
     """Moves lead through orders that need more than there is; what they come by does not."""
     pipeline = EACH["wave"]
-    walk = walked(worst(pipeline, "makespan"), "makespan", seed=3)
-    walk.moves, exceeded = 1, 0
-    for _ in range(200):
-        walk.go_on(0)
-        walk.moves = 1
-        exceeded += walk.work.counts[EXCESS] > 0
-    assert 0 < exceeded < 200
-    assert walk.value < worst(pipeline, "makespan").makespan
-    assert violations(pipeline, walk.schedule(walk.best)) == []
+    start = worst(pipeline, "makespan")
+    walk, often = walked(start, "makespan", seed=3), []
+    for _ in range(2):
+        exceeded = 0
+        for _ in range(200):
+            walk.moves = 1
+            walk.go_on(0)
+            exceeded += walk.work.counts[EXCESS] > 0
+        often.append(exceeded)
+        assert walk.value < start.makespan
+        assert violations(pipeline, walk.schedule(walk.best)) == []
+        walk.begin(np.arange(walk.jobs.nodes))
+    assert sorted(often)[0] == 0  # every second walk keeps to what there is
+    assert 0 < sorted(often)[1] < 200
 
 
 @pytest.mark.parametrize("name", ["linear", "links", "wave", "retained"])
