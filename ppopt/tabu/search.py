@@ -61,6 +61,8 @@ class Search:
         self._walks: list[Walk] = []
         self._kept = Kept(self._jobs, seed)
         self._starts = [np.arange(self._jobs.nodes)]
+        self.over = False
+        """Whether the last search was over because enough walks were in vain."""
 
     def begin_at(self, schedule: Schedule) -> bool:
         """Let a walk begin at a schedule of the same pipeline, too; ``False``: it has other operations."""
@@ -96,7 +98,7 @@ class Search:
 
     def _go_on(self, walks: list[Walk], value: int, lower: int, clock: Clock, progress: Progress | None) -> None:
         """Until the time is over, the value is ``lower`` or enough walks were in vain."""
-        in_vain, alone = 0, walks[:1]  # at first, for it compiles the loops
+        self.over, in_vain, alone = False, 0, walks[:1]  # at first, for it compiles the loops
         share = len(walks) * clock.left / 2 / len(self._starts) if len(self._starts) > 1 else math.inf
         ends = dict.fromkeys(walks, -math.inf)
         with ThreadPoolExecutor(len(walks)) as pool:
@@ -113,6 +115,7 @@ class Search:
                     value, in_vain = least, 0
                     if progress is not None:
                         progress(value, lower)
+        self.over = in_vain >= HABITS.patience
 
     def _begin(self, walk: Walk, share: float) -> float:
         """Let a walk begin anew, where a schedule was given or near what is kept; when it is cut short."""

@@ -87,10 +87,11 @@ def improved(gained: bool) -> Run:
     return run
 
 
-def moved(pipeline: Pipeline, gained: bool | None) -> Run:
-    """A search whose last tabu search found something better, or not."""
+def moved(pipeline: Pipeline, over: bool | None) -> Run:
+    """A search whose last tabu search came to an end, or not; ``None``: there was none."""
     run = run_of(pipeline)
-    run.step(TabuSearch).gained = gained
+    if over is not None:
+        take(begun(run), TabuSearch, 10.0 if over else 1e-6)
     return run
 
 
@@ -128,9 +129,9 @@ CONDITIONS = {
     "hard on spans": (strategies.hard, lambda: run_of(MANY, objective="span"), lambda: run_of(MANY)),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
     "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
-    "unbeaten": (strategies.unbeaten, lambda: moved(FEW, False), lambda: moved(FEW, True)),
-    "unbeaten what was not taken": (strategies.unbeaten, lambda: moved(FEW, False), lambda: moved(FEW, None)),
-    "unbeaten of few": (strategies.unbeaten, lambda: moved(FEW, False), lambda: moved(MANY, False)),
+    "unbeaten": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(FEW, False)),
+    "unbeaten what was not taken": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(FEW, None)),
+    "unbeaten of few": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(MANY, True)),
     "again": (
         strategies.again(Windows),
         lambda: with_windows(MANY, True),

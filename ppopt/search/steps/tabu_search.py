@@ -23,6 +23,11 @@ class TabuSearch(Step):
         self._found: Schedule | None = None
         """The best schedule when it was last taken."""
 
+    @property
+    def over(self) -> bool:
+        """Whether the last search came to an end: enough walks in a row found nothing better."""
+        return self._search is not None and self._search.over
+
     def applies(self, run: Run) -> str | None:
         """Where there is a schedule, and an order and its waits say all."""
         problem = run.problem
