@@ -159,7 +159,7 @@ class Habits(NamedTuple):
     apart: int = 20  # not measured
     random: int = 400  # measured on those 9: 100 gives values 0.1 % larger on average
     tries: int = 1000  # not measured
-    patience: int = 20  # not measured
+    patience: int = 20  # measured on 8 pipelines: with 50, values are 0.04 % less in more than twice the time
 
 
 HABITS = Habits()
