@@ -40,10 +40,10 @@ class TabuSearch(Step):
         best = incumbent.best
         assert best is not None
         if best is not self._found and not (self._search and self._search.begin_at(best)):
-            others = [] if self._search else [*run.step(ListSchedules).best, *run.step(PacedSchedules).best]
-            self._search = tabu.Search(best, problem.objective, limits.seed)
-            for other in others:
-                if other is not best:
+            first, self._search = self._search is None, tabu.Search(best, problem.objective, limits.seed)
+            if first:
+                others = [each for each in (*run.step(ListSchedules).best, *run.step(PacedSchedules).best) if each is not best]
+                for other in sorted(others, key=lambda each: each.objective(problem.objective))[: tabu.HABITS.starts]:
                     self._search.begin_at(other)
         assert self._search is not None
         than = best.objective(problem.objective)
