@@ -35,15 +35,21 @@ class TabuSearch(Step):
         return unknown or ("there is no schedule yet" if run.incumbent.best is None else None)
 
     def run(self, run: Run, seconds: float, **options: Any) -> str:
-        """From the best schedule on, the first time from the best list schedules, too; later from where it stopped."""
+        """From the best schedule on, the first time from the best list schedules, too; later from where it stopped.
+
+        Of many operations no more than the best few list schedules are taken, for each takes its part of the time. Measured, with
+        twice as many: 12 devices of two chunks, 32 microbatches get up to 0.7 % longer in 8 s; 7 of four chunks, 8 microbatches
+        up to 1.9 % shorter in 40 s.
+        """
         problem, incumbent, limits = run.problem, run.incumbent, run.limits(seconds)
         best = incumbent.best
         assert best is not None
         if best is not self._found and not (self._search and self._search.begin_at(best)):
             first, self._search = self._search is None, tabu.Search(best, problem.objective, limits.seed)
             if first:
+                most = tabu.HABITS.starts if problem.many else None
                 others = [each for each in (*run.step(ListSchedules).best, *run.step(PacedSchedules).best) if each is not best]
-                for other in sorted(others, key=lambda each: each.objective(problem.objective))[: tabu.HABITS.starts]:
+                for other in sorted(others, key=lambda each: each.objective(problem.objective))[:most]:
                     self._search.begin_at(other)
         assert self._search is not None
         than = best.objective(problem.objective)
