@@ -100,14 +100,17 @@ class Search:
         """Until the time is over, the value is ``lower`` or enough walks were in vain."""
         self.over, in_vain, alone = False, 0, walks[:1]  # at first, for it compiles the loops
         share = len(walks) * clock.left / 2 / len(self._starts) if len(self._starts) > 1 else math.inf
-        ends = dict.fromkeys(walks, -math.inf)
+        ends: dict[Walk, float] = {}
         with ThreadPoolExecutor(len(walks)) as pool:
             while value > lower and not clock.over and in_vain < HABITS.patience:
                 check()
                 for walk in alone or walks:
-                    if walk.over or clock.spent > ends[walk]:
+                    if walk in ends:
+                        if not walk.over and clock.spent <= ends[walk]:
+                            continue
                         in_vain += walk.over
-                        ends[walk] = self._begin(walk, share + clock.spent)
+                        self._kept.keep(walk)
+                    ends[walk] = self._begin(walk, share + clock.spent)
                 clock.charge(max(pool.map(lambda walk: walk.go_on(lower), alone or walks)))
                 least = min(walk.value for walk in alone or walks)
                 alone = []
@@ -119,7 +122,6 @@ class Search:
 
     def _begin(self, walk: Walk, share: float) -> float:
         """Let a walk begin anew, where a schedule was given or near what is kept; when it is cut short."""
-        self._kept.keep(walk)
         if self._starts:
             walk.begin(self._starts.pop(0))
             return share

@@ -27,13 +27,13 @@ _FIRST = 20
 
 
 class Walk:
-    """A plan, moves from it on, and the best that they came by. ``over``: it came to its end, or has no begin yet."""
+    """A plan, moves from it on, and the best that they came by. ``over``: it came to its end."""
 
     def __init__(self, network: Network, jobs: Jobs, objective: Objective, seed: int, slower: int = 1) -> None:
         self.network, self.jobs, self.objective, self.slower = network, jobs, objective, slower
         self.plan, self.work = Plan.empty(jobs), Work.empty(jobs, seed)
         self.largest = 2 * (sum(self.network.duration) + sum(self.network.lag))
-        self.moves, self.over = _FIRST, True
+        self.moves, self.over = _FIRST, False
         self._exceeds = seed % 2 == 0
         if objective == "span":
             self.plan.rest[self.jobs.devices :] = -NEVER
