@@ -104,6 +104,43 @@ def test_bare_tuples_have_the_same_numbers() -> None:
         assert (given.sums[0] == 17) == compiled_too  # Python changes a list, which is not among the changes
 
 
+class Both(NamedTuple):
+    one: Any
+    offset: int
+    other: Any
+
+
+def both_sum(both: Any) -> int:
+    both.other.sums[1] += both.one.values[0]
+    total: int = both.offset + both.one.sums[0] + both.other.sums[1]
+    return total
+
+
+@loop(1.0, parts=(both_sum,))
+def both_sums(both: Any) -> int:
+    return both_sum(bare(both)) * 100 + both_sum(bare(both))
+
+
+@with_numba
+def test_bare_tuples_of_tuples() -> None:
+    given = Both(Tables(np.array([3]), np.array([50])), 1, Tables(np.array([0]), np.array([0, 5])))
+    with using(compiled=True):
+        assert both_sums(1, 100, given) == 59 * 100 + 62
+    assert given.other.sums.tolist() == [0, 11]
+
+
+@with_numba
+def test_a_part_is_compiled_once() -> None:
+    """For all loops that call it, with a number that stands in the source, too."""
+    names: dict[str, Any] = {}
+    source = "def part(n): return 2 * n\ndef one(n): return part(n) + part(3)\ndef other(n): return part(n) + part(-1)"
+    exec(source, names)  # what is in no file is not kept on disk, but compiled in every process
+    with using(compiled=True):
+        for name, value in (("one", 16), ("other", 8)):
+            assert Loop(names[name], 1.0, (), (names["part"],))(1, 100, 5) == value
+    assert len(compiled._parts[names["part"]].signatures) == 1
+
+
 def tables(*values: int) -> Tables:
     return Tables(np.array(values), np.zeros(len(values), np.int64))
 
