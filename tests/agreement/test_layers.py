@@ -50,7 +50,7 @@ def test_the_best_of_all_cuts(share: int) -> None:
     count: Counter[str] = Counter()
 
     @settings(max_examples=7 * share)
-    @given(layered(9, 40), st.sampled_from(("makespan", "makespan", "makespan", "span")))
+    @given(layered(9, 40 if share > 1 else 12), st.sampled_from(("makespan", "makespan", "makespan", "span")))
     def on(pipeline: Pipeline, objective: Objective) -> None:
         holds(pipeline, objective if pipeline.placement != "bidirectional" else "makespan", count)
 

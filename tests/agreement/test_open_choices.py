@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import ppopt as pp
 from ppopt.files import Model, model_dict, read_model
 from ppopt.pipeline import PipelineError
+from ppopt.search import Settings, solve_closed
 from tests.support.command import run
 from tests.support.open_choices import subsets
 from tests.support.tiers import thorough
@@ -77,7 +78,7 @@ def by_enumeration(pipeline: pp.Pipeline) -> Fraction:
                 closed = place.resolved(stages)
             except PipelineError:
                 continue
-            result = pp.solve(closed, workers=1, seconds=30)
+            result = solve_closed(closed, settings=Settings(seconds=30, workers=1))
             assert result.reason == "optimal"
             assert result.scope is None
             assert result.ticks.value is not None

@@ -13,6 +13,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Order
 from ppopt.search import solve
 from ppopt.timing import CyclicOrder, time_order
+from tests.support.tiers import thorough
 from tests.support.unaided import optimum
 
 
@@ -61,7 +62,7 @@ LONG = Costs(forward=1, backward_input=1, backward_weight=1, backward=4, overlap
     [
         Pipeline(1, 3, costs=Costs(forward=2, backward=3, overlap=4), memory=Memory(limit=2)),
         Pipeline(2, 2, costs=Costs(forward=(2, 3), backward=(3, 5), overlap=(4, 5)), links=Links(1)),
-        Pipeline(2, 2, "bidirectional", costs=Costs(forward=2, backward=3, overlap=3)),
+        pytest.param(Pipeline(2, 2, "bidirectional", costs=Costs(forward=2, backward=3, overlap=3)), marks=thorough),
         Pipeline(1, 3, costs=LONG, memory=Memory(retained=3, limit=2)),
     ],
     ids=["one device", "linear", "bidirectional", "no room to split"],

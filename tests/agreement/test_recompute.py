@@ -11,13 +11,13 @@ from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.pipeline import Pipeline, PipelineError
 from ppopt.pipeline.recompute_choices import RecomputeChoices
-from ppopt.search import Result, solve
+from ppopt.search import Result, Settings, solve, solve_closed
 from tests.support.recompute import random_choice
 from tests.support.strategies import objectives
 from tests.support.tiers import thorough
 
 
-def by_enumeration(pipeline: Pipeline, objective: str) -> Fraction:
+def by_enumeration(pipeline: Pipeline, objective: Objective) -> Fraction:
     """The best over all subsets of the stages, each solved to its optimum."""
     values = []
     for size in range(pipeline.stages + 1):
@@ -26,7 +26,7 @@ def by_enumeration(pipeline: Pipeline, objective: str) -> Fraction:
                 each = pipeline.resolved(stages)
             except PipelineError:
                 continue
-            result = solve(each, objective=objective, workers=1, seconds=30)  # type: ignore[arg-type]
+            result = solve_closed(each, objective, Settings(seconds=30, workers=1))
             assert result.reason == "optimal"
             assert result.value is not None
             values.append(Fraction(result.ticks.value, result.ticks.per_unit))
@@ -45,7 +45,8 @@ def holds(pipeline: Pipeline, objective: Objective) -> Result:
     assert Fraction(result.ticks.value, result.ticks.per_unit) == best
     assert result.lower_bound == result.value
     choices = RecomputeChoices(pipeline)
-    free = solve(choices.relaxed(choices.lowest, choices.highest), objective=result.objective, workers=1, seconds=30)
+    relaxed = choices.relaxed(choices.lowest, choices.highest)
+    free = solve_closed(relaxed, result.objective, Settings(seconds=30, workers=1))
     assert free.reason == "optimal"
     assert free.value is not None
     assert Fraction(free.ticks.value, free.ticks.per_unit) <= best

@@ -5,7 +5,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt import bounds
@@ -13,7 +12,7 @@ from ppopt.bounds.certificates import Certificate, Part, Way, certificates, dura
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Mix, Pipeline
 from ppopt.schedule import Objective
-from tests.support.tiers import thorough
+from tests.support.tiers import drawn, thorough
 
 PLACES = (("linear", 2, 1), ("linear", 4, 1), ("wave", 2, 2), ("wave", 3, 2), ("loop", 2, 2), ("loop", 2, 3), ("wave", 2, 3))
 TWO_ROUTES = (("bidirectional", 2, 1), ("bidirectional", 3, 1), ("bidirectional", 4, 1))
@@ -58,8 +57,7 @@ def too_much(certificate: Certificate, others: Iterable[tuple[dict[Part, int], i
 OBJECTIVES = st.sampled_from(("makespan", "span"))
 
 
-@given(st.integers(0, 10**9), OBJECTIVES)
-@settings(max_examples=40)
+@drawn(16, 40, st.integers(0, 10**9), OBJECTIVES)
 def test_a_certificate_is_the_bound_at_its_own_cut_and_holds_at_others(seed: int, objective: Objective) -> None:
     one, *others = alike(seed, 5, (*PLACES, *TWO_ROUTES))
     found = certificates(one, one.devices + 1, objective)
@@ -71,8 +69,7 @@ def test_a_certificate_is_the_bound_at_its_own_cut_and_holds_at_others(seed: int
     assert not any(too_much(certificate, all_bounds) for certificate in found)
 
 
-@given(st.integers(0, 10**9), OBJECTIVES)
-@settings(max_examples=35)
+@drawn(15, 35, st.integers(0, 10**9), OBJECTIVES)
 def test_plain_certificates_hold_everywhere(seed: int, objective: Objective) -> None:
     one, *others = alike(seed, 4)
     found = list(plain_certificates(one, objective))
@@ -164,8 +161,7 @@ def mixed(seed: int, number: int) -> list[Pipeline]:
     return found
 
 
-@given(st.integers(0, 10**9), OBJECTIVES)
-@settings(max_examples=15)
+@drawn(6, 15, st.integers(0, 10**9), OBJECTIVES)
 def test_of_microbatches_that_differ(seed: int, objective: Objective) -> None:
     """The bound at its own cut, valid at others, linear in what a stage takes for each size."""
     one, *others = mixed(seed, 4)

@@ -1,7 +1,6 @@
 """Bounds where transfers hold links."""
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt import bounds, cpsat
@@ -13,6 +12,7 @@ from ppopt.search import solve
 from tests.support import tuned
 from tests.support.links import solved
 from tests.support.strategies import linked
+from tests.support.tiers import drawn
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,7 @@ def test_a_link_is_a_machine_of_the_bounds(pipeline: Pipeline, least: int) -> No
     assert delays.value < least <= bound.value <= solved(cpsat.solve, pipeline, rules_of(pipeline), "makespan", 60).lower_bound
 
 
-@settings(max_examples=8)
-@given(linked(40), st.sampled_from([1, 3, 5]), st.data())
+@drawn(5, 8, linked(40), st.sampled_from([1, 3, 5]), st.data())
 def test_windows_of_any_length_are_valid_with_links(pipeline: Pipeline, times: int, data: st.DataObject) -> None:
     pipeline = pipeline.changed(microbatches=len(pipeline.routes) * times)
     makespan = max(bound.value for of in (bounds.machine, bounds.memory) if (bound := of(pipeline)) is not None)

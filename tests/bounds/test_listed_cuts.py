@@ -14,9 +14,12 @@ from ppopt.pipeline import PipelineError
 from ppopt.search.over_cuts import OverCuts
 from tests.bounds.test_many_cuts import PLACES, drawn
 from tests.support.layered import cuts
+from tests.support.tiers import thorough
 
 
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: "-".join(map(str, place[:3])))
+@pytest.mark.parametrize(
+    "place", [*PLACES[:-1], pytest.param(PLACES[-1], marks=thorough)], ids=lambda place: "-".join(map(str, place[:3]))
+)
 def test_all_of_them_and_no_others(place: tuple[str, int, int, int]) -> None:
     rng, some_listed, some_not = Random(str(place)), 0, 0
     for _ in range(2):

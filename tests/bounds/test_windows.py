@@ -98,6 +98,7 @@ def test_interrupt_stops_a_window(monkeypatch: pytest.MonkeyPatch):
     assert limits.clock.over
 
 
+@thorough
 def test_windows_are_the_optimum_of_four_stages_to_a_device_with_half_the_memory():
     pipeline = Pipeline(3, 8, placement="wave", chunks=4, memory=Memory(limit=1.5))
     best = max(tuned.best(pipeline, target=109, limits=Limits.of(60, workers=2)), key=lambda bound: bound.value)

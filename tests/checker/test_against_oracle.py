@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppopt.checker import Record, metrics, violations, violations_of
@@ -15,6 +14,7 @@ from ppopt.op import Kind
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 from tests.support.oracle import Ops, Row, World, peaks, schedules, text, timed, worlds, wrong
+from tests.support.tiers import drawn
 
 
 def written(rows: list[Row], unit: Fraction, as_floats: bool) -> list[list[Record]]:
@@ -27,8 +27,7 @@ def written(rows: list[Row], unit: Fraction, as_floats: bool) -> list[list[Recor
 UNITS = st.sampled_from([(Fraction(1), False), (Fraction(1, 3), False), (Fraction(1, 3), True), (Fraction(1, 10), True)])
 
 
-@settings(deadline=None)
-@given(schedules(), UNITS)
+@drawn(40, 100, schedules(), UNITS)
 def test_valid_schedules_are_accepted(case: tuple[World, list[Row]], unit: tuple[Fraction, bool]) -> None:
     world, rows = case
     assert wrong(world, rows) == ""
@@ -104,16 +103,14 @@ def perturbed(draw: st.DrawFn) -> tuple[World, list[Row]]:
     return world, rows
 
 
-@settings(deadline=None)
-@given(perturbed(), UNITS)
+@drawn(60, 100, perturbed(), UNITS)
 def test_what_is_wrong_is_found_and_nothing_else(case: tuple[World, list[Row]], unit: tuple[Fraction, bool]) -> None:
     world, rows = case
     found = violations_of(world.pipeline(unit[0]), written(rows, *unit))
     assert bool(found) == bool(wrong(world, rows)), (wrong(world, rows), found)
 
 
-@settings(deadline=None)
-@given(perturbed())
+@drawn(40, 100, perturbed())
 def test_schedules_and_their_records_are_judged_alike(case: tuple[World, list[Row]]) -> None:
     world, rows = case
     pipeline = world.pipeline()
@@ -127,8 +124,7 @@ def test_schedules_and_their_records_are_judged_alike(case: tuple[World, list[Ro
     assert bool(violations(pipeline, schedule)) == bool(wrong(world, rows))
 
 
-@settings(deadline=None)
-@given(worlds())
+@drawn(40, 100, worlds())
 def test_both_readings_of_a_pipeline_agree(world: World) -> None:
     pipeline = replace(world.pipeline(Fraction(1, 7)), costs=replace(world.pipeline().costs, per="stage"))
     if world.stages == world.devices:

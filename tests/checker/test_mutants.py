@@ -15,6 +15,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.schedule import Order
 from ppopt.timing import CyclicOrder, time_order
 from tests.support import golden
+from tests.support.tiers import thorough
 
 Rows = list[list[Record]]
 
@@ -643,7 +644,10 @@ def test_each_operation_a_tick_earlier_breaks_a_rule(of: str) -> None:
             assert violations_of(b.pipeline, rows), f"{op} a tick earlier"
 
 
-@pytest.mark.parametrize("of", BASES)
+LARGE = ("zb-v", "dualpipe", "interleaved")
+
+
+@pytest.mark.parametrize("of", [pytest.param(name, marks=thorough if name in LARGE else ()) for name in BASES])
 def test_each_operation_once_less_or_once_more_breaks_a_rule(of: str) -> None:
     b = base(of)
     for device, row in enumerate(b.rows):

@@ -8,39 +8,41 @@ from tests.support.command import read, run
 from tests.support.places import MODELS
 
 
-def pipeline_of(*args: str, **more: Any) -> dict[str, Any]:
-    model: dict[str, Any] = read("compare", *args, **more)["model"]
+def model_of(*args: str, **more: Any) -> dict[str, Any]:
+    """The model that ``ppopt order`` has, the quickest of the commands that take one."""
+    model: dict[str, Any] = read("order", "1f1b", *args, **more)["model"]
     return model
 
 
 def test_flags_beat_set_and_set_beats_the_file() -> None:
     path = str(MODELS / "zb-h1.toml")
-    assert pipeline_of(path)["pipeline"]["microbatches"] == 8
-    assert pipeline_of(path, "--set", "pipeline.microbatches=9")["pipeline"]["microbatches"] == 9
-    assert pipeline_of(path, "--set", "pipeline.microbatches=9", "-m", "10")["pipeline"]["microbatches"] == 10
-    assert pipeline_of(path, "-m", "10", "--set", "pipeline.microbatches=9")["pipeline"]["microbatches"] == 10
+    assert model_of(path)["pipeline"]["microbatches"] == 8
+    assert model_of(path, "--set", "pipeline.microbatches=9")["pipeline"]["microbatches"] == 9
+    assert model_of(path, "--set", "pipeline.microbatches=9", "-m", "10")["pipeline"]["microbatches"] == 10
+    assert model_of(path, "-m", "10", "--set", "pipeline.microbatches=9")["pipeline"]["microbatches"] == 10
 
 
 def test_a_limit_is_a_number_a_list_or_none() -> None:
     path = str(MODELS / "zb-h1.toml")
-    assert pipeline_of(path, "--memory-limit", "5")["memory"]["limit"] == 5
-    assert pipeline_of(path, "--memory-limit", "3,4,4,2.5")["memory"]["limit"] == [3, 4, 4, 2.5]
-    assert "limit" not in pipeline_of(path, "--memory-limit", "none")["memory"]
+    assert model_of(path, "--memory-limit", "5")["memory"]["limit"] == 5
+    assert model_of(path, "--memory-limit", "3,4,4,2.5")["memory"]["limit"] == [3, 4, 4, 2.5]
+    assert "limit" not in model_of(path, "--memory-limit", "none")["memory"]
 
 
 def test_a_model_may_come_from_standard_input() -> None:
     text = (MODELS / "gpt-1.5b.toml").read_text()
-    assert pipeline_of("-", stdin=text) == pipeline_of(str(MODELS / "gpt-1.5b.toml"))
+    assert model_of("-", stdin=text) == model_of(str(MODELS / "gpt-1.5b.toml"))
 
 
 def test_placement_and_a_bare_word() -> None:
-    assert pipeline_of("-d", "4", "-m", "8", "--placement", "wave")["pipeline"]["placement"] == "wave"
-    assert pipeline_of("-d", "4", "-m", "8", "--set", "pipeline.placement=loop")["pipeline"]["placement"] == "loop"
-    assert pipeline_of("-d", "4", "-m", "8", "--set", "name=mine")["name"] == "mine"
+    for words, placement in ((("--placement", "wave"), "wave"), (("--set", "pipeline.placement=loop"), "loop")):
+        assert read("compare", "-d", "2", "-m", "2", *words)["model"]["pipeline"]["placement"] == placement
+    assert model_of("-d", "2", "-m", "2", "--set", "name=mine")["name"] == "mine"
 
 
 def test_another_placement_leaves_out_the_schedule_of_the_file_and_says_so() -> None:
-    result = run("compare", str(MODELS / "gpt-1.5b.toml"), "--placement", "loop", "--set", "pipeline.chunks=2", "--json")
+    path = str(MODELS / "gpt-1.5b.toml")
+    result = run("compare", path, "-m", "8", "--placement", "loop", "--set", "pipeline.chunks=2", "--json")
     pipeline = json.loads(result.stdout)["model"]["pipeline"]
     assert (pipeline["placement"], pipeline["chunks"]) == ("loop", 2)
     assert "schedule" not in pipeline

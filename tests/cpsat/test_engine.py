@@ -120,7 +120,7 @@ def test_a_reservoir_holds_what_fits() -> None:
 def test_bounds_charge_the_clock_in_deterministic_mode() -> None:
     """Else a search in deterministic mode would take far longer than it was given."""
     pipeline = Pipeline(4, 8, placement="wave", chunks=2, memory=Memory(limit=3))
-    limits = [Limits.of(2, deterministic=True) for _ in range(2)]
+    limits = [Limits.of(0.5, deterministic=True) for _ in range(2)]
     found = [[bound.value for bound in tuned.best(pipeline, target=60, limits=each)] for each in limits]
     assert found[0] == found[1]
     assert limits[0].clock.spent == limits[1].clock.spent > 0

@@ -18,6 +18,7 @@ import pytest
 
 from ppopt.cli import COMMANDS, main
 from tests.docs.pages import PAGES, Line, blocks, lines
+from tests.support.command import run
 from tests.support.places import ROOT
 from tests.support.tiers import thorough
 
@@ -61,10 +62,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rank in range(2):
         shutil.copy(next((ROOT / "tests").rglob(f"torch_trace_{rank}.json")), path / f"timing-{rank}.json")
     for schedule, file in (("zb-h1", "best.json"), ("1f1b", "1f1b.json")):
-        made = ppopt(["order", schedule, "-d", "2", "-m", "3", "--json"], path)
-        (path / file).write_text(made.stdout)
-    for schedule in ("schedule.csv", "file.csv"):
-        (path / schedule).write_text(ppopt(["order", "1f1b", "-d", "4", "-m", "8"], path).stdout)
+        (path / file).write_text(run("order", schedule, "-d", "2", "-m", "3", "--json").stdout)
+    for name in ("schedule.csv", "file.csv"):
+        (path / name).write_text(run("order", "1f1b", "-d", "4", "-m", "8").stdout)
     (path / "all.db").touch()
     (path / "model.toml").write_text("[pipeline]\ndevices = 4\nmicrobatches = 8\n")
     study = '[model.pipeline]\ndevices = 2\n[vary]\npipeline.microbatches = [2, 4]\n[run]\nschedules = ["1f1b"]\n'

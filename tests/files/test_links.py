@@ -16,6 +16,7 @@ from ppopt.search import solve
 from ppopt.timing import left_shifted, time_order
 from tests.support.links import listed, two
 from tests.support.places import MODELS
+from tests.support.tiers import thorough
 
 
 def test_a_file_records_the_transfers(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_a_file_records_the_transfers(tmp_path: Path) -> None:
     assert Rule.MISSING in {v.rule for v in check_file(str(path), None)}
 
 
-@pytest.mark.parametrize("name", ["two-sites", "two-sites-v"])
+@pytest.mark.parametrize("name", ["two-sites", pytest.param("two-sites-v", marks=thorough)])
 def test_files_keep_the_order_of_the_transfers(name: str, tmp_path: Path) -> None:
     model = read_model(str(MODELS / f"{name}.toml"))
     pipeline = model.pipeline

@@ -177,7 +177,7 @@ def test_release_times_are_kept():
     assert run_jobs(jobs, PRIORITIES["backward-first"](jobs), release=late).texts()[0][0] == "0F1"
 
 
-@drawn(40, 100, pipelines(120))
+@drawn(16, 100, pipelines(120))
 def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
     least = max(pipeline.work)
     for _, schedule in baselines(pipeline):
@@ -187,7 +187,7 @@ def test_never_stuck_and_always_valid_under_the_rules_alone(pipeline: Pipeline):
         assert all(np.array_equal(a, b) for a, b in zip(again.start, schedule.start, strict=True))
 
 
-@drawn(40, 150, rebuilding(160))
+@drawn(16, 150, rebuilding(160))
 def test_never_stuck_where_input_gradients_take_memory(pipeline: Pipeline):
     jobs = Jobs(pipeline, (*rules_of(pipeline), *always_split(pipeline)), links=True)
     for rule in PRIORITIES.values():

@@ -20,6 +20,7 @@ from ppopt.periodic.periodic_schedule import microbatches_per_route, order_from,
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import time_order
 from tests.support import tuned
+from tests.support.tiers import thorough
 
 REAL = Costs(forward=Fraction("18.5"), backward_input=Fraction("18.1"), backward_weight=Fraction("9.3"))
 
@@ -98,7 +99,7 @@ def direct(pipeline: Pipeline) -> int:
 SMALL = [
     Pipeline(2, 6, memory=Memory(limit=2)),
     Pipeline(3, 7, memory=Memory(limit=3)),
-    Pipeline(3, 7, memory=Memory(limit=2)),
+    pytest.param(Pipeline(3, 7, memory=Memory(limit=2)), marks=thorough),
     Pipeline(2, 7, placement="wave", chunks=2, memory=Memory(activation=2, limit=3)),
     Pipeline(2, 7, placement="loop", chunks=2, memory=Memory(activation=2, limit=4)),
     Pipeline(2, 6, costs=Costs(forward=(3, 2), backward_input=(2, 3)), links=Links(latency=1), memory=Memory(limit=3)),
@@ -106,9 +107,9 @@ SMALL = [
     Pipeline(3, 7, costs=Costs(forward=(3, 2, 4)), links=Links(latency=1), memory=Memory(limit=(3, 2, 1), retained=0.5)),
     Pipeline(2, 6, placement="wave", chunks=2, costs=Costs(forward=4), links=Links(latency=1), memory=Memory(limit=2)),
     Pipeline(2, 8, placement="bidirectional", memory=Memory(limit=3)),
-    Pipeline(2, 6, costs=SPLIT, memory=Memory(retained=2, limit=4)),
+    pytest.param(Pipeline(2, 6, costs=SPLIT, memory=Memory(retained=2, limit=4)), marks=thorough),
     Pipeline(2, 6, costs=SPLIT, memory=Memory(retained=2, limit=3)),
-    Pipeline(3, 6, costs=SPLIT, memory=Memory(retained=(2, 1, 3), limit=4)),
+    pytest.param(Pipeline(3, 6, costs=SPLIT, memory=Memory(retained=(2, 1, 3), limit=4)), marks=thorough),
     Pipeline(2, 6, costs=replace(SPLIT, recompute=1), memory=Memory(recompute_saved=1, retained=1, limit=2), recompute="all"),
 ]  # fmt: skip
 
@@ -129,9 +130,9 @@ def test_the_same_optimum_as_a_direct_search(pipeline: Pipeline) -> None:
     ("pipeline", "constant"),
     [
         (Pipeline(4, 1024, memory=Memory(limit=4)), 3),
-        (Pipeline(4, 1024, placement="wave", chunks=2, memory=Memory(activation=2, limit=8)), 3),
+        pytest.param(Pipeline(4, 1024, placement="wave", chunks=2, memory=Memory(activation=2, limit=8)), 3, marks=thorough),
         (Pipeline(4, 1024, placement="wave", chunks=2, memory=Memory(activation=2, limit=4)), 11),
-        (Pipeline(4, 1024, placement="loop", chunks=2, memory=Memory(activation=2, limit=6)), 5),
+        pytest.param(Pipeline(4, 1024, placement="loop", chunks=2, memory=Memory(activation=2, limit=6)), 5, marks=thorough),
     ],
     ids=size,
 )

@@ -16,6 +16,7 @@ from ppopt.named.bidirectional import two_waves
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Links, Memory, Pipeline, PipelineError
 from tests.support.shown import SHOWN
+from tests.support.tiers import drawn
 
 LOOPED = {"routes": [[0, 1, 2, 0, 1, 2], [3, 4, 5, 3, 4, 5]]}
 """Each microbatch visits three of six devices twice."""
@@ -179,8 +180,7 @@ def spent(pipeline: Pipeline) -> dict[str, list[Fraction]]:
 OTHERS: list[tuple[str, int]] = [("linear", 1), ("loop", 1), ("loop", 2), ("wave", 2), ("wave", 3), ("bidirectional", 1)]
 
 
-@settings(deadline=None, max_examples=150)
-@given(pipelines(), st.sampled_from(OTHERS))
+@drawn(50, 150, pipelines(), st.sampled_from(OTHERS))
 def test_the_work_is_the_same_on_every_placement(pipeline: Pipeline, where: tuple[str, int]) -> None:
     other = pipeline.placed(*where)
     assert spent(other) == spent(pipeline)
@@ -198,8 +198,7 @@ def test_the_work_is_the_same_on_every_placement(pipeline: Pipeline, where: tupl
         ]
 
 
-@settings(deadline=None, max_examples=100)
-@given(pipelines(), st.data())
+@drawn(30, 100, pipelines(), st.data())
 def test_the_work_is_the_same_on_any_routes(pipeline: Pipeline, data: st.DataObject) -> None:
     devices = pipeline.devices
     place = data.draw(st.one_of(places(devices), st.just({"routes": two_waves(devices)})))

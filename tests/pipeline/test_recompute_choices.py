@@ -3,12 +3,12 @@
 from fractions import Fraction
 from itertools import pairwise, permutations
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from ppopt.pipeline import Costs, Layers, Memory, Mix, Pipeline
 from ppopt.pipeline.recompute_choices import RecomputeChoices
 from tests.support.every_cut import layers, levels
+from tests.support.tiers import drawn
 
 
 def test_a_stage_recomputes_or_not() -> None:
@@ -23,7 +23,7 @@ def test_a_stage_recomputes_or_not() -> None:
     assert relaxed.recomputing == {0, 1}
 
 
-@given(layers(7, True), st.integers(1, 2))
+@drawn(40, 100, layers(7, True), st.integers(1, 2))
 def test_no_option_is_beaten_and_every_choice_is_covered(own: object, devices: int) -> None:
     pipeline = Pipeline(min(devices, len(own)), 2, layers=own, partition="balanced", recompute="choose")  # type: ignore[arg-type]
     choices = RecomputeChoices(pipeline)

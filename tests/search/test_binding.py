@@ -18,7 +18,7 @@ from tests.support.words import obeyed
 F, B, I, W = Kind  # noqa: E741
 
 
-@pytest.mark.parametrize("name", ["1f1b", "zb-h1", *(pytest.param(name, marks=thorough) for name in ("zb-h2", "gpipe"))])
+@pytest.mark.parametrize("name", ["1f1b", *(pytest.param(name, marks=thorough) for name in ("zb-h1", "zb-h2", "gpipe"))])
 def test_the_best_under_words_is_between_the_best_and_a_schedule_that_obeys_them(name: str) -> None:
     pipeline = Pipeline(3, 5, costs=Costs(forward=[2, 3, 2], backward_input=2, backward_weight=1), memory=Memory(limit=5))
     free = solve(pipeline)
@@ -142,7 +142,7 @@ def test_words_that_no_schedule_can_obey_are_infeasible() -> None:
 def test_large_pipelines_have_an_answer_under_words() -> None:
     pipeline = Pipeline(8, 100, memory=Memory(limit=8))
     words = [Precede(Family(7, F), Family(0, F), shift=8, lag=1), Exclusive((Family(0, F), Family(1, F)))]
-    result = solve(pipeline, constraints=words, seconds=2, workers=1)
+    result = solve(pipeline, constraints=words, seconds=0.5, workers=1)
     assert result.schedule is not None
     obeyed(result.schedule, result.binding)
     assert 0 < result.ticks.lower_bound <= result.schedule.makespan

@@ -24,23 +24,27 @@ from ppopt.search.verifying import verify
 from tests.support.every_cut import by_enumeration, cuts
 from tests.support.tiers import drawn, thorough
 
-HEAVY_HEAD = Layers(
-    [
-        {"name": "embedding", "forward": 1, "backward_input": 0, "backward_weight": 1, "activation": 1, "weights": 3},
-        {
-            "name": "decoder",
-            "count": 12,
-            "forward": 4,
-            "backward_input": 4,
-            "backward_weight": 4,
-            "activation": 2,
-            "weights": 1,
-            "recompute": [{"name": "full", "time": 4, "saved": 1}],
-        },
-        {"name": "head", "forward": 9, "backward_input": 9, "backward_weight": 9, "activation": 1, "weights": 3},
-    ]
-)
-PIPELINE = Pipeline(3, 5, layers=HEAVY_HEAD)
+
+def heavy_head(decoders: int) -> Layers:
+    return Layers(
+        [
+            {"name": "embedding", "forward": 1, "backward_input": 0, "backward_weight": 1, "activation": 1, "weights": 3},
+            {
+                "name": "decoder",
+                "count": decoders,
+                "forward": 4,
+                "backward_input": 4,
+                "backward_weight": 4,
+                "activation": 2,
+                "weights": 1,
+                "recompute": [{"name": "full", "time": 4, "saved": 1}],
+            },
+            {"name": "head", "forward": 9, "backward_input": 9, "backward_weight": 9, "activation": 1, "weights": 3},
+        ]
+    )
+
+
+PIPELINE = Pipeline(3, 5, layers=heavy_head(12))
 
 
 def test_a_heavy_head_moves_the_cut() -> None:
@@ -58,7 +62,7 @@ def test_a_heavy_head_moves_the_cut() -> None:
 
 
 def test_one_model_has_one_answer_and_one_row_whatever_placement_the_question_names() -> None:
-    few = PIPELINE.changed(devices=2, microbatches=3)
+    few = PIPELINE.changed(devices=2, microbatches=2, layers=heavy_head(6))
     asked = [few.changed(placement=placement, chunks=chunks) for placement, chunks in (("linear", 1), ("wave", 2), ("loop", 2))]
     results = [solve(pipeline, seconds=30, workers=1) for pipeline in asked]
     best = solve(few.changed(placement="any", chunks=[2]), seconds=30, workers=1)
@@ -237,7 +241,8 @@ def test_placements_of_few_stages_come_first(monkeypatch: pytest.MonkeyPatch) ->
         return go_on(self, *args)
 
     monkeypatch.setattr(PartitionChoice, "go_on", noted)
-    result = solve(PIPELINE.changed(devices=2, microbatches=2, placement="any", chunks=[4, 2]), seconds=30, workers=1)
+    few = PIPELINE.changed(devices=2, microbatches=2, layers=heavy_head(8))
+    result = solve(few.changed(placement="any", chunks=[4, 2]), seconds=30, workers=1)
     assert result.reason == "optimal"
     assert turns[:5] == [2, 4, 4, 8, 8]
 
@@ -339,11 +344,15 @@ ATTENTION = Layers(
 LENGTHS = Pipeline(2, 3, layers=ATTENTION, mix=Mix(lengths=[2, 16, 1], length=2, microbatch_order="choose"))
 
 
-def best_cut_of(pipeline: Pipeline, **asked: Any) -> Fraction:
+def best_cut_of(pipeline: Pipeline, order: str | None) -> Fraction:
     """The best over all cuts, each solved alone."""
     values = []
     for counts in cuts(pipeline):
-        result = solve(pipeline.changed(partition=counts), seconds=30, workers=1, best_cut=False, **asked)
+        cut = pipeline.changed(partition=counts)
+        if order is None:
+            result = solve_closed(cut, settings=Settings(seconds=30, workers=1))
+        else:
+            result = solve(cut, order=order, seconds=30, workers=1, best_cut=False)
         assert result.reason == "optimal"
         values.append(Fraction(result.ticks.value or 0, result.ticks.per_unit))
     return min(values)
@@ -356,7 +365,7 @@ def test_lengths_move_the_cut(order: str | None) -> None:
     assert result.reason == "optimal"
     assert result.schedule is not None
     value = Fraction(result.ticks.value or 0, result.ticks.per_unit)
-    assert value == best_cut_of(LENGTHS, order=order)
+    assert value == best_cut_of(LENGTHS, order)
     alike = solve(LENGTHS.changed(mix=Mix()), seconds=30, workers=1)
     assert alike.pipeline.counts != result.pipeline.counts
 

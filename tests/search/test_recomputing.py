@@ -12,7 +12,7 @@ from ppopt.files import read_model, setting
 from ppopt.files.model import model_of_text
 from ppopt.named import compare, find
 from ppopt.pipeline import Costs, Layers, Memory, Mix, Offload, Pipeline, PipelineError, TooLittleMemory
-from ppopt.search import solve
+from ppopt.search import Settings, solve, solve_closed
 from tests.support.every_cut import by_enumeration, cuts, levels, mixed
 from tests.support.places import MODELS
 from tests.support.recompute import random_choice
@@ -50,7 +50,7 @@ def test_microbatches_in_turn_and_copies_beside_it(mix: Mix, offload: Offload | 
     values = []
     for stages in ([], [0], [1], [0, 1]):
         try:
-            values.append(solve(pipeline.resolved(stages), workers=1, seconds=30).value)
+            values.append(solve_closed(pipeline.resolved(stages), settings=Settings(seconds=30, workers=1)).value)
         except TooLittleMemory:
             assert offload is None
     assert result.value == min(value for value in values if value is not None)
@@ -64,7 +64,7 @@ def test_the_level_that_saves_most_need_not_be_the_last(partition: str | tuple[i
         for of in ([some, full], [full, some])
     ]
     asked = [Pipeline(2, 3, layers=of, partition=partition, memory=Memory(limit=5), recompute="choose") for of in layers]
-    results = [solve(pipeline, workers=1, seconds=30) for pipeline in asked]
+    results = [solve(pipeline, workers=1, seconds=30, best_cut=False) for pipeline in asked]
     assert [(result.reason, result.value) for result in results] == [("optimal", 224)] * 2
     with pytest.raises(PipelineError, match=r"memory\.limit"):
         asked[1].changed(partition=(3, 3), memory=Memory(limit=2))

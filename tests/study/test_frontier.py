@@ -130,9 +130,9 @@ def test_about_as_many_points_as_asked_for() -> None:
 
 
 def test_the_own_limit_is_a_point() -> None:
-    line = frontier(Pipeline(4, 8, memory=Memory(limit=Fraction(5, 2))), seconds=20)
+    line = frontier(Pipeline(3, 5, memory=Memory(limit=Fraction(5, 2))), seconds=20)
     holds(line)
-    assert [point.scale for point in line.points] == [1, 2, Fraction(5, 2), 3, 4]
+    assert [point.scale for point in line.points] == [1, 2, Fraction(5, 2), 3]
 
 
 def test_ctrl_c_ends_all_searches_and_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.clock import Clock
 from ppopt.named import find, rows_of
 from ppopt.pipeline import Pipeline
-from ppopt.search import Result, solve
+from ppopt.search import Result, Settings, solve, solve_closed
 from ppopt.search.incumbent import Incumbent
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
@@ -46,6 +47,14 @@ def take(run: Run, step: type[Step], seconds: float = 1.0, **options: Any) -> fl
 def reason(step: type[Step], run: Run) -> str | None:
     """Why a step does not apply."""
     return run.step(step).applies(run)
+
+
+def least(pipeline: Pipeline, objective: Objective = "makespan") -> int:
+    """The optimum in ticks, of a search that takes nothing from named schedules, which are not made."""
+    result = solve_closed(pipeline, objective, Settings(seconds=60, workers=1))
+    assert result.reason == "optimal"
+    assert result.ticks.value is not None
+    return result.ticks.value
 
 
 def proved(pipeline: Pipeline, **options) -> Result:

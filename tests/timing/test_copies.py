@@ -3,6 +3,8 @@
 import random
 from dataclasses import replace
 
+import pytest
+
 from ppopt.checker import violations
 from ppopt.heuristics import baselines
 from ppopt.named import find
@@ -10,6 +12,7 @@ from ppopt.pipeline import Costs, Memory, Mix, Offload, Pipeline
 from ppopt.pipeline.rewriting import kept_here, unlimited
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
+from tests.support.tiers import thorough
 
 
 def wrong(schedule: Schedule, *, host: bool = True) -> list[str]:
@@ -22,10 +25,11 @@ def wrong(schedule: Schedule, *, host: bool = True) -> list[str]:
     return [str(violation) for violation in violations(free, schedule)]
 
 
-def test_open_copies_keep_the_limit_of_the_host() -> None:
+@pytest.mark.parametrize("seeds", [5, pytest.param(12, marks=thorough)], ids=["few", "all"])
+def test_open_copies_keep_the_limit_of_the_host(seeds: int) -> None:
     """Whether the devices have room or not."""
     fits = list[bool]()
-    for seed in range(12):
+    for seed in range(seeds):
         rng = random.Random(seed)
         offload = Offload(
             time=rng.choice([0, 1, 2]),

@@ -10,6 +10,7 @@ from ppopt.schedule import Order, Transfers
 from ppopt.timing import left_shifted, time_order
 from tests.support.links import listed, two
 from tests.support.strategies import linked, pipelines
+from tests.support.tiers import drawn
 
 
 def test_transfers_of_a_link_queue() -> None:
@@ -40,8 +41,7 @@ def test_both_directions_of_a_shared_line() -> None:
     assert starts[1] == [[("0SEND_F0", 1), ("0SEND_F1", 5), ("1SEND_B0", 9), ("1SEND_B1", 13)]]
 
 
-@settings(max_examples=30)
-@given(linked(40))
+@drawn(12, 30, linked(40))
 def test_timed_orders_pass_the_checker(pipeline: Pipeline) -> None:
     for _, schedule in baselines(pipeline)[:6]:
         assert violations(pipeline, schedule, earliest=True) == []

@@ -60,7 +60,7 @@ def test_every_word_is_broken_by_some_schedule_and_told() -> None:
     assert broken(schedule, [chain(Family(0, F))]) == ["1F1 and 1B0 run as a pair, which no word allows"]
 
 
-@drawn(10, 25, few_ops(), st.integers(0, 1), st.integers(1, 3))
+@drawn(5, 25, few_ops(), st.integers(0, 1), st.integers(1, 3))
 def test_a_schedule_that_is_shifted_until_a_word_breaks_is_caught(pipeline: Pipeline, shift: int, lag: int) -> None:
     """Whatever starts as early as it can: its words' ``before`` later, and the word is broken, and told by name."""
     fused = [OneOf(((Family(s, B),),)) for s in range(pipeline.stages)] if pipeline.costs.split else []

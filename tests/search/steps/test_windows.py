@@ -20,9 +20,9 @@ def test_they_prove_more_than_closed_forms() -> None:
 def test_what_has_been_asked_is_not_asked_again() -> None:
     """Nothing new in the same time, and it takes next to none of it."""
     run = begun(run_of(PIPELINE, seconds=100))
-    first = take(run, Windows, 2)
+    first = take(run, Windows, 0.5)
     lower = run.incumbent.lower
-    again = take(run, Windows, 1)
+    again = take(run, Windows, 0.25)
     assert run.taken[-1].outcome == "nothing new"
     assert run.incumbent.lower == lower
     assert again < first
