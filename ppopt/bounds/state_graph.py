@@ -112,7 +112,7 @@ class _States:
         bits = (2 * states).bit_length()
         self.table, self.rules = table, self.rules.with_slots(bits)
         self.slots = np.full(2 << bits, -1, dtype=np.int32)
-        number_all(self.size, self.rules.largest, self.size, self.rules, self.now, self.table, self.slots)
+        number_all(self.size, self.rules.largest, self.size, self.rules, self.table, self.slots)
 
     def look(self, until: int, edges: int) -> int | None:
         """At the states up to ``until``, those that are found meanwhile too, with room for so many edges, as far as there is

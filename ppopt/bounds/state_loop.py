@@ -222,19 +222,21 @@ def all_run(rules: Any, state: Any) -> bool:
     return True
 
 
-def write(state: Any, over: bool, rules: Any, row: int, table: Any) -> int:
-    """The numbers of a state as a row of the table, those of the last state where it is ``over``; a hash of them."""
-    mixed, first, second = 0, rules.families, 2 * rules.families
+def write(state: Any, over: bool, rules: Any, row: int, table: Any) -> None:
+    """The numbers of a state as a row of the table, those of the last state where it is ``over``."""
+    first, second = rules.families, 2 * rules.families
     for family in range(rules.families):
-        behind, left = (0, 0) if over else (state.behind[family], state.left[family])
-        table[row + family], table[row + first + family] = behind, left
-        mixed += behind * rules.factor[family] + left * rules.factor[first + family]
+        table[row + family], table[row + first + family] = (0, 0) if over else (state.behind[family], state.left[family])
     for place in range(rules.sent):
-        way = 0 if over else state.way[place]
-        table[row + second + place] = way
-        mixed += way * rules.factor[second + place]
+        table[row + second + place] = 0 if over else state.way[place]
     table[row + second + rules.sent] = state.closed[0]
-    mixed += state.closed[0] * rules.factor[second + rules.sent]
+
+
+def hash_of(row: int, rules: Any, table: Any) -> int:
+    """That of a row of the table."""
+    mixed = 0
+    for place in range(rules.width):
+        mixed += table[row + place] * rules.factor[place]
     return int(((mixed ^ (mixed >> 25)) & (2**31 - 1)) * _FACTOR & _BITS)
 
 
@@ -259,13 +261,14 @@ def read(rules: Any, row: int, table: Any, state: Any) -> int:
     return depth
 
 
-def number_of(hashed: int, size: int, rules: Any, table: Any, slots: Any) -> int:
+def number_of(size: int, rules: Any, table: Any, slots: Any) -> int:
     """The number of the state in row ``size``, behind the known ones: ``size`` itself where it is new. Then it is noted.
 
     ``slots``: a hash table; each slot has the number of a state, -1 where it is free, and a part of its hash.
     """
-    width = rules.width
-    slot, mark, row = hashed >> rules.shift, hashed & (2**31 - 1), size * width
+    width, row = rules.width, size * rules.width
+    hashed = hash_of(row, rules, table)
+    slot, mark = hashed >> rules.shift, hashed & (2**31 - 1)
     while slots[2 * slot] >= 0:
         known = slots[2 * slot]
         if slots[2 * slot + 1] == mark:
@@ -279,7 +282,7 @@ def number_of(hashed: int, size: int, rules: Any, table: Any, slots: Any) -> int
     return size
 
 
-PARTS = (arrival, may_not_idle, look, choices, begin, settle, go_on, all_run, write, read, number_of)
+PARTS = (arrival, may_not_idle, look, choices, begin, settle, go_on, all_run, write, hash_of, read, number_of)
 CHANGED = ("table", "slots", "edges.target", "edges.begun", "edges.elapsed", "found.edges", "found.depth", "found.totals")
 
 
@@ -314,8 +317,8 @@ def explore(
                 why = FAR
             elapsed = go_on(rules, then) if begun >= 0 else NEVER
             if elapsed < NEVER:
-                hashed = write(then, all_run(rules, then), rules, size * width, table)
-                target = number_of(hashed, size, rules, table, slots)
+                write(then, all_run(rules, then), rules, size * width, table)
+                target = number_of(size, rules, table, slots)
                 size += 1 if target == size else 0
                 edges.target[count], edges.begun[count], edges.elapsed[count] = target, begun, elapsed
                 count += 1
@@ -327,11 +330,9 @@ def explore(
     return why
 
 
-@loop(1e-5, ("slots",), PARTS)
-def number_all(size: int, rules: Any, now: Any, table: Any, slots: Any) -> None:
+@loop(1e-5, ("slots",), (hash_of, number_of))
+def number_all(size: int, rules: Any, table: Any, slots: Any) -> None:
     """Note all states in a hash table that is empty."""
-    width = rules.width
-    rules, now, table, slots = bare(rules), bare(now), bare(table), bare(slots)
+    rules, table, slots = bare(rules), bare(table), bare(slots)
     for number in range(size):
-        read(rules, number * width, table, now)
-        number_of(write(now, False, rules, number * width, table), number, rules, table, slots)
+        number_of(number, rules, table, slots)
