@@ -165,7 +165,7 @@ def test_where_splitting_takes_memory(share: int) -> None:
 @FEW
 def test_on_links_that_are_held(share: int) -> None:
     """Also where pairs save time; there by the ILP in thorough runs only, to which links and pairs are nothing new."""
-    count = agree(some(linked(15, least=1)), 4 * share, BY_ILP | WITHOUT_CUTS)
+    count = agree(some(linked(12 if share == 1 else 15, least=1)), 4 * share, BY_ILP | WITHOUT_CUTS)
     assert min(count["optimum"], count["without cuts"]) >= 3 * share
     assert count["ilp"] >= share
     both = agree(some(paired(12, links=True)), 2 * share, WITHOUT_CUTS if share == 1 else BY_ILP | WITHOUT_CUTS)

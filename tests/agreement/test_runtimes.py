@@ -3,6 +3,8 @@
 from collections import Counter
 from fractions import Fraction
 
+import pytest
+
 from ppopt.named import find
 from ppopt.pipeline import Layers, Memory, Pipeline, PipelineError
 from ppopt.search import solve, solve_closed
@@ -62,15 +64,17 @@ def test_torchtitan_has_the_best_of_its_ways_to_recompute() -> None:
     assert bound <= (free.value or 0) <= (value or 0) <= (result.value or 0)
 
 
-def test_megatron_has_its_own_order_on_the_best_cut() -> None:
+@pytest.mark.parametrize(
+    ("runtime", "name"), [pytest.param("megatron", "1f1b", marks=thorough), ("megatron-interleaved", "interleaved-1f1b")]
+)
+def test_megatron_has_its_own_order_on_the_best_cut(runtime: str, name: str) -> None:
     pipeline = Pipeline(2, 4, "any", [2], layers=LAYERS)
-    for runtime, name in (("megatron", "1f1b"), ("megatron-interleaved", "interleaved-1f1b")):
-        result = solve(pipeline, runtime=runtime, seconds=60, workers=1)
-        own = pipeline.placements()[0 if runtime == "megatron" else 1]
-        each = [find(name).schedule(own.changed(partition=counts), own.chunks) for counts in cuts(own)]
-        assert result.reason == "optimal"
-        assert result.ticks.value == min(schedule.makespan for schedule in each)
-        assert result.scope is not None
-        assert (result.scope.placements, result.scope.partition) == ((own.placement,), "best")
-        assert result.runtime is not None
-        assert result.runtime.name == runtime
+    result = solve(pipeline, runtime=runtime, seconds=60, workers=1)
+    own = pipeline.placements()[0 if runtime == "megatron" else 1]
+    each = [find(name).schedule(own.changed(partition=counts), own.chunks) for counts in cuts(own)]
+    assert result.reason == "optimal"
+    assert result.ticks.value == min(schedule.makespan for schedule in each)
+    assert result.scope is not None
+    assert (result.scope.placements, result.scope.partition) == ((own.placement,), "best")
+    assert result.runtime is not None
+    assert result.runtime.name == runtime

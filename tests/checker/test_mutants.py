@@ -632,7 +632,13 @@ def test_a_limit_below_the_peak_is_found(of: str, by: Fraction) -> None:
     assert tried
 
 
-@pytest.mark.parametrize("of", BASES)
+MOST = pytest.mark.parametrize(
+    "of", [pytest.param(name, marks=thorough if name in ("zb-v", "dualpipe", "interleaved") else ()) for name in BASES]
+)
+"""The schedules with the most operations are changed at each of them in thorough runs."""
+
+
+@MOST
 def test_each_operation_a_tick_earlier_breaks_a_rule(of: str) -> None:
     """Times are as early as can be, so none can be earlier."""
     b = base(of)
@@ -644,10 +650,7 @@ def test_each_operation_a_tick_earlier_breaks_a_rule(of: str) -> None:
             assert violations_of(b.pipeline, rows), f"{op} a tick earlier"
 
 
-LARGE = ("zb-v", "dualpipe", "interleaved")
-
-
-@pytest.mark.parametrize("of", [pytest.param(name, marks=thorough if name in LARGE else ()) for name in BASES])
+@MOST
 def test_each_operation_once_less_or_once_more_breaks_a_rule(of: str) -> None:
     b = base(of)
     for device, row in enumerate(b.rows):

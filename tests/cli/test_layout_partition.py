@@ -17,7 +17,7 @@ NAMES = [["tok_embeddings", "layers.0", "layers.1"], ["layers.2"], [], ["layers.
 
 def pipeline(*words: object, **model: Any) -> dict[str, Any]:
     """The pipeline that a command gives results for."""
-    found: dict[str, Any] = read("compare", "-", *words, stdin=text(**model))["model"]["pipeline"]
+    found: dict[str, Any] = read("compare", "-", *words, stdin=text(**{"microbatches": 2, **model}))["model"]["pipeline"]
     return found
 
 

@@ -38,6 +38,7 @@ from ppopt.schedule import Schedule
 from ppopt.timing import broken
 from ppopt.timing.demands import demands_of, settled, when
 from tests.support.strategies import machines, pipelines
+from tests.support.tiers import drawn
 
 WAVE = Pipeline(4, 16, placement="wave", chunks=2, memory=Memory(activation=1, retained=0.5, limit=3))
 
@@ -105,11 +106,12 @@ def test_what_an_input_gradient_takes_makes_forwards_and_it_wait() -> None:
     assert {word.shift for word in cuts_of(pipeline)} == {1, 8}
 
 
-@settings(max_examples=30)
-@given(
+@drawn(
+    10,
+    30,
     pipelines(60, limited=True).filter(
         lambda pipeline: len(pipeline.routes) == 1 and splitting_takes_memory(pipeline) and room_to_split(pipeline).any()
-    )
+    ),
 )
 def test_what_memory_implies_holds_in_schedules_that_split(pipeline: Pipeline) -> None:
     words, room = (*rules_of(pipeline), *always_split(pipeline)), room_to_split(pipeline)[0].tolist()

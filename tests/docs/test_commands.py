@@ -108,7 +108,7 @@ def test_is_parsed(line: Line, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 RUN = [line for line in OF_PPOPT if line.whole and not any(word in line.text for word in (*ELSEWHERE, *STANDS_FOR, "--version"))]
 
-LONG = re.compile(r"ppopt (?:frontier|plot|results) |--placement any")
+LONG = re.compile(r"ppopt (?:frontier|plot|results|sweep) |--placement any")
 """Studies, pictures, all placements: these command lines are run with the thorough tests."""
 
 

@@ -149,7 +149,7 @@ def test_memory_is_a_counter_that_reaches_the_peak_and_comes_back_to_what_is_sta
 
 
 def test_a_large_trace_needs_little_memory() -> None:
-    schedule = find("1f1b").schedule(Pipeline(4, 600))
+    schedule = find("1f1b").schedule(Pipeline(4, 1000))
     length = sum(map(len, trace_lines(schedule)))
     tracemalloc.start()
     for _ in trace_lines(schedule):

@@ -299,14 +299,14 @@ def test_what_does_not_apply_keeps_its_reason() -> None:
     assert excluded == {(row.name, row.chunks): row.excluded for row in compare(pipeline.resolved("all"), (2, 3)) if row.excluded}
 
 
-def test_a_named_order_that_deadlocks_keeps_its_reason() -> None:
-    for links in (Links(), Links(1, occupancy=1)):
-        pipeline = Pipeline(5, 7, costs=Costs(recompute=1), memory=Memory(recompute_saved=1), recompute="choose", links=links)
-        excluded = {row.name: row.excluded for row in compare_freely(pipeline)}
-        assert excluded == {row.name: row.excluded for row in compare(pipeline.resolved("all"))}
-        reason = excluded["interleaved-1f1b"]
-        assert reason is not None
-        assert "the order deadlocks: " in reason
+@pytest.mark.parametrize("links", [Links(), pytest.param(Links(1, occupancy=1), marks=thorough)], ids=["plain", "held"])
+def test_a_named_order_that_deadlocks_keeps_its_reason(links: Links) -> None:
+    pipeline = Pipeline(5, 7, costs=Costs(recompute=1), memory=Memory(recompute_saved=1), recompute="choose", links=links)
+    excluded = {row.name: row.excluded for row in compare_freely(pipeline)}
+    assert excluded == {row.name: row.excluded for row in compare(pipeline.resolved("all"))}
+    reason = excluded["interleaved-1f1b"]
+    assert reason is not None
+    assert "the order deadlocks: " in reason
 
 
 def test_a_limit_below_one_activation_on_another_placement() -> None:
@@ -334,13 +334,14 @@ def test_only_what_is_left_open_can_be_chosen() -> None:
 
 
 def test_solve_shows_one_row_for_each_schedule_and_begins_from_them() -> None:
-    pipeline = read_model(MODEL, [setting("pipeline.recompute=choose")]).pipeline
+    """With every stage or none recomputing the best of these takes 646.9."""
+    pipeline = read_model(MODEL, [setting("pipeline.recompute=choose"), *SMALL]).pipeline
     result = solve(pipeline, seconds=1, workers=1)
     assert [row.name for row in result.named] == SHOWN
     own = [row for row in result.named if row.schedule is not None and row.schedule.pipeline.routes == pipeline.routes]
     assert result.value is not None
     least = min(key(row.schedule, "makespan")[0] for row in own if row.within_memory and row.schedule is not None)
-    assert Fraction(result.ticks.value, result.ticks.per_unit) <= least < 1700
+    assert Fraction(result.ticks.value, result.ticks.per_unit) <= least < 646
     placed = [row.schedule.pipeline for row in own if row.schedule is not None]
     assert all(each == pipeline.resolved(each.recomputing) for each in placed)
 

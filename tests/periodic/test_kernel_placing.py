@@ -7,10 +7,19 @@ from ppopt.periodic.periodic_schedule import retimed
 from ppopt.pipeline import Memory, Pipeline
 from tests.support import tuned
 from tests.support.periodic import LINKS, PIPELINES, REAL, examples, keeps_the_rules
+from tests.support.tiers import thorough
+
+SEVERAL = ("linear", "wave", "two routes", "nothing takes time")
+"""Of these a quick run, too, places kernels of several microbatches."""
 
 
-@pytest.mark.parametrize("unroll", [1, 3])
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(
+    ("name", "unroll"),
+    [
+        *((name, 1) for name in PIPELINES),
+        *(pytest.param(name, 3, marks=() if name in SEVERAL else thorough) for name in PIPELINES),
+    ],
+)
 def test_what_is_placed_repeats(name: str, unroll: int) -> None:
     found = examples(name, unroll)
     assert bool(found) == (name != "nothing takes time")

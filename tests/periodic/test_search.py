@@ -67,7 +67,7 @@ def periodic_of(pipeline: Pipeline, seconds: float = 1) -> PeriodicSchedule:
     return found.periodic
 
 
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=thorough if name.startswith("tight") else ()) for name in PIPELINES])
 def test_every_number_of_microbatches(name: str) -> None:
     """The makespan of each expansion is at most the promised one: the re-timed order can only be earlier."""
     pipeline = PIPELINES[name]

@@ -8,9 +8,10 @@ from ppopt.constraints import graphs_of
 from ppopt.periodic import stretched
 from ppopt.pipeline import Memory, Pipeline, fewer_devices
 from tests.support import tuned
+from tests.support.tiers import thorough
 
 
-@pytest.mark.parametrize("placement", ["wave", "loop"])
+@pytest.mark.parametrize("placement", ["wave", pytest.param("loop", marks=thorough)])
 def test_many_devices_after_few(placement: str) -> None:
     """With three quarters of 1F1B's memory 3 D / 4 - 1 / 2 idle ticks are proved: 4 devices need no more, 12 not much more."""
     pipeline = Pipeline(12, 60, placement=placement, chunks=2, memory=Memory(limit=9))

@@ -32,7 +32,12 @@ def gpt(devices: int, microbatches: int, limit: int, **changes) -> Pipeline:
 
 @pytest.mark.parametrize(
     ("devices", "microbatches", "limit", "makespan"),
-    [(4, 8, 4, 4563), (4, 8, 3, 5319), (4, 8, 2, 6993), pytest.param(8, 16, 6, 10935, marks=pytest.mark.slow)],
+    [
+        (4, 8, 4, 4563),
+        pytest.param(4, 8, 3, 5319, marks=thorough),
+        (4, 8, 2, 6993),
+        pytest.param(8, 16, 6, 10935, marks=pytest.mark.slow),
+    ],
 )
 def test_tight_memory(devices, microbatches, limit, makespan):
     assert proved(gpt(devices, microbatches, limit)).value == makespan
@@ -46,7 +51,7 @@ def test_limits_per_device(limit, makespan):
 
 @pytest.mark.parametrize(
     ("times", "weights", "limit", "makespan", "span"),
-    [((10, 15, 10, 10), (6, 9, 6, 6), 4, 323, 312), ((12, 9, 11, 8), (7, 5, 7, 5), 6, 257, 250)],
+    [((10, 15, 10, 10), (6, 9, 6, 6), 4, 323, 312), pytest.param((12, 9, 11, 8), (7, 5, 7, 5), 6, 257, 250, marks=thorough)],
     ids=["one slow device", "uneven layers"],
 )
 def test_unequal_stages(times, weights, limit, makespan, span):
@@ -58,7 +63,9 @@ def test_unequal_stages(times, weights, limit, makespan, span):
 
 
 @pytest.mark.parametrize(
-    ("microbatches", "limit", "makespan"), [(4, 3, 2628), (4, 4, 2183)], ids=["v-half", "v at 1f1b's memory"]
+    ("microbatches", "limit", "makespan"),
+    [pytest.param(4, 3, 2628, marks=thorough), (4, 4, 2183)],
+    ids=["v-half", "v at 1f1b's memory"],
 )
 def test_wave(microbatches, limit, makespan):
     pipeline = gpt(4, microbatches, limit, placement="wave", chunks=2, costs=GPT_V)

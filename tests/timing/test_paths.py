@@ -17,7 +17,6 @@ from ppopt.search import solve
 from ppopt.timing import left_shifted, time_order
 from ppopt.timing.paths import Paths, largest_mean, shortest_spans
 from tests.support.strategies import orders, pipelines
-from tests.support.tiers import thorough
 from tests.support.unaided import solved
 
 
@@ -47,12 +46,11 @@ def least_span(schedule: Schedule) -> int:
     return round(solver.objective_value)
 
 
-@pytest.mark.parametrize(("examples", "fewest"), [(24, 2), pytest.param(60, 5, marks=thorough)], ids=["few", "all"])
-def test_random_orders(examples: int, fewest: int) -> None:
+def test_random_orders() -> None:
     """Everything first as early as it can be; and orders of schedules with a least span."""
     shorter = 0
 
-    @settings(max_examples=examples)
+    @settings(max_examples=60)
     @given(pipelines(30).filter(lambda each: each.devices > 1).flatmap(lambda each: st.tuples(st.just(each), orders(each))))
     def on(case: tuple[Pipeline, Order]) -> None:
         nonlocal shorter
@@ -65,7 +63,7 @@ def test_random_orders(examples: int, fewest: int) -> None:
         assert found.device_span == least_span(early) <= early.device_span
         shorter += found.device_span < early.device_span
 
-    @settings(max_examples=examples // 4)
+    @settings(max_examples=15)
     @given(pipelines(24))
     def of_least_span(pipeline: Pipeline) -> None:
         best = solved(cpsat, pipeline, "span", cuts_of(pipeline), seconds=20).schedule
@@ -76,7 +74,7 @@ def test_random_orders(examples: int, fewest: int) -> None:
 
     on()
     of_least_span()
-    assert shorter >= fewest
+    assert shorter >= 5
 
 
 @pytest.mark.parametrize("overlap", [False, True])
