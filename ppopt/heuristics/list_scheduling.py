@@ -6,7 +6,7 @@ has room for, the one that the rule ranks first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ppopt.clock import check_time
 from ppopt.constraints import Capacity, Exclusive, Word, rules_of, spread
@@ -50,11 +50,15 @@ def list_schedule(
         TypeError: a word that is not known here.
     """
     words = tuple(words)
+    return time_order(pipeline, _order(pipeline, words, priority, patient=patient, reserve=reserve), words=words)
+
+
+def _order(pipeline: Pipeline, words: tuple[Word, ...], priority: str | Rule, *, patient: bool, reserve: bool) -> Order:
     check_time()
     jobs = Jobs(pipeline, words, links=True)
     check_time(simulate.seconds * len(jobs.numbers))
     rule = PRIORITIES[priority] if isinstance(priority, str) else priority
-    return time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve), words=words)
+    return run_jobs(jobs, rule(jobs), patient=patient, reserve=reserve)
 
 
 def filled(pipeline: Pipeline, words: Iterable[Word], priority: str | Rule = "oldest-backward-first") -> Schedule:
@@ -66,8 +70,20 @@ def filled(pipeline: Pipeline, words: Iterable[Word], priority: str | Rule = "ol
     Raises:
         Stuck, CyclicOrder, ValueError, TypeError: as :func:`list_schedule`.
     """
-    rules = (rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
-    return list_schedule(pipeline, (*rules, *words), priority, patient=True, reserve=False)
+    return list_schedule(pipeline, (*_but_memory(pipeline), *words), priority, patient=True, reserve=False)
+
+
+def filled_order(pipeline: Pipeline, words: Iterable[Word], priority: str | Rule = "oldest-backward-first") -> Order:
+    """The order of :func:`filled`, not timed: whether words between devices contradict it is not known then.
+
+    Raises:
+        Stuck, ValueError, TypeError: as :func:`list_schedule`.
+    """
+    return _order(pipeline, (*_but_memory(pipeline), *words), priority, patient=True, reserve=False)
+
+
+def _but_memory(pipeline: Pipeline) -> Iterator[Word]:
+    return (rule for rule in rules_of(pipeline) if not isinstance(rule, Capacity))
 
 
 def run_jobs(

@@ -7,7 +7,7 @@ and for weight gradients, a list scheduler takes what can run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from ppopt.clock import check_time
 from ppopt.constraints import Listed, Precede, Word, chain
 from ppopt.heuristics.jobs import Jobs
-from ppopt.heuristics.list_scheduling import filled
+from ppopt.heuristics.list_scheduling import filled_order
 from ppopt.heuristics.priorities import Keys
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, IntArray, Links, Memory, Pipeline
@@ -70,11 +70,19 @@ def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Sched
     Raises:
         Stuck, CyclicOrder: the words do not go together with the block.
     """
-    small = pipeline.changed(microbatches=min(pipeline.microbatches, 2 * pipeline.devices))
-    views = small, _with_equal_costs(small)
+    tried = 2 * pipeline.devices
+    small = pipeline if pipeline.microbatches <= tried else pipeline.changed(microbatches=tried)
+    equal = _with_equal_costs(small)
+    same = (replace(small.costs, per="stage"), small.links, small.recompute) == (equal.costs, equal.links, equal.recompute)
+    views = (small,) if same else (small, equal)  # of a stage or of a device: equal costs give the same order
     first_back = block.input_gradient[0]  # the pipeline is full when the first microbatch is back, or some periods before
     begins = (0, *(first_back - block.period * periods for periods in range(4)))
-    begin, view = min(product(begins, views), key=lambda way: time_order(small, _order(way[1], words, block, way[0])).makespan)
+    ways = list(product(begins, views))
+    found = [time_order(small, _order(view, words, block, begin)) for begin, view in ways]
+    best = min(range(len(ways)), key=lambda way: found[way].makespan)
+    if small is pipeline:
+        return found[best]
+    begin, view = ways[best]
     return time_order(pipeline, _order(pipeline if view is small else _with_equal_costs(pipeline), words, block, begin))
 
 
@@ -95,4 +103,4 @@ def _order(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int
             pinned.append(chain(steady))
             pinned.append(Precede(before, Listed.of(pipeline.index, np.full(first, numbers[first]))))
             pinned.append(Precede(Listed.of(pipeline.index, np.full(len(after), numbers[end - 1])), after))
-    return filled(pipeline, (*words, *pinned), block.priority).order
+    return filled_order(pipeline, (*words, *pinned), block.priority)
