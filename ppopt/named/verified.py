@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from ppopt.checker import violations
 from ppopt.named.row import Row
+from ppopt.pipeline import Pipeline
 from ppopt.schedule import Schedule
 
 _PASSED: WeakSet[Schedule] = WeakSet()
@@ -23,13 +24,18 @@ def verified(schedule: Schedule, name: str) -> Schedule:
     """
     if schedule in _PASSED:
         return schedule
-    pipeline = schedule.pipeline
-    offload = pipeline.offload and replace(pipeline.offload, host_limit=None)
-    found = violations(pipeline.changed(memory=replace(pipeline.memory, limit=None), offload=offload), schedule)
+    found = violations(_without_limits(schedule.pipeline), schedule)
     if found:
         raise RuntimeError(f"{name} violates a rule (please report this): {found[0].message}")
     _PASSED.add(schedule)
     return schedule
+
+
+def _without_limits(pipeline: Pipeline) -> Pipeline:
+    if pipeline.memory.limit is None and pipeline.offload is None:
+        return pipeline  # to make another one takes as long as to check the schedule
+    offload = pipeline.offload and replace(pipeline.offload, host_limit=None)
+    return pipeline.changed(memory=replace(pipeline.memory, limit=None), offload=offload)
 
 
 def verified_rows(rows: Iterable[Row], known: Schedule | None = None) -> None:
