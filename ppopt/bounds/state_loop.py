@@ -233,7 +233,7 @@ def write(state: Any, over: bool, rules: Any, row: int, table: Any) -> None:
 
 
 def hash_of(row: int, rules: Any, table: Any) -> int:
-    """That of a row of the table."""
+    """The hash of the state in a row of the table, of 32 bits."""
     mixed = 0
     for place in range(rules.width):
         mixed += table[row + place] * rules.factor[place]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from threading import RLock
+from threading import Lock
 from types import FunctionType
 from typing import Any, TypeAlias
 from zlib import crc32
@@ -54,9 +54,9 @@ class Loop:
             OverflowError: a number for an array has more than 64 bits.
         """
         if _state.pays(operations * self.seconds) and largest < MOST:
-            with _lock:
-                if self._compiled is None:
-                    self._compiled = _compiled(self.function, self.parts)
+            if self._compiled is None:
+                with _lock:
+                    self._compiled = self._compiled or _compiled(self.function, self.parts)
             return self._compiled(*arguments)
         plain = [_plain(argument) for argument in arguments]
         found = self.function(*plain)
@@ -70,8 +70,8 @@ def loop(seconds: float, changes: Sequence[str] = (), parts: Sequence[Part] = ()
     """Make a :class:`Loop` of a function.
 
     ``seconds``: what Python takes for an operation, about. ``changes``: the arguments whose arrays it changes, or, with a dot,
-    fields of these. ``parts``: the functions that it calls; a pair of functions is one for Python and one for numba. What is kept
-    on disk is compiled again when a module of these changes.
+    fields of these. ``parts``: the functions that it calls, and that these call; a pair of functions is one for Python and one
+    for numba. What is kept on disk is compiled again when a module of these changes.
     """
     return lambda function: Loop(function, seconds, changes, parts)
 
@@ -192,14 +192,14 @@ def _compiled(function: Callable[..., Any], parts: Sequence[Part]) -> Callable[.
 
 def _with_parts(function: Callable[..., Any], parts: Sequence[Part]) -> FunctionType:
     """The function, in which the names of its parts mean what numba compiles: each part once, for all loops that call it."""
-    from ppopt.compiled.taught import taught
+    from ppopt.compiled.taught import compiled_part
 
     made = _copy(function)
     copies = [made]
     for own, instead in (part if isinstance(part, tuple) else (part, part) for part in parts):
         if own not in _parts:
             copies.append(_copy(instead))
-            _parts[own] = taught(copies[-1])
+            _parts[own] = compiled_part(copies[-1])
     for names in (copy.__globals__ for copy in copies):
         called = [name for name, value in names.items() if isinstance(value, FunctionType) and value in _parts]
         names.update({name: _parts[names[name]] for name in called})
@@ -208,7 +208,7 @@ def _with_parts(function: Callable[..., Any], parts: Sequence[Part]) -> Function
 
 _parts: dict[Callable[..., Any], Any] = {}
 """Parts of loops, as numba compiles them."""
-_lock = RLock()
+_lock = Lock()
 """Two threads may need a loop for the first time at once."""
 
 
@@ -226,6 +226,6 @@ def _stamped(function: Callable[..., Any], parts: Sequence[Part]) -> Callable[..
     sources = [Path(path) for name in sorted(modules) if (path := sys.modules[name].__file__)]
     if sources:
         stamp = crc32(b"".join(source.read_bytes() for source in sources if source.exists()))
-        function = FunctionType(function.__code__, function.__globals__, function.__name__)
+        function = _copy(function)
         function.__qualname__ += f"-{stamp:08x}"
     return function

@@ -26,7 +26,7 @@ class _Part(core.registry.CPUDispatcher):  # type: ignore[misc]
         return super().get_call_template(tuple(map(types.unliteral, given)), named)
 
 
-def taught(part: Callable[..., Any]) -> Any:
+def compiled_part(part: Callable[..., Any]) -> Any:
     """What numba calls for a part of loops."""
     return _Part(part, targetoptions={"nopython": True, "nogil": True})
 
@@ -40,7 +40,7 @@ class Addresses(types.Type):  # type: ignore[misc]
         super().__init__(f"Addresses({named.instance_class.__name__}, {self.fields})")
 
     def block(self, context: Any) -> Any:
-        """What is there."""
+        """What is there, as LLVM has it."""
         return ir.LiteralStructType([context.get_value_type(field) for field in self.fields.values()])
 
 

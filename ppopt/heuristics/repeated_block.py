@@ -77,12 +77,10 @@ def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Sched
     views = (small,) if same else (small, equal)  # of a stage or of a device: equal costs give the same order
     first_back = block.input_gradient[0]  # the pipeline is full when the first microbatch is back, or some periods before
     begins = (0, *(first_back - block.period * periods for periods in range(4)))
-    ways = list(product(begins, views))
-    found = [time_order(small, _order(view, words, block, begin)) for begin, view in ways]
-    best = min(range(len(ways)), key=lambda way: found[way].makespan)
+    found = [(time_order(small, _order(view, words, block, begin)), begin, view) for begin, view in product(begins, views)]
+    best, begin, view = min(found, key=lambda way: way[0].makespan)
     if small is pipeline:
-        return found[best]
-    begin, view = ways[best]
+        return best
     return time_order(pipeline, _order(pipeline if view is small else _with_equal_costs(pipeline), words, block, begin))
 
 

@@ -142,7 +142,7 @@ def test_words_that_no_schedule_can_obey_are_infeasible() -> None:
 def test_large_pipelines_have_an_answer_under_words() -> None:
     pipeline = Pipeline(8, 100, memory=Memory(limit=8))
     words = [Precede(Family(7, F), Family(0, F), shift=8, lag=1), Exclusive((Family(0, F), Family(1, F)))]
-    result = solve(pipeline, constraints=words, seconds=0.5, workers=1)
+    result = solve(pipeline, constraints=words, seconds=2, workers=1)
     assert result.schedule is not None
     obeyed(result.schedule, result.binding)
     assert 0 < result.ticks.lower_bound <= result.schedule.makespan

@@ -123,8 +123,9 @@ def test_a_gap_ends_the_search() -> None:
     assert rough.lower_bound <= exact.value
 
 
-def test_deterministic_runs_are_equal() -> None:
-    pipeline = random_choice(random.Random(10))
+@pytest.mark.parametrize("number", [10, pytest.param(5, marks=thorough)])
+def test_deterministic_runs_are_equal(number: int) -> None:
+    pipeline = random_choice(random.Random(number))
     a, b = (solve(pipeline, deterministic=True, workers=1, seconds=3, seed=3) for _ in range(2))
     assert a.schedule is not None
     assert b.schedule is not None
