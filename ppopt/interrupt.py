@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from types import FrameType
@@ -50,8 +50,8 @@ def check() -> None:
 def uninterrupted() -> Iterator[None]:
     """Signals that come while this lasts are handled at its end.
 
-    For imports of compiled packages: a KeyboardInterrupt in the midst of one may be swallowed or become an ImportError (seen
-    with OR-Tools 9.15).
+    For imports of compiled packages, and for compiling: a KeyboardInterrupt in the midst of these may be swallowed or become
+    another error (seen with OR-Tools 9.15 and numba 0.68).
     """
     came: list[int] = []
     try:
@@ -60,6 +60,22 @@ def uninterrupted() -> Iterator[None]:
     finally:
         if came:
             signal.raise_signal(came[0])
+
+
+@contextmanager
+def held() -> Iterator[list[int]]:
+    """Signals that come while this lasts are in the list that it gives, and raise nothing: for what has to be brought to its end,
+    such as a result that is being written, and threads that have to be stopped. :func:`noting` knows of them.
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None, forward: Handler) -> None:
+        came.append(number)
+        with suppress(KeyboardInterrupt):
+            forward(number, frame)
+
+    with _handled(lambda handler: partial(note, forward=handler)):
+        yield came
 
 
 def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

@@ -1,7 +1,9 @@
 """Inner loops: Python and numba run the same source and give the same; which of them does depends on how much there is to do."""
 
 import random
+import signal
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,6 +145,31 @@ def test_a_part_is_compiled_once() -> None:
 
 def tables(*values: int) -> Tables:
     return Tables(np.array(values), np.zeros(len(values), np.int64))
+
+
+@with_numba
+@pytest.mark.parametrize("where", ["core.compiler.compile_extra", "core.dispatcher.Dispatcher.compile"])
+def test_a_signal_waits_until_a_loop_is_compiled(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes in the midst of it, or while what is on disk is looked for, is heard at its end, and the loop is whole."""
+    names: dict[str, Any] = {}
+    exec("def part(n): return 3 * n\ndef one(n): return part(n) + 1", names)
+    one = Loop(names["one"], 1.0, (), (names["part"],))
+    place, _, name = f"numba.{where}".rpartition(".")
+    own, heard = getattr(resolve_name(place), name), []
+
+    def interrupted(*given: Any, **named: Any) -> Any:
+        if not heard:
+            heard.append("signal")
+            signal.raise_signal(signal.SIGINT)
+            heard.append("after it")
+        return own(*given, **named)
+
+    monkeypatch.setattr(f"numba.{where}", interrupted)
+    with using(compiled=True):
+        with pytest.raises(KeyboardInterrupt):
+            one(1, 100, 5)
+        assert heard == ["signal", "after it"]
+        assert one(1, 100, 5) == 16
 
 
 def test_python_runs_a_loop_until_loading_pays(fresh: list[str]) -> None:

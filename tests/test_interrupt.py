@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ppopt.interrupt import check, noting, uninterrupted
+from ppopt.interrupt import check, held, noting, uninterrupted
 
 
 def test_a_signal_arrives_at_the_end() -> None:
@@ -15,6 +15,17 @@ def test_a_signal_arrives_at_the_end() -> None:
         signal.raise_signal(signal.SIGINT)
         reached = True
     assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_is_held_raises_nothing_and_is_noted() -> None:
+    with noting():
+        with held() as came:
+            assert came == []
+            signal.raise_signal(signal.SIGINT)
+            assert came == [signal.SIGINT]
+        with pytest.raises(KeyboardInterrupt):
+            check()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -15,6 +15,7 @@ from ppopt.cli.options import Given, json_option, model_options, output_path
 from ppopt.cli.progress import Form, Progress, progress_option
 from ppopt.cli.searching import search_options
 from ppopt.cli.values import Limit
+from ppopt.interrupt import held
 from ppopt.named import Table
 from ppopt.study.frontier import SECONDS
 
@@ -85,14 +86,15 @@ def frontier(
     if not any(line.points for line in lines):
         raise click.UsageError("no schedule exists at any of these limits")
     table = Table(lines[0].named, pipeline)
-    if as_json:
-        lines[0] = replace(lines[0], named=table.rows)
-        tree = {**frontier_dict(lines), "recommendation": recommendation(lines, model.stands_for or "1f1b")}
-        click.echo(json.dumps(tree, indent=1, ensure_ascii=False))
-    else:
-        _print_all(lines, table, model.stands_for)
-    if plot is not None:
-        _draw(lines, plot)
+    with held():
+        if as_json:
+            lines[0] = replace(lines[0], named=table.rows)
+            tree = {**frontier_dict(lines), "recommendation": recommendation(lines, model.stands_for or "1f1b")}
+            click.echo(json.dumps(tree, indent=1, ensure_ascii=False))
+        else:
+            _print_all(lines, table, model.stands_for)
+        if plot is not None:
+            _draw(lines, plot)
 
 
 def _explored(pipeline: Pipeline, settings: Settings, form: Form, *, objective: Objective, **options: Any) -> list[Frontier]:

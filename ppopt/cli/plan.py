@@ -13,7 +13,7 @@ import click
 
 from ppopt.cli.progress import Form, Progress, progress_option
 from ppopt.cli.searching import search_options
-from ppopt.interrupt import uninterrupted
+from ppopt.interrupt import held, uninterrupted
 from ppopt.pipeline.runtimes import RUNTIMES
 from ppopt.search.settings import Settings
 
@@ -97,12 +97,13 @@ def plan(
         raise source.error(error) from None
     except (StoreError, StudyError) as error:
         raise click.UsageError(str(error)) from error
-    if output is not None and plans:
-        write_text(output, written(plans[0], output))
-    if as_json:
-        click.echo(json_text(plans.as_dict()), nl=False)
-    else:
-        say(report(plans, top))
+    with held():
+        if output is not None and plans:
+            write_text(output, written(plans[0], output))
+        if as_json:
+            click.echo(json_text(plans.as_dict()), nl=False)
+        else:
+            say(report(plans, top))
     if plans.limit == "interrupted" and store is not None:
         click.echo(f"what was found is in {store}; go on with: {_again()}", err=True)
     click.get_current_context().exit(_code(plans))

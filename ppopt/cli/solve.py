@@ -21,7 +21,7 @@ from ppopt.cli.options import (
 )
 from ppopt.cli.progress import Form, Progress, progress_option
 from ppopt.cli.searching import best_cut_option, search_options, within_all
-from ppopt.interrupt import uninterrupted
+from ppopt.interrupt import held, uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import PipelineError
 from ppopt.pipeline.runtimes import RUNTIMES
@@ -106,9 +106,10 @@ def solve(
         result = ask(progress=progress, each=progress.point)
     tell_untried(result)
     opinion = second_opinion(result, settings) if verify else None
-    text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""
-    with kept(output, text):
-        show_result(result, explain, opinion, text if as_json else None, columns)
+    with held():
+        text = json_text(result_dict(result, explain=explain, opinion=opinion)) if as_json or output is not None else ""
+        with kept(output, text):
+            show_result(result, explain, opinion, text if as_json else None, columns)
     if exported is not None:
         write_text(exported, model_text(result, settings.solver))
     if opinion is not None and opinion.confirmed is False:

@@ -180,13 +180,10 @@ def _teller() -> Any:
 
 
 def _compiled(function: Callable[..., Any], parts: Sequence[Part]) -> Callable[..., Any]:
-    import numba
+    with uninterrupted():
+        from ppopt.compiled.taught import compiled_loop
 
-    function = _with_parts(_stamped(function, parts), parts)
-    try:
-        made: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # there is no folder that it can be kept in
-        made = numba.njit(nogil=True)(function)
+        made: Callable[..., Any] = compiled_loop(_with_parts(_stamped(function, parts), parts))
     return made
 
 

@@ -1,8 +1,9 @@
-"""What numba is taught for loops: to compile their parts, and what :func:`~ppopt.compiled.bare` means."""
+"""What numba is taught for loops: to compile them and their parts, and what :func:`~ppopt.compiled.bare` means."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numba.core.cgutils
@@ -12,11 +13,32 @@ import numba.extending
 from llvmlite import ir
 
 from ppopt.compiled import bare
+from ppopt.interrupt import uninterrupted
 
 core: Any = numba.core
 extending: Any = numba.extending
 types: Any = core.types
 cgutils: Any = core.cgutils
+
+
+OPTIONS = {"nopython": True, "nogil": True}
+
+
+class _Loop(core.registry.CPUDispatcher):  # type: ignore[misc]
+    """No signal interrupts what numba does before the first call: it loads modules of its own, and takes a KeyboardInterrupt in
+    the midst of compiling for the end of it."""
+
+    def _compile_for_args(self, *given: Any, **named: Any) -> Any:
+        with uninterrupted():
+            return super()._compile_for_args(*given, **named)
+
+
+def compiled_loop(loop: Callable[..., Any]) -> Any:
+    """What Python calls for a loop; what is compiled is kept on disk where there is a folder for it."""
+    made = _Loop(loop, targetoptions=OPTIONS)
+    with suppress(RuntimeError):  # there is none
+        made.enable_caching()
+    return made
 
 
 class _Part(core.registry.CPUDispatcher):  # type: ignore[misc]
@@ -28,7 +50,7 @@ class _Part(core.registry.CPUDispatcher):  # type: ignore[misc]
 
 def compiled_part(part: Callable[..., Any]) -> Any:
     """What numba calls for a part of loops."""
-    return _Part(part, targetoptions={"nopython": True, "nogil": True})
+    return _Part(part, targetoptions=OPTIONS)
 
 
 class Addresses(types.Type):  # type: ignore[misc]

@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 from ortools.sat.python import cp_model
 
 from ppopt.clock import Clock, Limits
-from ppopt.interrupt import check
+from ppopt.interrupt import check, held
 
 BUILD = 5e-5
 """Deterministic seconds for making a constraint; about what it takes."""
@@ -356,24 +356,20 @@ def _in_threads(runs: Sequence[_Run], first_ends: bool) -> tuple[list[cp_model.C
             ended.set()
 
     threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(len(runs))]
-    for thread in threads:
-        thread.start()
-    interrupted = False
-    while any(thread.is_alive() for thread in threads):
-        try:
-            if interrupted or ended.is_set():
+    with held() as came:
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if came or ended.is_set():
                 time.sleep(0.001)
+                for run in runs:
+                    run.solver.stop_search()  # without effect before the search has begun, so again and again
             else:
                 ended.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
-        except KeyboardInterrupt:
-            interrupted = True
-        if interrupted or ended.is_set():
-            for run in runs:
-                run.solver.stop_search()  # without effect before the search has begun, so again and again
     statuses = []
     for place in range(len(runs)):
         result = results[place]
         if isinstance(result, BaseException):
             raise result
         statuses.append(result)
-    return statuses, interrupted
+    return statuses, bool(came)

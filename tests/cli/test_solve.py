@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,6 +137,22 @@ def test_deterministic_answers_repeat() -> None:
     )
     first, second = (json.loads(run("solve", *args).stdout) for _ in range(2))
     assert first["schedule"] == second["schedule"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_search_loses_nothing(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ppopt import files
+
+    def interrupted(*given: Any, **named: Any) -> dict[str, Any]:
+        signal.raise_signal(number)
+        return result_dict(*given, **named)
+
+    result_dict = files.result_dict
+    monkeypatch.setattr(files, "result_dict", interrupted)
+    output = tmp_path / "best.json"
+    done = run("solve", "-d", "2", "-m", "4", "-o", str(output))
+    assert (done.exit_code, "optimal" in done.stdout) == (0, True)
+    assert json.loads(output.read_text())["result"]["reason"] == "optimal"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=thorough)])
