@@ -26,7 +26,7 @@ from ppopt.search.steps.smaller_pipelines import FewerDevices, FewMicrobatches
 from ppopt.search.steps.state_graph import StateGraph
 from ppopt.search.steps.tabu_search import TabuSearch
 from ppopt.search.steps.windows import Windows
-from ppopt.search.turns import Entry, Rounds, Turn, When, left, whole
+from ppopt.search.turns import Entry, Rounds, Turn, When, WhileGaining, left, whole
 
 # --- conditions ---
 
@@ -191,6 +191,10 @@ that have one below 4 million states are among the nine that are so tight; they 
 within 1 s."""
 LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), no(full_speed), {"most": tuning.LARGE_STATE_GRAPH})
 
+IN_TURN = (Turn(TabuSearch, whole(1 / 8)), Turn(Neighbourhoods, whole(1 / 10)))
+"""Each goes on from where the other one came to its end. Measured on two of 2000 and 3000 operations, 40 s: where turns are half
+as long, values are 0.1 % larger on average."""
+
 SMALL: tuple[Entry, ...] = (
     # what others have reached may be out of reach
     Turn(Decide, left(1 / 3), to_beat, {"between": False, "exact": True}),
@@ -208,9 +212,11 @@ SMALL: tuple[Entry, ...] = (
     Turn(TabuSearch, left(1 / 10), both(wide, no(many))),
     Turn(StateGraph, left(9 / 10), both(many, tight), WHOLE_STATE_GRAPH),
     Turn(Windows, whole(1 / 12), both(many, no(span))),
+    # measured on 16 that stay open after 8 s, against one turn each behind modulo scheduling: 10 values are smaller, one larger,
+    # and gaps 14 % smaller on average; all that is proved of many operations was proved before this
+    WhileGaining(IN_TURN, left(3 / 4), many),
+    # measured on 32 like those: it found the best of none
     Turn(ModuloScheduling, left(1 / 5), long),
-    Turn(TabuSearch, left(1 / 6), many),
-    Turn(Neighbourhoods, left(1 / 5), many),
     # of spans: as long as decisions are answered they come first. Measured on 13 that 8 s leave open: where those that
     # stay open did not end it they took all of it, and gaps are 4.7 % instead of 3.2 %; windows never proved a span
     Turn(TabuSearch, left(1 / 10), both(asking, no(wide))),
@@ -238,7 +244,7 @@ SMALL: tuple[Entry, ...] = (
     Turn(Windows, left(2 / 3), raising),
     Turn(Windows, whole(1 / 8), both(both(no(span), no(raising)), again(Windows))),
     LARGE_STATE_GRAPH,
-    Turn(Neighbourhoods, left(3 / 4), both(gaining, many)),
+    WhileGaining(IN_TURN, left(3 / 4), many),
     Turn(Neighbourhoods, left(1 / 3), both(gaining, no(many))),
     Turn(Decide, whole(1 / 5, least=3.0), asking),
     Turn(Decide, whole(1 / 10, least=3.0), both(no(asking), again(Decide))),

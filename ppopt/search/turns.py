@@ -54,10 +54,10 @@ class Turn:
     when: When = always
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def follow(self, run: Run, patience: float = 1.0) -> None:
-        """Take it, where it is worth taking; ``patience`` times as long."""
+    def follow(self, run: Run, patience: float = 1.0, most: float = math.inf) -> None:
+        """Take it, where it is worth taking; ``patience`` times as long, and no more than ``most`` seconds."""
         if run.wants(self.step.needs) and self.when(run):
-            run.take(self, min(patience * self.share.seconds(run.clock), run.clock.left))
+            run.take(self, min(patience * self.share.seconds(run.clock), run.clock.left, most))
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,32 @@ class Rounds:
             patience *= 2
 
 
-Entry: TypeAlias = Turn | Rounds
+@dataclass(frozen=True)
+class WhileGaining:
+    """Turns again and again, as long as every round of them finds a better schedule, within a share of the time."""
+
+    turns: tuple[Turn, ...]
+    share: Share
+    when: When = always
+
+    def follow(self, run: Run) -> None:
+        """Take them."""
+        if not self.when(run):
+            return
+        end, gained = run.clock.spent + self.share.seconds(run.clock), True
+        while run.goes_on and gained:
+            best = run.incumbent.best
+            for turn in self.turns:
+                if run.clock.spent >= end:
+                    return
+                turn.follow(run, most=end - run.clock.spent)
+            gained = best is not run.incumbent.best
+
+
+Entry: TypeAlias = Turn | Rounds | WhileGaining
 
 
 def each_turn(strategy: Iterable[Entry]) -> Iterator[Turn]:
-    """The turns of a strategy, those of its rounds once."""
+    """The turns of a strategy, those that come again once."""
     for entry in strategy:
-        yield from entry.turns if isinstance(entry, Rounds) else (entry,)
+        yield from (entry,) if isinstance(entry, Turn) else entry.turns

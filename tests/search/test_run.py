@@ -12,7 +12,7 @@ from ppopt.pipeline import Pipeline
 from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
-from ppopt.search.turns import Rounds, Turn, left, whole
+from ppopt.search.turns import Rounds, Turn, WhileGaining, left, whole
 from tests.support.search import run_of
 
 
@@ -68,6 +68,35 @@ def test_rounds_double() -> None:
     assert run.clock.over
     seconds = run.step(Noted).seconds
     assert seconds[:4] == pytest.approx([1, 2, 4, 8])
+
+
+class Gaining(Noted):
+    """Finds a better schedule every time while there is one."""
+
+    def run(self, run: Run, seconds: float, **options: Any) -> str:
+        best = run.incumbent.best
+        better = [each for _, each in baselines(run.problem.pipeline) if best is None or each.makespan < best.makespan]
+        if better:
+            run.incumbent.offer(max(better, key=lambda schedule: schedule.makespan), "a test")
+        return super().run(run, seconds, **options)
+
+
+def test_turns_come_again_while_they_gain() -> None:
+    """Until a round finds nothing better, or their share of the time is over."""
+    pipeline = Pipeline(3, 6)
+    values = {schedule.makespan for _, schedule in baselines(pipeline)}
+    assert len(values) > 1
+    run = run_of(pipeline, seconds=80)
+    run.follow((WhileGaining((Turn(Gaining, whole(1 / 80), options={"takes": 1}),), left(1 / 2)),))
+    assert run.step(Gaining).seconds == pytest.approx([1] * (len(values) + 1))
+    assert run.incumbent.value == min(values)
+    run = run_of(pipeline, seconds=3)
+    run.follow((WhileGaining((Turn(Gaining, options={"takes": 1}), Turn(Noted, options={"takes": 0.25})), left(1 / 2)),))
+    assert run.step(Gaining).seconds == pytest.approx([1.5, 0.25], rel=0.01)
+    assert run.step(Noted).seconds == pytest.approx([0.5], rel=0.01)
+    run = run_of(pipeline)
+    run.follow((WhileGaining((Turn(Gaining),), left(1 / 2), lambda run: False),))
+    assert run.taken == []
 
 
 def test_what_closes_the_gap_ends_the_search() -> None:
