@@ -88,7 +88,11 @@ def test_bad_input_is_said_at_its_field(tab: Tab) -> None:
 
 def test_stop_keeps_the_best(tab: Tab) -> None:
     for key, text in HARD.items():
-        tab.locator(f"#field-{key.replace('__', '-')}").fill(text)
+        field = tab.locator(f"#field-{key.replace('__', '-')}")
+        if field.evaluate("(element) => element.tagName") == "SELECT":
+            field.select_option(text)
+        else:
+            field.fill(text)
     tab.locator("#seconds").fill("600")
     tab.locator("#solve").click()
     tab.locator("#progress", has_text="gap").wait_for()
