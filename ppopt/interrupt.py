@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: not in the midst of an import, and never lost."""
+"""Ctrl-C and SIGTERM: not in the midst of what must come to its end, such as an import, and never lost."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ppopt import ilp
 from ppopt.bounds.bound import check_objective
 from ppopt.clock import bounded
 from ppopt.constraints import Capacity, Precede, Word, own_words
-from ppopt.interrupt import uninterrupted
+from ppopt.interrupt import held
 from ppopt.layouts.runnable import Policy
 from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
@@ -185,8 +185,10 @@ class _Question:
             constraints=self.constraints,
             named=self._table(result),
         )
-        with uninterrupted():  # the search is over, and what it found is kept
+        with held() as came:  # the search is over, and what it found is kept
             verified_rows(result.named, known=result.schedule)
+        if came and result.limit is not None:
+            result = dataclasses.replace(result, limit="interrupted")
         periodics = {
             (each.pipeline.placement, each.pipeline.chunks): each.periodic for each in results if each.periodic is not None
         }

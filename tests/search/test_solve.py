@@ -2,6 +2,7 @@
 
 import _thread
 import dataclasses
+import signal
 import threading
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ import pytest
 from ppopt.checker import violations
 from ppopt.files import result_dict
 from ppopt.heuristics import each_baseline
+from ppopt.named.verified import verified_rows
 from ppopt.pipeline import Costs, Links, Memory, Offload, Pipeline
 from ppopt.search import solve
 from ppopt.search.closed import ClosedSearch, quick_bound
@@ -186,6 +188,20 @@ def test_an_early_interrupt_has_a_bound_all_the_same(monkeypatch):
     result = solve(Pipeline(2, 4), workers=1)
     assert (result.reason, result.limit, result.value) == ("no-solution", "interrupted", None)
     assert (result.lower_bound, result.proved_by) == (12, "work")
+
+
+@pytest.mark.parametrize(("gap", "reason", "limit"), [(0.9, "feasible", "interrupted"), (0.0, "optimal", None)])
+def test_an_interrupt_after_the_search_loses_nothing(gap, reason, limit, monkeypatch):
+    """While the rows of the table are checked; what is settled stays so."""
+
+    def interrupted(*given: object, **named: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        verified_rows(*given, **named)
+
+    monkeypatch.setattr("ppopt.search.answer.verified_rows", interrupted)
+    result = solve(gpt(4, 6, 3), gap=gap, workers=1, seconds=60)
+    assert (result.reason, result.limit) == (reason, limit)
+    assert violations(result.pipeline, result.schedule) == []
 
 
 def test_a_backward_that_may_be_run_whole_releases_in_time():
