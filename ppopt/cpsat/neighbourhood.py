@@ -94,7 +94,7 @@ class _Search:
         self.best, self.objective, self.lower, self.limits = schedule, objective, lower, limits
         self.value = schedule.objective(objective)
         self.tuning, self.grown = tuning, grown
-        self.least_patience = tuning.patience if objective == "makespan" else tuning.patience_for_spans
+        self.least_patience = tuning.patience
         self.chance = grown.chance = grown.chance or random.Random(limits.seed)
         if not grown.size:
             self.begin()

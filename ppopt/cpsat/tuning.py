@@ -18,8 +18,6 @@ class NeighbourhoodTuning:
     growth: float
     """Factor by which windows grow once one was searched through, else shrink; and by which patience shrinks or grows."""
     patience: float
-    """Seconds for one window at first, for the makespan."""
-    patience_for_spans: float
-    """Seconds for one window at first, for the device span."""
+    """Seconds for one window at first."""
     most_patience: float
     """Seconds for one window at most."""

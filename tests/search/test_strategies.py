@@ -125,6 +125,12 @@ CONDITIONS = {
     "wide of many": (strategies.wide, lambda: opened(MANY, 0), lambda: opened(FEW, 0)),
     "span": (strategies.span, lambda: run_of(FEW, objective="span"), lambda: run_of(FEW)),
     "asking": (strategies.asking, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
+    "answering": (
+        strategies.answering,
+        lambda: run_of(MANY, objective="span"),
+        lambda: run_of(Pipeline(30, 40), objective="span"),
+    ),
+    "answering, of makespans": (strategies.answering, lambda: run_of(MANY, objective="span"), lambda: run_of(MANY)),
     "hard": (strategies.hard, lambda: decided(True), lambda: decided(False)),
     "hard on spans": (strategies.hard, lambda: run_of(MANY, objective="span"), lambda: run_of(MANY)),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
