@@ -62,8 +62,8 @@ def span(run: Run) -> bool:
 
 
 def answering(run: Run) -> bool:
-    """Spans of many operations, but not so many that decisions are never answered."""
-    return span(run) and many(run) and run.problem.operations <= tuning.ANSWERING
+    """Of many operations, but not so many that decisions are never answered."""
+    return many(run) and run.problem.operations <= tuning.ANSWERING
 
 
 def asking(run: Run) -> bool:
@@ -218,11 +218,13 @@ SMALL: tuple[Entry, ...] = (
     Turn(StateGraph, left(9 / 10), both(many, tight), WHOLE_STATE_GRAPH),
     Turn(Windows, whole(1 / 12), both(many, no(span))),
     # measured on 12 that stay open after 8 s: three are proved or have half of the gap or less, and none has more without this
-    Turn(Decide, left(1 / 2), answering, {"ends": False, "patience": 1}),
+    Turn(Decide, left(1 / 2), both(answering, span), {"ends": False, "patience": 1}),
     # measured against one turn each behind modulo scheduling: of six that stay open after 40 s five get shorter, by up to 0.6 %,
     # and none longer; of 14 after 8 s five get shorter and one longer
     WhileGaining(IN_TURN, left(3 / 4), many),
-    Turn(Decide, left(1 / 3), both(answering, again(Decide)), {"bound": False, "patience": 1}),
+    Turn(Decide, left(1 / 3), both(both(answering, span), again(Decide)), {"bound": False, "patience": 1}),
+    # measured on 4 that stay open after 8 s when questions take a second: two are proved
+    Turn(Decide, left(1 / 2), both(answering, no(span)), {"between": False}),
     # measured on 25 of these: it found the best of none
     Turn(ModuloScheduling, left(1 / 5), long),
     # of spans: as long as decisions are answered they come first. Measured on 13 that 8 s leave open: where those that
@@ -232,7 +234,7 @@ SMALL: tuple[Entry, ...] = (
     # the same time as before, but one in 7.8 s instead of 5.3
     Turn(Decide, left(1 / 2), both(asking, unbeaten), {"between": False, "bound": False}),
     Turn(Decide, whole(1 / 30, least=1.0), asking, {"best": False, "patience": 1}),
-    Turn(Decide, whole(1 / 30, least=1.0), no(span), {"between": False}),
+    Turn(Decide, whole(1 / 30, least=1.0), both(no(span), no(answering)), {"between": False}),
     Turn(TabuSearch, left(1 / 6), asking),
     Turn(Neighbourhoods, left(1 / 4), asking),
     Turn(StateGraph, left(1 / 8), both(asking, no(full_speed)), {"most": tuning.LARGE_STATE_GRAPH}),
