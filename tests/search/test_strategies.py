@@ -74,13 +74,6 @@ def opened(pipeline: Pipeline, share: float) -> Run:
     return run
 
 
-def decided(undecided: bool) -> Run:
-    """A search in which it stayed open, or not, whether the best can be beaten."""
-    run = begun(run_of(FEW))
-    run.step(Decide).best_undecided = undecided
-    return run
-
-
 def improved(gained: bool) -> Run:
     run = run_of(FEW)
     run.step(Neighbourhoods).gained = gained
@@ -127,8 +120,6 @@ CONDITIONS = {
     "asking": (strategies.asking, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
     "answering": (strategies.answering, lambda: run_of(MANY), lambda: run_of(Pipeline(30, 40))),
     "answering of few": (strategies.answering, lambda: run_of(MANY), lambda: run_of(FEW)),
-    "hard": (strategies.hard, lambda: decided(True), lambda: decided(False)),
-    "hard on spans": (strategies.hard, lambda: run_of(MANY, objective="span"), lambda: run_of(MANY)),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
     "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
     "unbeaten": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(FEW, False)),

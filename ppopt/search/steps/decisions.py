@@ -36,10 +36,6 @@ class Decide(Step):
     kind = Kind.DECIDE
     copies = True
 
-    def __init__(self) -> None:
-        self.best_undecided = False
-        """Whether it stayed open, when it was last asked, if the best can be beaten."""
-
     def applies(self, run: Run) -> str | None:
         """Where there is a schedule to beat."""
         return "there is no schedule yet" if run.incumbent.best is None else None
@@ -54,24 +50,25 @@ class Decide(Step):
         best: bool = True,
         between: bool = True,
         patience: int | None = None,
+        leap: bool = False,
         exact: bool = False,
         **options: Any,
     ) -> None:
         """``seconds`` are for one question. ``ends``: whether the ends are asked, at the ``bound`` and below the ``best``, where
         these are not left out. ``between``: whether what lies between is, until ``patience`` questions stay open, those at the
-        ends among them. ``exact``: on the exact grid."""
+        ends among them; with ``leap`` it is asked below the best, too, once two in a row are refuted. ``exact``: on the exact
+        grid."""
         grid = run.problem.grids[-1 if exact else 0]
         at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
         if ends:
             stayed = self._ends(run, seconds, grid, at_once, bound, best)
             patience = None if patience is None else patience - stayed
         if between:
-            self._between(run, seconds, grid, at_once, patience)
+            self._between(run, seconds, grid, at_once, patience, leap)
 
     def _ends(self, run: Run, seconds: float, grid: int, at_once: int, at_bound: bool, at_best: bool) -> int:
         """At the bound and one tick below the best, if asked, each until it is answered or stays open: how many did."""
         stayed = 0
-        self.best_undecided = False
         while run.goes_on:
             low, high = run.incumbent.lower, run.incumbent.to_beat
             at_best = at_best and (low < high - 1 or not at_bound)
@@ -86,20 +83,24 @@ class Decide(Step):
                     at_bound = False
                 else:
                     at_best = False
-                if target == high - 1:
-                    self.best_undecided = answer is Answer.OPEN
         return stayed
 
-    def _between(self, run: Run, seconds: float, grid: int, at_once: int, patience: int | None) -> None:
-        """By bisection, until ``patience`` questions stay open."""
+    def _between(self, run: Run, seconds: float, grid: int, at_once: int, patience: int | None, leap: bool) -> None:
+        """By bisection, until ``patience`` questions stay open; that to which it may ``leap`` is not among them."""
         undecided: list[int] = []
+        in_a_row = 0
         while run.goes_on and (patience is None or len(undecided) < patience):
             low, high = run.incumbent.lower, run.incumbent.to_beat
             undecided = [target for target in undecided if low <= target < high]
+            if leap and in_a_row == 2:
+                leap = False
+                ask(run, [high - 1], seconds, grid)
+                continue
             targets = between(low, high, undecided, at_once)[:at_once]
             if not targets:
                 return
             answers = ask(run, targets, seconds, grid)
+            in_a_row = in_a_row + 1 if Answer.NO in answers else 0
             undecided += [target for target, answer in zip(targets, answers, strict=True) if answer is Answer.OPEN]
             undecided.sort()
 

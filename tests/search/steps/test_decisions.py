@@ -31,10 +31,8 @@ def test_each_end_is_asked_once(answer: Answer, monkeypatch: pytest.MonkeyPatch)
     run = run_of(Pipeline(4, 12))
     run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
     low, high = run.incumbent.lower, run.incumbent.value
-    decide = Decide()
-    decide.run(run, 1.0, between=False)
+    Decide().run(run, 1.0, between=False)
     assert asked == [low, high - 1]
-    assert decide.best_undecided == (answer is Answer.OPEN)
 
 
 def test_the_bound_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +72,28 @@ def test_questions_that_stay_open_end_it(patience: int, open_: int, asked_betwee
     assert all(low < target < high - 1 for target in asked[1:])
 
 
+@pytest.mark.parametrize(("leap", "beaten"), [(False, 0), (True, 1)])
+def test_below_the_best_is_asked_once_where_two_are_refuted(leap: bool, beaten: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That may end the search; where it stays open, bisection goes on."""
+    asked: list[int] = []
+
+    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+        asked.extend(targets)
+        if targets[0] == run.incumbent.value - 1 or len(asked) > 6:
+            return [Answer.OPEN]
+        run.incumbent.prove(targets[0] + 1, "a test")
+        return [Answer.NO]
+
+    monkeypatch.setattr(decisions, "ask", ask)
+    run = run_of(Pipeline(4, 12, costs=Costs(forward=1000, backward_input=1000, backward_weight=1000)), objective="span")
+    run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
+    best = run.incumbent.value
+    Decide().run(run, 1.0, ends=False, patience=1, leap=leap)
+    assert asked.count(best - 1) == beaten
+    assert len(asked) == 7
+    assert asked.index(best - 1) == 2 if leap else asked == sorted(asked)
+
+
 PIPELINE = Pipeline(4, 6, costs=Costs(forward=4, backward_input=4, backward_weight=3), memory=Memory(limit=2))
 OPTIMUM = 119
 """By CP-SAT, and by the ILP."""
@@ -90,7 +110,6 @@ def test_decisions_close_the_gap(objective: str) -> None:
     take(run, Decide, 20)
     assert run.incumbent.closed
     assert all("CP-SAT: is there one of" in taken.name for taken in run.taken)
-    assert not run.step(Decide).best_undecided
     other = run_of(PIPELINE, seconds=60, objective=objective)
     take(other, Minimise, 30)
     assert other.incumbent.closed
