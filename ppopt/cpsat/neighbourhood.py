@@ -94,7 +94,6 @@ class _Search:
         self.best, self.objective, self.lower, self.limits = schedule, objective, lower, limits
         self.value = schedule.objective(objective)
         self.tuning, self.grown = tuning, grown
-        self.least_patience = tuning.patience
         self.chance = grown.chance = grown.chance or random.Random(limits.seed)
         if not grown.size:
             self.begin()
@@ -103,7 +102,7 @@ class _Search:
     def begin(self) -> None:
         """With small windows."""
         self.grown.size = {False: float(self.tuning.first_size), True: float(self.tuning.first_size_where_begins_move)}
-        self.grown.patience = self.least_patience
+        self.grown.patience = self.tuning.patience
 
     def run(self, progress: Progress | None) -> None:
         """Until the bound is met, everything was in a window, or the time is over."""
@@ -140,7 +139,7 @@ class _Search:
         better = self.value < value
         patience = self.grown.patience
         longer = patience / self.tuning.growth if better else patience * self.tuning.growth
-        self.grown.patience = min(max(longer, self.least_patience), self.tuning.most_patience)
+        self.grown.patience = min(max(longer, self.tuning.patience), self.tuning.most_patience)
         return better
 
     def keep(self, schedule: Schedule | None) -> None:

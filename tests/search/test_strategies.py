@@ -164,8 +164,8 @@ CONDITIONS = {
     "to beat with many": (strategies.to_beat, lambda: run_of(FEW, enough=20), lambda: run_of(MANY, enough=20)),
     "bound": (strategies.bound, lambda: run_of(FEW, words=WAIT), lambda: run_of(FEW)),
     "no": (strategies.no(strategies.span), lambda: run_of(FEW), lambda: run_of(FEW, objective="span")),
-    "both": (
-        strategies.both(strategies.span, strategies.many),
+    "every": (
+        strategies.every(strategies.span, strategies.many),
         lambda: run_of(MANY, objective="span"),
         lambda: run_of(FEW, objective="span"),
     ),
