@@ -63,21 +63,14 @@ def beside_span(pipeline: Pipeline) -> int | None:
     ``T - beside_span``; and the search for a span needs no later horizon than ``beside_span`` above it.
 
     """
-    graph = _same(pipeline)
+    graph = same_graph(pipeline)
     if graph is None:
         return None
     ends = zip(latest_first_starts(graph), latest_first_starts(graph.reversed()), strict=True)
     return min((first + last for first, last in ends if first is not None and last is not None), default=None)
 
 
-def start_by(pipeline: Pipeline) -> list[int | None]:
-    """Per device, ticks after the first start on any device by which it has started its first operation in some schedule of
-    least device span, or of one that is asked for; ``None`` where nothing is proved (:func:`latest_first_starts`)."""
-    graph = _same(pipeline)
-    return [None] * pipeline.devices if graph is None else latest_first_starts(graph)
-
-
-def _same(pipeline: Pipeline) -> FamilyGraph | None:
+def same_graph(pipeline: Pipeline) -> FamilyGraph | None:
     """The relaxed graph of a pipeline if they are the same, so that what is proved of schedules of one holds for the other.
 
     Every backward is whole, or splitting it is free, no pair saves time, no transfers wait for each other, and nothing precedes

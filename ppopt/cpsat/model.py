@@ -32,6 +32,7 @@ from ppopt.cpsat.posting import machine
 from ppopt.cpsat.solutions import found_in, hint
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Objective, Schedule
+from ppopt.solvers.device_times import DeviceTimes
 
 
 class OutOfTime(Exception):
@@ -50,7 +51,7 @@ class Model:
     part, so that all that is before something else starts earlier; there are more parts in a step than such operations, so that
     rounded down to steps it is a schedule with the same objective.
 
-    ``start_by``: per device a step by which it has started, ``None`` where there is none; of a model of spans.
+    ``known``: of a model of spans, what is proved of the times of devices, in steps.
     ``clock``: building is given up where nothing is left of it.
 
     Raises:
@@ -71,7 +72,7 @@ class Model:
         upper: int,
         grid: int = 1,
         strict: bool = False,
-        start_by: Sequence[int | None] = (),
+        known: DeviceTimes | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.pipeline, self.words, self.grid, self.upper = pipeline, tuple(words), grid, upper
@@ -88,7 +89,7 @@ class Model:
         self.memory.post_order()
         self.decision = lower == upper
         """Whether nothing is minimised."""
-        self.spans = Spans(self.ops, lower, upper, start_by) if objective == "span" else None
+        self.spans = Spans(self.ops, lower, upper, known or DeviceTimes()) if objective == "span" else None
         self.objective: cp_model.IntVar | None = None if self.spans is None else self.spans.value
         if self.spans is None and not self.decision:
             self.objective = post_makespan(self.ops, lower, upper, self._followed)

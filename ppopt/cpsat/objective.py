@@ -13,6 +13,7 @@ from ppopt.cpsat.operations import Operations
 from ppopt.cpsat.posting import Literal, interval, machine
 from ppopt.pipeline import IntArray
 from ppopt.schedule import devices_of
+from ppopt.solvers.device_times import DeviceTimes
 
 
 class Bounds(NamedTuple):
@@ -40,11 +41,11 @@ def post_makespan(ops: Operations, lower: int, upper: int, followed: set[int]) -
 class Spans:
     """The largest device span: it is in ``lower..upper``, and minimised where these differ.
 
-    ``start_by``: per device a step by which it has started, ``None`` where there is none.
+    ``known``: what is proved of the times of devices, in steps.
     """
 
-    def __init__(self, ops: Operations, lower: int, upper: int, start_by: Sequence[int | None]) -> None:
-        self.ops, self.model, self.decision = ops, ops.model, lower == upper
+    def __init__(self, ops: Operations, lower: int, upper: int, known: DeviceTimes) -> None:
+        self.ops, self.model, self.decision, self.known = ops, ops.model, lower == upper, known
         self.value = self.model.new_int_var(lower, upper, "span")
         self.span = upper * ops.parts + ops.slack
         """The most, in parts."""
@@ -53,18 +54,18 @@ class Spans:
             if isinstance(word, Exclusive) and word.computes and not spread(ops.pipeline, word):
                 own = np.array(list(dict.fromkeys(op for stream in word.streams for op in ops.of(stream))), dtype=np.int64)
                 if len(own):
-                    self.bounds.append(self._device(own, start_by))
+                    self.bounds.append(self._device(own))
         if self.decision:
             begins = [of.begin for of in self.bounds]
             self.model.add_decision_strategy(begins, cp_model.CHOOSE_FIRST, cp_model.SELECT_LOWER_HALF)
         else:
             self.model.minimize(self.value)
 
-    def _device(self, own: IntArray, start_by: Sequence[int | None]) -> Bounds:
+    def _device(self, own: IntArray) -> Bounds:
         """The begin and the end of the device with these operations."""
         ops, model = self.ops, self.model
         traffic = {op: ops.margins(op) for op in own.tolist()}
-        by = start_by[int(devices_of(ops.pipeline, own[:1])[0])] if start_by else None
+        by = self.known.begun[int(devices_of(ops.pipeline, own[:1])[0])] if self.known.begun else None
         first = model.new_int_var(0, ops.horizon if by is None else min(ops.horizon, by * ops.parts + ops.slack), "begin")
         longest = max((after for _, after in traffic.values()), default=0)
         last = model.new_int_var(0, ops.horizon + max(self.span, longest), "end")
@@ -85,12 +86,18 @@ class Spans:
     def _within(self, first: cp_model.IntVar, own: Sequence[int]) -> None:
         """No two operations of a device at once, said again of their times since its ``first`` start, a variable: in a span
         that is given these times are known far better than those since the schedule's begin, as long as devices may begin
-        early or late."""
+        early or late. Measured on 8 that stay open after 8 s: with what is known of these times five are refuted in a quarter to
+        two thirds of the time, and the others in as long as before."""
         intervals = []
         for op in own:
             ((way, literal),) = self.ops.modes[op]
-            since = self.model.new_int_var(0, max(0, self.span - way), "")
+            least, rest = (of.get(op, 0) * self.ops.parts for of in (self.known.head, self.known.tail))
+            most = self.span - way - rest
             given: list[Literal] = [] if literal is None else [literal]
+            if most < least:  # it is not run, or there is no schedule
+                self.model.add_bool_or([~one for one in given])
+                continue
+            since = self.model.new_int_var(least, most, "")
             self.model.add(self.ops.start[op] == first + since).only_enforce_if(given)
             intervals.append(interval(self.model, since, way, literal))
         machine(self.model, intervals)

@@ -16,6 +16,7 @@ from ppopt.cpsat.operations import NoRoom
 from ppopt.heuristics import Stuck
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
+from ppopt.solvers.device_times import DeviceTimes
 from ppopt.solvers.outcome import Outcome, Progress, timed
 from ppopt.timing.timed import CyclicOrder
 
@@ -36,16 +37,15 @@ def solve(
     grid: int = 1,
     progress: Progress | None = None,
     strict: bool = False,
-    start_by: Sequence[int | None] = (),
+    known: DeviceTimes | None = None,
 ) -> Outcome:
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``.
 
     All in ticks. With ``lower == upper`` this asks for any schedule of that makespan. With a ``grid`` of several ticks,
     durations and lags are rounded down to it: what is refuted stays refuted, and the found order is timed with the true ones,
     so its value may exceed ``upper``. Where operations without duration passed each other in what was found, the search is made
-    again with a ``strict`` model (:class:`~ppopt.cpsat.model.Model`). ``start_by``: for spans, ticks by which each device
-    has started, ``None`` where that is open (:func:`ppopt.bounds.latest_starts.start_by`). Ctrl-C stops it and is noted in the
-    outcome.
+    again with a ``strict`` model (:class:`~ppopt.cpsat.model.Model`). ``known``: for spans, what is proved of the times of
+    devices (:func:`ppopt.bounds.device_times.device_times`). Ctrl-C stops it and is noted in the outcome.
 
     On a grid a span is rounded up: begins and ends may both lie between two steps. Within a whole number of steps all times can
     be rounded down to steps.
@@ -55,9 +55,7 @@ def solve(
         ValueError: words that contradict each other.
         KeyboardInterrupt: a signal came before the search.
     """
-    question = _Question(
-        pipeline, tuple(words), objective, lower, upper, horizon, limits, grid=grid, strict=strict, start_by=start_by
-    )
+    question = _Question(pipeline, tuple(words), objective, lower, upper, horizon, limits, grid=grid, strict=strict, known=known)
     return question.answered(hint, progress)
 
 
@@ -89,7 +87,7 @@ class _Question:
     limits: Limits
     grid: int = 1
     strict: bool = False
-    start_by: Sequence[int | None] = ()
+    known: DeviceTimes | None = None
 
     def answered(self, hint: Schedule | None, progress: Progress | None) -> Outcome:
         """What a search shows."""
@@ -134,7 +132,7 @@ class _Question:
                 upper=highest,
                 grid=grid,
                 strict=self.strict,
-                start_by=[None if time is None else time // grid for time in self.start_by],
+                known=None if self.known is None else self.known.rounded_down(grid),
                 clock=self.limits.clock,
             )
         except NoRoom:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ppopt.bounds.device_times import device_times
 from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, memory_between, own_words, rules_of, select
 from ppopt.named.in_turn import out_of_turn
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import tuning
 from ppopt.search.horizons import ended_by, horizon
+from ppopt.solvers.device_times import DeviceTimes
 from ppopt.timing import CyclicOrder, broken, time_order
 
 
@@ -83,6 +85,13 @@ class Problem:
         if self.words and broken(schedule, self.words):
             return None
         return schedule
+
+    @cached_property
+    def device_times(self) -> DeviceTimes | None:
+        """What is proved of the times of devices in some schedule of a span that is asked for; ``None`` where nothing is."""
+        if not self.span or self.words or self.pipeline.engines:
+            return None
+        return device_times(self.pipeline)
 
     @property
     def longest(self) -> int:

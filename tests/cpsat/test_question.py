@@ -4,14 +4,16 @@ from hypothesis import given, settings
 from ortools.sat.python import cp_model
 
 from ppopt import cpsat, ilp
-from ppopt.bounds.latest_starts import start_by
+from ppopt.bounds.device_times import device_times
 from ppopt.checker import violations
 from ppopt.clock import Limits
 from ppopt.constraints import cuts_of, rules_of, weights_in_order
 from ppopt.cpsat.model import Model
 from ppopt.heuristics import each_baseline, list_schedule
+from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.search import solve
+from ppopt.solvers.device_times import DeviceTimes
 from ppopt.timing import broken
 from tests.support.asked import best, value
 from tests.support.strategies import pipelines
@@ -127,23 +129,40 @@ def test_a_model_that_takes_long_to_build_is_given_up() -> None:
 def test_devices_have_started_by_then():
     # Work 9 each. Device 1 waits for 0F0, so it starts at 1 at the earliest; by 3, as proved, some best schedule's has started.
     pipeline = Pipeline(2, 3, memory=Memory(limit=3))
-    assert start_by(pipeline) == [0, 3]
-    assert value(pipeline, objective="span", start_by=start_by(pipeline)) == 9
-    assert value(pipeline, objective="span", start_by=[0, 0]) == 10
+    proved = device_times(pipeline)
+    assert proved.begun == [0, 3]
+    assert value(pipeline, objective="span", known=proved) == 9
+    assert value(pipeline, objective="span", known=proved._replace(begun=[0, 0])) == 10
 
 
-def test_starts_that_are_proved_keep_the_least_span():
+def test_how_far_operations_are_from_both_ends_of_their_device():
+    # Forward 1, backward 2. Between forward and backward of device 0 come one each on device 1, and six ticks of device 2.
+    pipeline = Pipeline(3, 2, costs=Costs(backward=2))
+    proved, index = device_times(pipeline), pipeline.index
+    forwards, backwards = ([index.number(Op(0, kind, n)) for n in (0, 1)] for kind in (Kind.F, Kind.B))
+    assert [proved.head[op] for op in (*forwards, *backwards)] == [0, 1, 7, 10]
+    assert [proved.tail[op] for op in (*forwards, *backwards)] == [11, 8, 2, 0]
+
+    def least(known: DeviceTimes) -> int:
+        return best(pipeline, objective="span", lower=12, upper=12, known=known).lower_bound
+
+    assert least(proved) == 12
+    assert least(proved._replace(head={backwards[1]: 11})) == 13
+    assert least(proved._replace(tail={backwards[1]: 1})) == 13
+
+
+def test_what_is_proved_of_devices_keeps_the_least_span():
     compared = 0
 
     @settings(max_examples=10)
-    @given(pipelines(15).filter(lambda pipeline: any(time is not None for time in start_by(pipeline)[1:])))
+    @given(pipelines(15).filter(lambda pipeline: any(time is not None for time in device_times(pipeline).begun[1:])))
     def on(pipeline: Pipeline) -> None:
         nonlocal compared
-        starts = start_by(pipeline)
+        proved = device_times(pipeline)
         compared += 1
         span = value(pipeline, objective="span")
         for grid in (1, 2, 3):
-            known = best(pipeline, objective="span", lower=span, upper=span, start_by=starts, grid=grid)
+            known = best(pipeline, objective="span", lower=span, upper=span, known=proved, grid=grid)
             assert known.lower_bound <= span, pipeline
 
     on()

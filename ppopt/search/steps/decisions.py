@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ppopt import cpsat
-from ppopt.bounds.latest_starts import start_by
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
 
@@ -179,7 +178,7 @@ def _solved(run: Run, lower: int, upper: int, seconds: float, grid: int) -> Outc
         hint=None if lower == upper else run.incumbent.best,
         grid=grid,
         progress=run.incumbent.report,
-        start_by=start_by(problem.pipeline) if problem.span and not problem.words and not problem.pipeline.engines else (),
+        known=problem.device_times,
     )
 
 
