@@ -100,7 +100,7 @@ class _Question:
             watch = None if progress is None else self.watch(progress)
             answer = engine.search(model.model, limits, engine.MINIMISING, gap=limits.gap, watch=watch)
         elif self.objective == "span":
-            answer = engine.race(model.model, limits, (engine.BEGINS_FIRST, engine.DECIDING))
+            answer = engine.race(model.model, limits, (engine.DECIDING, engine.BEGINS_FIRST))
         else:
             answer = engine.search(model.model, limits, engine.DECIDING, workers=1)
         return self.outcome(model, answer, progress)
