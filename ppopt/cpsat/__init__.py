@@ -1,8 +1,8 @@
 """CP-SAT (OR-Tools): one engine, one place where constraints are posted, and what is built from these.
 
 :mod:`~ppopt.cpsat.engine` makes solvers and runs them; :mod:`~ppopt.cpsat.posting` posts families, machines and reservoirs.
-:func:`solve` and :func:`decide` ask for schedules of a whole pipeline, :func:`improved` searches around one. OR-Tools is imported
-with the first of these that is used.
+:func:`solve` and :class:`Decisions` ask for schedules of a whole pipeline, :func:`improved` searches around one. OR-Tools is
+imported with the first of these that is used.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ppopt.interrupt import lazily
 
 if TYPE_CHECKING:
     from ppopt.cpsat.neighbourhood import Grown, improved
-    from ppopt.cpsat.question import NAME, VERSION, decide, solve
+    from ppopt.cpsat.question import NAME, VERSION, Decisions, solve
 
-__all__ = ["NAME", "VERSION", "Grown", "NeighbourhoodTuning", "decide", "improved", "solve"]
+__all__ = ["NAME", "VERSION", "Decisions", "Grown", "NeighbourhoodTuning", "improved", "solve"]
 
 
 __getattr__ = lazily(
@@ -24,8 +24,8 @@ __getattr__ = lazily(
     {
         "NAME": "question",
         "VERSION": "question",
+        "Decisions": "question",
         "Grown": "neighbourhood",
-        "decide": "question",
         "improved": "neighbourhood",
         "solve": "question",
     },

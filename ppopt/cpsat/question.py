@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from typing import Any
+
+from ortools.sat.python import cp_model
 
 from ppopt.clock import Limits
 from ppopt.constraints import Word
@@ -59,21 +62,6 @@ def solve(
     return question.answered(hint, progress)
 
 
-def decide(pipeline: Pipeline, words: Iterable[Word], *, targets: Sequence[int], limits: Limits, grid: int = 1) -> list[Outcome]:
-    """Whether there are schedules with a makespan of at most each of ``targets``, in ticks; all are asked at once.
-
-    The first answer ends it; the others stay open. Otherwise as :func:`solve` with ``lower == upper``; a thread for each target.
-    """
-    words = tuple(words)
-    questions = [_Question(pipeline, words, "makespan", target, target, target, limits, grid=grid) for target in targets]
-    models = [question.model() for question in questions]
-    made = [model for model in models if isinstance(model, Model)]
-    if len(made) < len(models):
-        return [of if isinstance(of, Outcome) else Outcome(None, target) for of, target in zip(models, targets, strict=True)]
-    answers = engine.until_one_ends([model.model for model in made], limits, engine.DECIDING)
-    return [question.outcome(model, answer) for question, model, answer in zip(questions, made, answers, strict=True)]
-
-
 @dataclass(frozen=True)
 class _Question:
     """The arguments of :func:`solve`."""
@@ -99,11 +87,15 @@ class _Question:
         if not model.decision:
             watch = None if progress is None else self.watch(progress)
             answer = engine.search(model.model, limits, engine.MINIMISING, gap=limits.gap, watch=watch)
-        elif self.objective == "span":
-            answer = engine.race(model.model, limits, (engine.DECIDING, engine.BEGINS_FIRST))
         else:
-            answer = engine.search(model.model, limits, engine.DECIDING, workers=1)
+            answer = self.decided(model.model)
         return self.outcome(model, answer, progress)
+
+    def decided(self, model: cp_model.CpModel) -> Answer:
+        """What a search of a decision shows."""
+        if self.objective == "span":
+            return engine.race(model, self.limits, (engine.DECIDING, engine.BEGINS_FIRST))
+        return engine.search(model, self.limits, engine.DECIDING, workers=1)
 
     @property
     def steps(self) -> int:
@@ -152,7 +144,7 @@ class _Question:
         with suppress(Stuck, CyclicOrder):  # operations without duration that pass each other; no schedule, but the bound holds
             schedule = timed(self.pipeline, self.words, *model.found(answer), self.objective, grid, model.parts)
         outcome = Outcome(schedule, bound if schedule is not None else min(bound, self.upper), interrupted=answer.interrupted)
-        missed = grid == 1 and (schedule is None or schedule.objective(self.objective) > model.value(answer))
+        missed = grid == 1 and (schedule is None or schedule.objective(self.objective) > min(self.steps, model.value(answer)))
         if not missed or self.strict or answer.interrupted or self.limits.clock.over:
             return outcome
         strictly = replace(self, lower=self.lower if model.decision else outcome.lower_bound, strict=True)
@@ -164,6 +156,44 @@ class _Question:
     def watch(self, progress: Progress) -> Watch:
         """Passes on what the search reports, in ticks; found values only where a step is a tick, so that they are exact."""
         return lambda best, bound: progress(best if self.grid == 1 else None, _ticks(bound, self.grid, self.objective))
+
+
+class Decisions:
+    """Questions whether there is a schedule with an objective of at most so many ticks, none more than ``most``.
+
+    The model for that is kept, and those for less are copies of it. Otherwise as :func:`solve` with ``lower == upper``.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        words: Iterable[Word],
+        *,
+        objective: Objective = "makespan",
+        most: int,
+        horizon: int,
+        grid: int = 1,
+        known: DeviceTimes | None = None,
+    ) -> None:
+        self.grid = grid
+        self._arguments = pipeline, tuple(words), objective, most, most, horizon
+        self._options: dict[str, Any] = {"grid": grid, "known": known}
+        self._model: Model | None = None
+
+    def ask(self, targets: Sequence[int], limits: Limits) -> list[Outcome]:
+        """Whether there are schedules with an objective of at most each of ``targets``; several are asked at once, with a thread
+        each. The first answer ends it; the others stay open."""
+        largest = _Question(*self._arguments, limits, **self._options)
+        asked = [replace(largest, lower=target, upper=target) for target in targets]
+        if self._model is None:
+            made = largest.model()
+            if isinstance(made, Outcome):
+                refuted = made.lower_bound > largest.upper
+                return [Outcome(None, of.beyond if refuted else of.upper) for of in asked]
+            self._model = made
+        models, several = [self._model.at_most(of.steps) for of in asked], len(asked) > 1
+        answers = engine.until_one_ends(models, limits, engine.DECIDING) if several else [asked[0].decided(models[0])]
+        return [of.outcome(self._model, answer) for of, answer in zip(asked, answers, strict=True)]
 
 
 def _ticks(steps: int, grid: int, objective: Objective) -> int:

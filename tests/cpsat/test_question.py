@@ -1,6 +1,8 @@
 """Questions to CP-SAT: decisions, grids, hints, limits."""
 
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from ppopt import cpsat, ilp
@@ -12,7 +14,9 @@ from ppopt.cpsat.model import Model
 from ppopt.heuristics import each_baseline, list_schedule
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.schedule import Objective
 from ppopt.search import solve
+from ppopt.search.problem import Problem
 from ppopt.solvers.device_times import DeviceTimes
 from ppopt.timing import broken
 from tests.support.asked import best, value
@@ -24,12 +28,36 @@ def test_decisions_at_once():
     pipeline = Pipeline(3, 4, memory=Memory(limit=2))
     least = value(pipeline)
     words = (*rules_of(pipeline), *cuts_of(pipeline, ()))
+    decisions = cpsat.Decisions(pipeline, words, most=least + 3, horizon=least + 3)
     for targets in ((least - 1, least), (least, least + 3), (least - 2, least - 1), (0, least)):
-        outcomes = cpsat.decide(pipeline, words, targets=targets, limits=Limits.of(30, workers=2))
+        outcomes = decisions.ask(targets, Limits.of(30, workers=2))
         for target, outcome in zip(targets, outcomes, strict=True):
             assert outcome.lower_bound == target + (target < least and outcome.lower_bound > target)
             assert outcome.schedule is None or least <= outcome.schedule.makespan <= target
         assert any(of.schedule is not None or of.lower_bound > target for of, target in zip(outcomes, targets, strict=True))
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_a_model_made_for_more_answers_for_less(objective: Objective) -> None:
+    """What is least is refuted and found as by a model that is made for it, on each grid; so is what nothing has time for."""
+
+    @settings(max_examples=25)
+    @given(pipelines(15), st.integers(1, 9))
+    def on(pipeline: Pipeline, more: int) -> None:
+        least = value(pipeline, objective=objective)
+        problem, limits = Problem(pipeline, objective), Limits.of(60, workers=2)
+        for grid, known in ((1, problem.device_times), (1, None), (2, None)):
+            questions = cpsat.Decisions(
+                pipeline, problem.all_words, objective=objective, most=least + more, horizon=problem.ended_by(least + more),
+                grid=grid, known=known,
+            )  # fmt: skip
+            for target in (least - 1, least, 0, least + more):
+                (outcome,) = questions.ask([target], limits)
+                plain = best(pipeline, objective=objective, lower=target, upper=target, grid=grid)
+                assert outcome.lower_bound == plain.lower_bound, (pipeline, target)
+                assert (outcome.schedule is None) == (plain.schedule is None), (pipeline, target)
+
+    on()
 
 
 def test_a_choice_that_is_longer_than_the_horizon_is_not_taken():

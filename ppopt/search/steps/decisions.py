@@ -57,15 +57,15 @@ class Decide(Step):
         these are not left out. ``between``: whether what lies between is, until ``patience`` questions stay open, those at the
         ends among them; with ``leap`` it is asked below the best, too, once two in a row are refuted. ``exact``: on the exact
         grid."""
-        grid = run.problem.grids[-1 if exact else 0]
+        decisions = questions(run, run.problem.grids[-1 if exact else 0])
         at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
         if ends:
-            stayed = self._ends(run, seconds, grid, at_once, bound, best)
+            stayed = self._ends(run, seconds, decisions, at_once, bound, best)
             patience = None if patience is None else patience - stayed
         if between:
-            self._between(run, seconds, grid, at_once, patience, leap)
+            self._between(run, seconds, decisions, at_once, patience, leap)
 
-    def _ends(self, run: Run, seconds: float, grid: int, at_once: int, at_bound: bool, at_best: bool) -> int:
+    def _ends(self, run: Run, seconds: float, decisions: cpsat.Decisions, at_once: int, at_bound: bool, at_best: bool) -> int:
         """At the bound and one tick below the best, if asked, each until it is answered or stays open: how many did."""
         stayed = 0
         while run.goes_on:
@@ -74,7 +74,7 @@ class Decide(Step):
             targets = ([low] * at_bound + [high - 1] * at_best)[:at_once]
             if not targets:
                 break
-            for target, answer in zip(targets, ask(run, targets, seconds, grid), strict=True):
+            for target, answer in zip(targets, ask(run, targets, seconds, decisions), strict=True):
                 if answer is Answer.UNASKED:
                     continue
                 stayed += answer is Answer.OPEN
@@ -84,7 +84,9 @@ class Decide(Step):
                     at_best = False
         return stayed
 
-    def _between(self, run: Run, seconds: float, grid: int, at_once: int, patience: int | None, leap: bool) -> None:
+    def _between(
+        self, run: Run, seconds: float, decisions: cpsat.Decisions, at_once: int, patience: int | None, leap: bool
+    ) -> None:
         """By bisection, until ``patience`` questions stay open; that to which it may ``leap`` is not among them."""
         undecided: list[int] = []
         in_a_row = 0
@@ -93,12 +95,12 @@ class Decide(Step):
             undecided = [target for target in undecided if low <= target < high]
             if leap and in_a_row == 2:
                 leap = False
-                ask(run, [high - 1], seconds, grid)
+                ask(run, [high - 1], seconds, decisions)
                 continue
             targets = between(low, high, undecided, at_once)[:at_once]
             if not targets:
                 return
-            answers = ask(run, targets, seconds, grid)
+            answers = ask(run, targets, seconds, decisions)
             in_a_row = in_a_row + 1 if Answer.NO in answers else 0
             undecided += [target for target, answer in zip(targets, answers, strict=True) if answer is Answer.OPEN]
             undecided.sort()
@@ -115,19 +117,30 @@ def between(low: int, high: int, undecided: Sequence[int], count: int) -> list[i
     return [(since + until) // 2 for since, until in gaps]
 
 
-def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+def questions(run: Run, grid: int) -> cpsat.Decisions:
+    """Questions on this grid whether there are schedules that are better than what is known, or enough."""
+    problem, most = run.problem, run.incumbent.to_beat - 1
+    return cpsat.Decisions(
+        problem.pipeline,
+        problem.all_words,
+        objective=problem.objective,
+        most=most,
+        horizon=problem.ended_by(most),
+        grid=grid,
+        known=problem.device_times,
+    )
+
+
+def ask(run: Run, targets: Sequence[int], seconds: float, decisions: cpsat.Decisions) -> list[Answer]:
     """For each of ``targets``, whether there is a schedule of at most that many ticks.
 
-    They are asked at the same time, and the first answer ends it. A schedule found on a coarser ``grid`` may be longer than asked
+    They are asked at the same time, and the first answer ends it. A schedule found on a coarser grid may be longer than asked
     for; where it is no better than the best, the question stays open.
     """
     problem, before = run.problem, run.incumbent.value
     times = " or ".join(str(problem.pipeline.time(target)) for target in targets)
-    with run.note(f"CP-SAT: is there one of {times}?{_on(grid)}") as say:
-        if len(targets) == 1:
-            outcomes = [_solved(run, targets[0], targets[0], seconds, grid)]
-        else:
-            outcomes = cpsat.decide(problem.pipeline, problem.all_words, targets=targets, limits=run.limits(seconds), grid=grid)
+    with run.note(f"CP-SAT: is there one of {times}?{_on(decisions.grid)}") as say:
+        outcomes = decisions.ask(targets, run.limits(seconds))
         found = [_learned(run, outcome, target, target) for outcome, target in zip(outcomes, targets, strict=True)]
         refuted = [target for target, answer in zip(targets, found, strict=True) if answer is Answer.NO]
         if Answer.YES in found:
@@ -165,7 +178,7 @@ class Minimise(Step):
 
 
 def _solved(run: Run, lower: int, upper: int, seconds: float, grid: int) -> Outcome:
-    """A schedule in ``lower..upper``, the best there is if possible."""
+    """The best schedule in ``lower..upper``."""
     problem = run.problem
     return cpsat.solve(
         problem.pipeline,
@@ -175,7 +188,7 @@ def _solved(run: Run, lower: int, upper: int, seconds: float, grid: int) -> Outc
         upper=upper,
         horizon=problem.ended_by(upper),
         limits=run.limits(seconds),
-        hint=None if lower == upper else run.incumbent.best,
+        hint=run.incumbent.best,
         grid=grid,
         progress=run.incumbent.report,
         known=problem.device_times,

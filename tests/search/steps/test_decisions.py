@@ -21,7 +21,7 @@ def test_each_end_is_asked_once(answer: Answer, monkeypatch: pytest.MonkeyPatch)
     """Were the bound asked again after each answer, it would rise tick by tick."""
     asked: list[int] = []
 
-    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+    def ask(run: Run, targets: Sequence[int], seconds: float, decisions: object) -> list[Answer]:
         asked.extend(targets)
         if answer is Answer.NO and targets[0] == run.incumbent.lower:
             run.incumbent.prove(targets[0] + 1, "a test")
@@ -39,7 +39,7 @@ def test_the_bound_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only whether the best can be beaten is asked then, with all workers."""
     asked: list[list[int]] = []
 
-    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+    def ask(run: Run, targets: Sequence[int], seconds: float, decisions: object) -> list[Answer]:
         asked.append(list(targets))
         return [Answer.OPEN]
 
@@ -55,7 +55,7 @@ def test_questions_that_stay_open_end_it(patience: int, open_: int, asked_betwee
     """Those at the ends count; below the best nothing is asked here."""
     asked: list[int] = []
 
-    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+    def ask(run: Run, targets: Sequence[int], seconds: float, decisions: object) -> list[Answer]:
         asked.extend(targets)
         if len(asked) > open_ and targets[0] == run.incumbent.lower:
             run.incumbent.prove(targets[0] + 1, "a test")
@@ -77,7 +77,7 @@ def test_below_the_best_is_asked_once_where_two_are_refuted(leap: bool, monkeypa
     """That may end the search; where it stays open, bisection goes on."""
     asked: list[int] = []
 
-    def ask(run: Run, targets: Sequence[int], seconds: float, grid: int) -> list[Answer]:
+    def ask(run: Run, targets: Sequence[int], seconds: float, decisions: object) -> list[Answer]:
         asked.extend(targets)
         if targets[0] == run.incumbent.value - 1 or len(asked) > 6:
             return [Answer.OPEN]
@@ -133,9 +133,9 @@ def test_minimising_finds_the_optimum_or_that_there_is_none() -> None:
 
 def test_a_target_is_refuted_or_met() -> None:
     run = begun(run_of(PIPELINE, seconds=60))
-    assert decisions.ask(run, [OPTIMUM - 1], 30, grid=1) == [Answer.NO]
+    assert decisions.ask(run, [OPTIMUM - 1], 30, decisions.questions(run, 1)) == [Answer.NO]
     assert run.incumbent.lower == OPTIMUM
-    assert decisions.ask(run, [OPTIMUM], 30, grid=1) == [Answer.YES]
+    assert decisions.ask(run, [OPTIMUM], 30, decisions.questions(run, 1)) == [Answer.YES]
     assert run.incumbent.closed
 
 
