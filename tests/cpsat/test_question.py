@@ -55,7 +55,8 @@ def test_a_model_made_for_more_answers_for_less(objective: Objective) -> None:
                 (outcome,) = questions.ask([target], limits)
                 plain = best(pipeline, objective=objective, lower=target, upper=target, grid=grid)
                 assert outcome.lower_bound == plain.lower_bound, (pipeline, target)
-                assert (outcome.schedule is None) == (plain.schedule is None), (pipeline, target)
+                if grid == 1:  # on a coarse one operations may pass each other that take no step, and then it is no schedule
+                    assert (outcome.schedule is None) == (plain.schedule is None), (pipeline, target)
 
     on()
 
