@@ -6,7 +6,7 @@ from ppopt.bounds.heads import heads, tails
 from ppopt.bounds.latest_starts import latest_first_starts, same_graph
 from ppopt.constraints import operations
 from ppopt.pipeline import Pipeline
-from ppopt.solvers.device_times import DeviceTimes
+from ppopt.solvers.device_times import NOTHING_KNOWN, DeviceTimes
 
 
 def device_times(pipeline: Pipeline) -> DeviceTimes:
@@ -18,7 +18,7 @@ def device_times(pipeline: Pipeline) -> DeviceTimes:
     """
     graph = same_graph(pipeline)
     if graph is None:
-        return DeviceTimes()
+        return NOTHING_KNOWN
     head: dict[int, int] = {}
     tail: dict[int, int] = {}
     first, last = (of(graph, memory=True, own=True) for of in (heads, tails))

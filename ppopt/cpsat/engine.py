@@ -74,8 +74,9 @@ DECIDING_PRESOLVED = replace(DECIDING, presolve=True)
 SPANS = replace(DECIDING, precedences=True)
 """``DECIDING`` where device spans are minimised: starts are not known that well, and known precedences help."""
 BEGINS_FIRST = replace(DECIDING, model_first=True)
-"""For decisions on spans: it settles first when the devices begin, since all starts are known well then. Beside it a search that
-does not is now and then faster."""
+"""For decisions on spans: it settles first when the devices begin, since all starts are known well then. Measured on eight
+targets: where the times since each device's own begin are known well, too, ``DECIDING`` takes less than three fifths of the time
+for four of them, about as long for three, and 1.2 times as long for one."""
 WINDOW = Preset(presolve=False, probing=False, relaxed=False, new_conflicts=True)
 """For bounds from the first and last ticks. The relaxations of intervals cost far more than they bring there; probing takes
 longer than the rest of presolve, and seldom helps."""

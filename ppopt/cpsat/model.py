@@ -26,13 +26,13 @@ from ppopt.constraints import (
 )
 from ppopt.cpsat.engine import Solution, no_time_to_build
 from ppopt.cpsat.memory import Memory
-from ppopt.cpsat.objective import Spans, end_earlier, post_makespan
+from ppopt.cpsat.objective import Spans, post_makespan
 from ppopt.cpsat.operations import Operations
 from ppopt.cpsat.posting import machine
 from ppopt.cpsat.solutions import found_in, hint
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Objective, Schedule
-from ppopt.solvers.device_times import DeviceTimes
+from ppopt.solvers.device_times import NOTHING_KNOWN, DeviceTimes
 
 
 class OutOfTime(Exception):
@@ -72,7 +72,7 @@ class Model:
         upper: int,
         grid: int = 1,
         strict: bool = False,
-        known: DeviceTimes | None = None,
+        known: DeviceTimes = NOTHING_KNOWN,
         clock: Clock | None = None,
     ) -> None:
         self.pipeline, self.words, self.grid, self.upper = pipeline, tuple(words), grid, upper
@@ -89,7 +89,7 @@ class Model:
         self.memory.post_order()
         self.decision = lower == upper
         """Whether nothing is minimised."""
-        self.spans = Spans(self.ops, lower, upper, known or DeviceTimes()) if objective == "span" else None
+        self.spans = Spans(self.ops, lower, upper, known) if objective == "span" else None
         self.objective: cp_model.IntVar | None = None if self.spans is None else self.spans.value
         if self.spans is None and not self.decision:
             self.objective = post_makespan(self.ops, lower, upper, self._followed)
@@ -199,17 +199,10 @@ class Model:
         if upper == self.upper:
             return self.model
         model, less = self.model.clone(), self.upper - upper
-        if self.spans is not None:
+        if self.spans is None:
+            self.ops.shorten(model, less)
+        else:
             self.spans.shorten(model, less)
-            return model
-        ops = self.ops
-        for op, start in {start.index: (op, start) for op, start in ops.start.items()}.values():
-            room = self.ops.horizon - sum(ops.margins(op)) - less * self.parts
-            present = ops.present[op]
-            end_earlier(model, start, less * self.parts, [] if present is None else [present])
-            for size, literal in ops.modes[op]:
-                if size > room and literal is not None:
-                    model.add_bool_or([~literal])
         return model
 
     # --- schedules in and out ---

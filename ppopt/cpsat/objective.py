@@ -10,7 +10,7 @@ from ortools.sat.python import cp_model
 
 from ppopt.constraints import Exclusive, spread
 from ppopt.cpsat.operations import Operations
-from ppopt.cpsat.posting import Literal, interval, machine
+from ppopt.cpsat.posting import Literal, interval, machine, start_earlier
 from ppopt.pipeline import IntArray
 from ppopt.schedule import devices_of
 from ppopt.solvers.device_times import DeviceTimes
@@ -97,7 +97,7 @@ class Spans:
         """No two operations of a device at once, said again of their times since its ``first`` start, a variable: in a span
         that is given these times are known far better than those since the schedule's begin, as long as devices may begin
         early or late. Measured on 8 that stay open after 8 s: with what is known of these times five are refuted in a quarter to
-        two thirds of the time, and the others in as long as before."""
+        three quarters of the time, one in as long as before, one in 1.3 times as long, and one stays open."""
         intervals = []
         for op in own:
             ((way, literal),) = self.ops.modes[op]
@@ -115,18 +115,10 @@ class Spans:
 
     def shorten(self, model: cp_model.CpModel, less: int) -> None:
         """Let a copy of a decision ask for a span that is so many steps shorter."""
-        variables, constraints = model.proto.variables, model.proto.constraints
-        changed = [variables[self.value.index].domain, *(constraints[of].linear.domain for of in self._lengths)]
-        for domain, by in zip(changed, (less, *(less * self.ops.parts for _ in self._lengths)), strict=True):
-            domain[0], domain[1] = domain[0] - by, domain[1] - by
+        parts, domain = less * self.ops.parts, model.proto.variables[self.value.index].domain
+        domain[0], domain[1] = domain[0] - less, domain[1] - less
+        for length in self._lengths:
+            domain = model.proto.constraints[length].linear.domain
+            domain[0], domain[1] = domain[0] - parts, domain[1] - parts
         for time, given in self._since:
-            end_earlier(model, time, less * self.ops.parts, given)
-
-
-def end_earlier(model: cp_model.CpModel, time: cp_model.IntVar, less: int, given: Sequence[Literal]) -> None:
-    """In a copy of a model let the latest ``time`` be so much earlier; where there is none left not all literals hold."""
-    domain = model.proto.variables[time.index].domain
-    if domain[1] - less < domain[0]:
-        model.add_bool_or([~one for one in given])
-    else:
-        domain[1] -= less
+            start_earlier(model, time, parts, given)

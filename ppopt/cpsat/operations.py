@@ -10,7 +10,7 @@ from ortools.sat.python import cp_model
 
 from ppopt.constraints import Pairable, Stream, Together, Word, chosen, instances, margins, operations
 from ppopt.constraints.couples import Couple, couples
-from ppopt.cpsat.posting import Literal, interval, waits
+from ppopt.cpsat.posting import Literal, interval, start_earlier, waits
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import durations
 
@@ -126,6 +126,16 @@ class Operations:
                 found.append(interval(self.model, self.start[backward], self.couple_size[forward, backward], literal))
         return found
 
+    def shorten(self, model: cp_model.CpModel, less: int) -> None:
+        """Let all operations of a copy of the model end that many steps earlier."""
+        less *= self.parts
+        for op, start in {start.index: (op, start) for op, start in self.start.items()}.values():  # a pair's is one
+            present = self.present[op]
+            start_earlier(model, start, less, [] if present is None else [present])
+            for size, literal in self.modes[op]:
+                if size > self._room(op)[1] - less and literal is not None:
+                    model.add_bool_or([~literal])
+
     # --- how they are made ---
 
     def _add(self, op: int, name: str, size: int, present: Literal | None, paired: Paired | None = None) -> None:
@@ -139,8 +149,7 @@ class Operations:
                 modes.insert(0, Mode(size, self.alone[op]))
             ways = [literal for _, literal in modes if literal is not None]
             self.model.add_exactly_one(ways if present is None else [*ways, ~present])
-        before, after = map(max, *(self.margins(half) for half in (op, self.partner.get(op, op))))
-        room = self.horizon - before - after * self._to_the_end
+        before, room = self._room(op)
         for way, literal in modes:
             if way > room and literal is None:
                 raise NoRoom(f"{name} takes {way // self.parts} of {room // self.parts} steps")
@@ -151,6 +160,11 @@ class Operations:
         self.start[op], self.modes[op] = start, modes
         own = modes if paired is None or paired.leads else modes[: len(modes) - len(paired.modes)]
         self.intervals[op] = [interval(self.model, start, way, literal, name) for way, literal in own]
+
+    def _room(self, op: int) -> tuple[int, int]:
+        """The earliest start of an operation, and how long after that it may end."""
+        before, after = map(max, *(self.margins(half) for half in (op, self.partner.get(op, op))))
+        return before, self.horizon - before - after * self._to_the_end
 
     def _add_pair(self, forward: int, backward: int, name: str, size: int) -> None:
         """A pair that the words demand; both halves are run."""

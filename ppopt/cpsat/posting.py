@@ -86,6 +86,16 @@ def families(model: cp_model.CpModel, graph: FamilyGraph, rows: Sequence[Row]) -
         precedence(model, rows[before], rows[after], shift, lag)
 
 
+def start_earlier(model: cp_model.CpModel, start: cp_model.IntVar, steps: int, given: Sequence[cp_model.LiteralT]) -> None:
+    """In a copy of the model that ``start`` is of, let it be that many steps earlier at the latest. Where no time is left for it
+    not all literals hold."""
+    domain = model.proto.variables[start.index].domain
+    if domain[1] - steps < domain[0]:
+        model.add_bool_or([~literal for literal in given])
+    else:
+        domain[1] -= steps
+
+
 # --- machines ---
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -19,7 +18,7 @@ from ppopt.cpsat.operations import NoRoom
 from ppopt.heuristics import Stuck
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
-from ppopt.solvers.device_times import DeviceTimes
+from ppopt.solvers.device_times import NOTHING_KNOWN, DeviceTimes
 from ppopt.solvers.outcome import Outcome, Progress, timed
 from ppopt.timing.timed import CyclicOrder
 
@@ -40,7 +39,7 @@ def solve(
     grid: int = 1,
     progress: Progress | None = None,
     strict: bool = False,
-    known: DeviceTimes | None = None,
+    known: DeviceTimes = NOTHING_KNOWN,
 ) -> Outcome:
     """Search for a schedule that keeps ``words`` with an objective in ``lower..upper`` and every end by ``horizon``.
 
@@ -75,7 +74,7 @@ class _Question:
     limits: Limits
     grid: int = 1
     strict: bool = False
-    known: DeviceTimes | None = None
+    known: DeviceTimes = NOTHING_KNOWN
 
     def answered(self, hint: Schedule | None, progress: Progress | None) -> Outcome:
         """What a search shows."""
@@ -124,7 +123,7 @@ class _Question:
                 upper=highest,
                 grid=grid,
                 strict=self.strict,
-                known=None if self.known is None else self.known.rounded_down(grid),
+                known=self.known.rounded_down(grid),
                 clock=self.limits.clock,
             )
         except NoRoom:
@@ -158,32 +157,29 @@ class _Question:
         return lambda best, bound: progress(best if self.grid == 1 else None, _ticks(bound, self.grid, self.objective))
 
 
+@dataclass
 class Decisions:
     """Questions whether there is a schedule with an objective of at most so many ticks, none more than ``most``.
 
     The model for that is kept, and those for less are copies of it. Otherwise as :func:`solve` with ``lower == upper``.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        words: Iterable[Word],
-        *,
-        objective: Objective = "makespan",
-        most: int,
-        horizon: int,
-        grid: int = 1,
-        known: DeviceTimes | None = None,
-    ) -> None:
-        self.grid = grid
-        self._arguments = pipeline, tuple(words), objective, most, most, horizon
-        self._options: dict[str, Any] = {"grid": grid, "known": known}
-        self._model: Model | None = None
+    pipeline: Pipeline
+    words: tuple[Word, ...]
+    objective: Objective
+    most: int
+    horizon: int
+    grid: int = 1
+    known: DeviceTimes = NOTHING_KNOWN
+    _model: Model | None = field(default=None, init=False, repr=False)
 
     def ask(self, targets: Sequence[int], limits: Limits) -> list[Outcome]:
         """Whether there are schedules with an objective of at most each of ``targets``; several are asked at once, with a thread
         each. The first answer ends it; the others stay open."""
-        largest = _Question(*self._arguments, limits, **self._options)
+        most = self.most
+        largest = _Question(
+            self.pipeline, self.words, self.objective, most, most, self.horizon, limits, grid=self.grid, known=self.known
+        )
         asked = [replace(largest, lower=target, upper=target) for target in targets]
         if self._model is None:
             made = largest.model()

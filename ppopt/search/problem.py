@@ -12,7 +12,7 @@ from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import tuning
 from ppopt.search.horizons import ended_by, horizon
-from ppopt.solvers.device_times import DeviceTimes
+from ppopt.solvers.device_times import NOTHING_KNOWN, DeviceTimes
 from ppopt.timing import CyclicOrder, broken, time_order
 
 
@@ -87,10 +87,10 @@ class Problem:
         return schedule
 
     @cached_property
-    def device_times(self) -> DeviceTimes | None:
-        """What is proved of the times of devices in some schedule of a span that is asked for; ``None`` where nothing is."""
+    def device_times(self) -> DeviceTimes:
+        """What is proved of the times of devices in some schedule of a span that is asked for."""
         if not self.span or self.words or self.pipeline.engines:
-            return None
+            return NOTHING_KNOWN
         return device_times(self.pipeline)
 
     @property

@@ -26,3 +26,6 @@ class DeviceTimes(NamedTuple):
         begun = [None if time is None else time // grid for time in self.begun]
         head, tail = ({op: time // grid for op, time in of.items()} for of in (self.head, self.tail))
         return DeviceTimes(begun, head, tail)
+
+
+NOTHING_KNOWN = DeviceTimes()

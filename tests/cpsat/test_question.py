@@ -17,7 +17,7 @@ from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.schedule import Objective
 from ppopt.search import solve
 from ppopt.search.problem import Problem
-from ppopt.solvers.device_times import DeviceTimes
+from ppopt.solvers.device_times import NOTHING_KNOWN, DeviceTimes
 from ppopt.timing import broken
 from tests.support.asked import best, value
 from tests.support.strategies import pipelines
@@ -28,7 +28,7 @@ def test_decisions_at_once():
     pipeline = Pipeline(3, 4, memory=Memory(limit=2))
     least = value(pipeline)
     words = (*rules_of(pipeline), *cuts_of(pipeline, ()))
-    decisions = cpsat.Decisions(pipeline, words, most=least + 3, horizon=least + 3)
+    decisions = cpsat.Decisions(pipeline, words, "makespan", most=least + 3, horizon=least + 3)
     for targets in ((least - 1, least), (least, least + 3), (least - 2, least - 1), (0, least)):
         outcomes = decisions.ask(targets, Limits.of(30, workers=2))
         for target, outcome in zip(targets, outcomes, strict=True):
@@ -46,7 +46,7 @@ def test_a_model_made_for_more_answers_for_less(objective: Objective) -> None:
     def on(pipeline: Pipeline, more: int) -> None:
         least = value(pipeline, objective=objective)
         problem, limits = Problem(pipeline, objective), Limits.of(60, workers=2)
-        for grid, known in ((1, problem.device_times), (1, None), (2, None)):
+        for grid, known in ((1, problem.device_times), (1, NOTHING_KNOWN), (2, NOTHING_KNOWN)):
             questions = cpsat.Decisions(
                 pipeline, problem.all_words, objective=objective, most=least + more, horizon=problem.ended_by(least + more),
                 grid=grid, known=known,
