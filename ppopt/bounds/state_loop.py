@@ -286,7 +286,8 @@ PARTS = (arrival, may_not_idle, look, choices, begin, settle, go_on, all_run, wr
 CHANGED = ("table", "slots", "edges.target", "edges.begun", "edges.elapsed", "found.edges", "found.depth", "found.totals")
 
 
-@loop(1e-4, CHANGED, PARTS)
+# seconds for a number of a state: measured, 500 states of 47 numbers take 0.02 s in Python, of 157 0.06 s, of 385 0.19 s
+@loop(9e-7, CHANGED, PARTS)
 def explore(
     done: int, size: int, until: int, rules: Any, facts: Any, now: Any, then: Any, table: Any, slots: Any, edges: Any, found: Any
 ) -> int:

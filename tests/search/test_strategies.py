@@ -146,6 +146,7 @@ CONDITIONS = {
         lambda: run_of(Pipeline(4, 16, memory=Memory(limit=3))),
     ),
     "coarse": (strategies.coarse, lambda: run_of(Pipeline(2, 3, costs=Costs(forward=12345))), lambda: run_of(FEW)),
+    "few microbatches": (strategies.few_microbatches, lambda: run_of(Pipeline(4, 52)), lambda: run_of(Pipeline(4, 53))),
     "short": (strategies.short, lambda: run_of(Pipeline(4, 16)), lambda: run_of(Pipeline(4, 17))),
     "copying": (
         strategies.copying,

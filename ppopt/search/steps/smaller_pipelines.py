@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from ppopt.search.turns import Entry
 
 
+def few(pipeline: Pipeline) -> int:
+    """So many microbatches are few: prologue, epilogue and some kernels, long ones too."""
+    return tuning.ROUNDS * pipeline.devices + tuning.KERNELS * tuning.LONG_UNROLL
+
+
 class FewMicrobatches(Step):
     """List schedules of few microbatches; modulo scheduling from the one whose kernel, repeated, gives the best schedule."""
 
@@ -38,9 +43,7 @@ class FewMicrobatches(Step):
     def run(self, run: Run, seconds: float, **options: Any) -> None:
         """A third of the time for the list schedules, the rest for modulo scheduling."""
         problem = run.problem
-        small = with_few_microbatches(
-            problem.pipeline, tuning.ROUNDS * problem.pipeline.devices + tuning.KERNELS * tuning.LONG_UNROLL
-        )
+        small = with_few_microbatches(problem.pipeline, few(problem.pipeline))
         schedules = chain(each_baseline(small), each_paced(small, problem.objective, run.seed))
         step = f"kernels of schedules of {small.microbatches} microbatches"
         example = best_repeated(run, step, small, schedules, run.clock.slice(seconds / 3))
