@@ -122,6 +122,7 @@ CONDITIONS = {
     "answering of few": (strategies.answering, lambda: run_of(MANY), lambda: run_of(FEW)),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
     "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
+    "over": (strategies.over, lambda: moved(MANY, True), lambda: moved(MANY, False)),
     "unbeaten": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(FEW, False)),
     "unbeaten what was not taken": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(FEW, None)),
     "unbeaten of few": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(MANY, True)),
