@@ -8,6 +8,7 @@ from functools import cached_property
 from ppopt.bounds.device_times import device_times
 from ppopt.constraints import Pairable, Together, Word, cuts_of, free_choices, memory_between, own_words, rules_of, select
 from ppopt.named.in_turn import out_of_turn
+from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import tuning
@@ -97,6 +98,12 @@ class Problem:
     def longest(self) -> int:
         """Ticks by which some best schedule has ended, whatever it is."""
         return horizon(self.pipeline, self.words)
+
+    @cached_property
+    def shortest(self) -> int:
+        """Ticks of the shortest operation that a device computes and that takes time."""
+        computed = self.pipeline.ticks.duration[:, : len(Kind)]
+        return int(computed.min(where=computed > 0, initial=self.longest))
 
     def ended_by(self, upper: int) -> int:
         """Ticks by which some schedule with an objective of at most ``upper`` has ended, if there is one."""

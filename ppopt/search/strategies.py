@@ -244,8 +244,8 @@ SMALL: tuple[Entry, ...] = (
     # measured on 9 that 8 s leave open: with a quarter none is proved, with half of the time two are; 11 others are proved in
     # the same time as before, but one in 7.8 s instead of 5.3
     Turn(Decide, left(1 / 2), every(asking, unbeaten), {"between": False, "bound": False}),
-    # measured on six that stay open after 8 s: with questions of 1 s 3.3 % are open on average, with half of the time 1.8 %; the 13
-    # that are proved in 2 to 7 s are proved as soon
+    # measured on six that stay open after 8 s: with questions of 1 s 3.3 % are open on average, with half of the time 1.8 %; 13
+    # others are proved as soon, in 2 to 7 s
     Turn(Decide, left(1 / 2, most=3.0), asking, {"best": False, "patience": 1}),
     # measured on two that stay open after 8 s when questions take a second: one is proved; of 24 others as many are proved
     Turn(Decide, whole(1 / 6, least=2.0), every(no(span), unbeaten), {"between": False}),

@@ -85,7 +85,7 @@ def test_below_the_best_is_asked_once_where_two_are_refuted(leap: bool, monkeypa
         return [Answer.NO]
 
     monkeypatch.setattr(decisions, "ask", ask)
-    run = run_of(Pipeline(4, 12, costs=Costs(forward=1000, backward_input=1000, backward_weight=1000)), objective="span")
+    run = run_of(Pipeline(4, 12, costs=Costs(forward=1000, backward_input=1000, backward_weight=1)), objective="span")
     run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
     best = run.incumbent.value
     Decide().run(run, 1.0, ends=False, patience=1, leap=leap)
@@ -95,6 +95,31 @@ def test_below_the_best_is_asked_once_where_two_are_refuted(leap: bool, monkeypa
         assert asked.index(best - 1) == 2
     else:
         assert asked == sorted(asked)
+
+
+@pytest.mark.parametrize("objective", ["span", "makespan"])
+@pytest.mark.parametrize("over", [0, 1])
+def test_where_an_operation_or_less_is_open_the_proof_is_asked_for(
+    over: int, objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once; where that stays open, bisection goes on."""
+    asked: list[list[int]] = []
+
+    def ask(run: Run, targets: Sequence[int], seconds: float, decisions: object) -> list[Answer]:
+        asked.append(list(targets))
+        return [Answer.OPEN] * len(targets)
+
+    monkeypatch.setattr(decisions, "ask", ask)
+    run = run_of(Pipeline(4, 12, costs=Costs(forward=900, backward_input=1000, backward_weight=800)), objective=objective)
+    run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
+    best = run.incumbent.value
+    run.incumbent.prove(best - 800 - over, "a test")
+    Decide().run(run, 1.0, ends=False, patience=3)
+    if not over:
+        assert asked[0] == [best - 1]
+        asked.pop(0)
+    assert asked
+    assert all(best - 1 not in targets for targets in asked)
 
 
 PIPELINE = Pipeline(4, 6, costs=Costs(forward=4, backward_input=4, backward_weight=3), memory=Memory(limit=2))
