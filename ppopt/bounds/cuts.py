@@ -12,7 +12,8 @@ from ortools.sat.python import cp_model
 from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.bounds.filling import Count, Filling, Phase
 from ppopt.clock import Limits
-from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, Answer, Known, race
+from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, race
+from ppopt.cpsat.running import Answer, Known
 from ppopt.op import Kind
 
 End: TypeAlias = cp_model.LinearExpr

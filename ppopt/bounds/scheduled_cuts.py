@@ -29,8 +29,9 @@ from ppopt.bounds.filling import Held
 from ppopt.clock import Limits
 from ppopt.constraints import Precede
 from ppopt.constraints.shifts import Shifts
-from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, Answer, Known, race
+from ppopt.cpsat.engine import DECIDING, DECIDING_PRESOLVED, race
 from ppopt.cpsat.posting import machine
+from ppopt.cpsat.running import Answer, Known
 from ppopt.op import Kind, Op
 from ppopt.pipeline import IntArray
 

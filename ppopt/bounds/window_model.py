@@ -10,8 +10,9 @@ from ortools.sat.python import cp_model
 from ppopt.bounds.latest_starts import latest_first_starts
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, Precedence, Reservoir, weights_in_turn
-from ppopt.cpsat.engine import WINDOW, WINDOW_PRESOLVED, Answer, race
+from ppopt.cpsat.engine import WINDOW, WINDOW_PRESOLVED, race
 from ppopt.cpsat.posting import Hold, Literal, Row, Start, families, machine_of, precedence, reservoir
+from ppopt.cpsat.running import Answer
 from ppopt.pipeline import IntArray
 
 

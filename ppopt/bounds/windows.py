@@ -70,7 +70,7 @@ def window(
         return None
     with uninterrupted():
         from ppopt.bounds.window_model import Side, Windows
-        from ppopt.cpsat.engine import Known
+        from ppopt.cpsat.running import Known
 
     both = ((graph, first), (graph.reversed(), last))
     sides = [Side(of, length // grain, heads(of, memory=True)) for of, length in both]

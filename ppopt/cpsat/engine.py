@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Protocol, TypeAlias
 
 from ortools.sat.python import cp_model
 
 from ppopt.clock import Clock, Limits
+from ppopt.cpsat.running import Answer, Known, Run, Thread, Watch, stop
 from ppopt.interrupt import check, held
 
 BUILD = 5e-5
@@ -95,78 +93,6 @@ CUTS_RELAXED = Preset(probing=False)
 """``CUTS`` and linear relaxations: with four stages to a device and many layers nothing else raises the bound."""
 
 
-class Known(Enum):
-    """What a search has shown."""
-
-    BEST = "a solution, and there is no better one"
-    FOUND = "a solution"
-    NONE = "there is no solution"
-    OPEN = "nothing"
-
-
-_KNOWN = {
-    cp_model.OPTIMAL: Known.BEST,
-    cp_model.FEASIBLE: Known.FOUND,
-    cp_model.INFEASIBLE: Known.NONE,
-    cp_model.UNKNOWN: Known.OPEN,
-}
-_RANK = list(Known)
-Watch: TypeAlias = Callable[[int | None, int], None]
-"""Called with the best value and the lower bound of an objective, whenever one improves, from any thread."""
-
-
-class Solution(Protocol):
-    """Values for all variables."""
-
-    def value(self, expression: cp_model.LinearExprT, /) -> int:
-        """Of an integer expression."""
-
-    def boolean_value(self, literal: cp_model.LiteralT, /) -> bool:
-        """Of a literal."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What a search has shown; where it has found something, the values of that.
-
-    ``bound``: no solution has an objective below it; of no account where nothing is minimised. ``interrupted``: Ctrl-C ended it.
-    """
-
-    known: Known
-    bound: int = 0
-    interrupted: bool = False
-    solver: cp_model.CpSolver | None = None
-
-    @property
-    def found(self) -> bool:
-        """Whether there is a solution."""
-        return self.known in (Known.BEST, Known.FOUND)
-
-    @property
-    def certain(self) -> bool:
-        """Whether a longer search would not say more: it is the best, or there is none."""
-        return self.known in (Known.BEST, Known.NONE)
-
-    @property
-    def objective(self) -> int:
-        """That of the solution."""
-        return round(self._solver.objective_value)
-
-    def value(self, expression: cp_model.LinearExprT, /) -> int:
-        """Of an integer expression in the solution."""
-        return self._solver.value(expression)
-
-    def boolean_value(self, literal: cp_model.LiteralT, /) -> bool:
-        """Of a literal in the solution."""
-        return self._solver.boolean_value(literal)
-
-    @property
-    def _solver(self) -> cp_model.CpSolver:
-        assert self.solver is not None
-        assert self.found, self.known
-        return self.solver
-
-
 def no_time_to_build(model: cp_model.CpModel, clock: Clock) -> bool:
     """Whether nothing will be left of the clock by the time that a model is charged which is being built."""
     return clock.left <= (BUILD * len(model.proto.constraints) if clock.deterministic else 0.0)
@@ -191,7 +117,7 @@ def search(
         AssertionError: CP-SAT refuses the model.
         KeyboardInterrupt: a signal came before the search.
     """
-    run = _Run(model, preset.solver(), limits.seed, workers or limits.threads, watch)
+    run = Run(model, preset.solver(), limits.seed, workers or limits.threads, watch)
     run.solver.parameters.relative_gap_limit = gap
     _charge_building([model], limits.clock)
     return _answers([run], limits.clock, seconds)[0]
@@ -227,30 +153,12 @@ def in_every_way(model: cp_model.CpModel, limits: Limits, presets: Sequence[Pres
     return answer
 
 
-def until_one_ends(models: Sequence[cp_model.CpModel], limits: Limits, preset: Preset) -> list[Answer]:
-    """Search several models at once, with one worker each; the first answer ends all. Otherwise as :func:`search`.
-
-    In deterministic mode, which has one thread, they come one after the other, each for an equal share of the time.
-    """
-    clock = limits.clock
-    _charge_building(models, clock)
-    runs = [_Run(model, preset.solver(), limits.seed) for model in models]
-    if not clock.deterministic:
-        return _answers(runs, clock, math.inf, first_ends=True)
-    answers = [Answer(Known.OPEN)] * len(runs)
-    for place, run in enumerate(runs):
-        (answers[place],) = _answers([run], clock, clock.left / (len(runs) - place))
-        if answers[place].certain:
-            break
-    return answers
-
-
 def at_once(
     models: Sequence[cp_model.CpModel], limits: Limits, preset: Preset, *, seconds: float, seeds: Sequence[int]
 ) -> list[Answer]:
     """Search several models at once, with one worker each and a seed of its own. Otherwise as :func:`search`."""
     _charge_building(models, limits.clock)
-    runs = [_Run(model, preset.solver(), seed) for model, seed in zip(models, seeds, strict=True)]
+    runs = [Run(model, preset.solver(), seed) for model, seed in zip(models, seeds, strict=True)]
     return _answers(runs, limits.clock, seconds)
 
 
@@ -258,119 +166,95 @@ def _charge_building(models: Sequence[cp_model.CpModel], clock: Clock) -> None:
     clock.charge(BUILD * sum(len(model.proto.constraints) for model in models))
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A solver, and what it searches."""
+class Searches:
+    """Searches in one way that go on at the same time, with one worker each, while what the first to end has shown is looked at.
 
-    model: cp_model.CpModel
-    solver: cp_model.CpSolver
-    seed: int
-    workers: int = 1
-    watch: Watch | None = None
+    As a context manager it stops those that still go on at its end. Not for deterministic mode, which has one thread.
+    """
 
-    def solve(self) -> cp_model.CpSolverStatus:
-        """Search until the limits end it, or it is stopped."""
-        if self.watch is None:
-            return self.solver.solve(self.model)
-        callback = _Callback(self.watch)
-        self.solver.best_bound_callback = callback.bounded
-        return self.solver.solve(self.model, callback)
+    def __init__(self, preset: Preset) -> None:
+        self._preset = preset
+        self._going: dict[int, Thread] = {}
+        self._ended = threading.Event()
+        self._clock: Clock | None = None
 
+    def __enter__(self) -> Searches:
+        return self
 
-class _Callback(cp_model.CpSolverSolutionCallback):
-    """Passes on what a search reports."""
+    def __exit__(self, *error: object) -> None:
+        with held() as came:
+            stop(self._going.values())
+        self._going.clear()
+        if came and self._clock is not None:
+            self._clock.interrupt()
 
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self._watch = watch
-        self._best: int | None = None
+    @property
+    def names(self) -> tuple[int, ...]:
+        """Of those that go on."""
+        return tuple(self._going)
 
-    def on_solution_callback(self) -> None:
-        """A new solution."""
-        self._best = round(self.objective_value)
-        self.bounded(self.best_objective_bound)
+    def until_one_ends(self, models: Mapping[int, Callable[[], cp_model.CpModel]], limits: Limits) -> dict[int, Answer]:
+        """What those of ``models`` have shown that have ended, one at least; the others go on.
 
-    def bounded(self, bound: float) -> None:
-        """A new lower bound."""
-        self._watch(self._best, _whole(bound))
+        ``models`` are made by name, unless a search of that name goes on already; those of other names are stopped. Each has the
+        time that the ``limits`` had when it began.
 
+        Raises:
+            AssertionError: CP-SAT refuses a model.
+            KeyboardInterrupt: a signal came before the search.
+        """
+        check()
+        self._clock = clock = limits.clock
+        with held() as came:
+            others = {name: self._going.pop(name) for name in self.names if name not in models}
+            stop(others.values())
+            for name, make in models.items():
+                if name not in self._going and not came:
+                    self._going[name] = Thread(self._run(make(), limits), self._ended)
+            while self._going and not came and all(thread.alive for thread in self._going.values()):
+                self._ended.wait(0.1)
+                self._ended.clear()
+            if came:
+                stop(self._going.values())
+        if came:
+            clock.interrupt()
+        ended = {name: thread for name, thread in self._going.items() if not thread.alive}
+        for name in ended:
+            del self._going[name]
+        return {name: thread.answer(bool(came)) for name, thread in ended.items()}
 
-def _whole(bound: float) -> int:
-    """A bound of integers."""
-    return math.ceil(bound - 1e-6)
+    def _run(self, model: cp_model.CpModel, limits: Limits) -> Run:
+        run = Run(model, self._preset.solver(), limits.seed)
+        run.limit(limits.clock.left, limits.clock)
+        return run
 
 
 def _raced(model: cp_model.CpModel, limits: Limits, presets: Sequence[Preset], seconds: float) -> Answer:
     """One answer of solvers that search in these ways, until the first has ended."""
     models = [model, *(model.clone() for _ in presets[1:])]  # threads share none
-    runs = [_Run(of, preset.solver(), limits.seed) for of, preset in zip(models, presets, strict=True)]
+    runs = [Run(of, preset.solver(), limits.seed) for of, preset in zip(models, presets, strict=True)]
     answers = _answers(runs, limits.clock, seconds, first_ends=True)
-    best = min(answers, key=lambda answer: (not answer.certain, _RANK.index(answer.known)))
+    best = min(answers, key=lambda answer: (not answer.certain, list(Known).index(answer.known)))
     return replace(best, bound=max(answer.bound for answer in answers))
 
 
-def _answers(runs: Sequence[_Run], clock: Clock, seconds: float, *, first_ends: bool = False) -> list[Answer]:
+def _answers(runs: Sequence[Run], clock: Clock, seconds: float, *, first_ends: bool = False) -> list[Answer]:
     """What each of the runs shows within what is left of the clock."""
     check()
     seconds = min(seconds, clock.left)
     if seconds <= 0:
         return [Answer(Known.OPEN, interrupted=clock.interrupted) for _ in runs]
     for run in runs:
-        parameters = run.solver.parameters
-        parameters.random_seed, parameters.num_workers = run.seed, run.workers
-        if clock.deterministic:
-            parameters.max_deterministic_time = seconds
-        else:
-            parameters.max_time_in_seconds = seconds
-    statuses, interrupted = _in_threads(runs, first_ends)
-    clock.charge(sum(run.solver.response_proto.deterministic_time for run in runs))
-    if interrupted:
-        clock.interrupt()
-    answers = []
-    for run, status in zip(runs, statuses, strict=True):
-        if status == cp_model.MODEL_INVALID:
-            if not _overflows(why := run.model.validate()):
-                raise AssertionError(f"CP-SAT refuses the model: {why}")
-            answers.append(Answer(Known.OPEN, interrupted=interrupted))
-            continue
-        bound = run.solver.best_objective_bound
-        answers.append(Answer(_KNOWN[status], _whole(bound) if math.isfinite(bound) else 0, interrupted, run.solver))
-    return answers
-
-
-def _overflows(refused: str) -> bool:
-    """Whether a model is refused because its numbers together need more than 64 bits, as times of 16 digits do; it stays open."""
-    return "overflow" in refused or "domain do not fall in" in refused
-
-
-def _in_threads(runs: Sequence[_Run], first_ends: bool) -> tuple[list[cp_model.CpSolverStatus], bool]:
-    """The statuses of runs that go on at the same time, and whether Ctrl-C stopped them; with ``first_ends`` the first does."""
-    results: dict[int, cp_model.CpSolverStatus | BaseException] = {}
+        run.limit(seconds, clock)
     ended = threading.Event()
-
-    def work(place: int) -> None:
-        try:
-            results[place] = runs[place].solve()
-        except BaseException as error:  # handed on to the caller's thread
-            results[place] = error
-        if first_ends or len(results) == len(runs):
-            ended.set()
-
-    threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(len(runs))]
     with held() as came:
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            if came or ended.is_set():
-                time.sleep(0.001)
-                for run in runs:
-                    run.solver.stop_search()  # without effect before the search has begun, so again and again
-            else:
-                ended.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
-    statuses = []
-    for place in range(len(runs)):
-        result = results[place]
-        if isinstance(result, BaseException):
-            raise result
-        statuses.append(result)
-    return statuses, bool(came)
+        threads = [Thread(run, ended) for run in runs]
+        while not came and (all if first_ends else any)(thread.alive for thread in threads):
+            ended.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
+            ended.clear()
+        stop(threads)
+    if came:
+        clock.interrupt()
+    answers = [thread.answer(bool(came)) for thread in threads]
+    clock.charge(sum(run.solver.response_proto.deterministic_time for run in runs))
+    return answers

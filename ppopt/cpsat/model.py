@@ -24,11 +24,12 @@ from ppopt.constraints import (
     instances,
     operations,
 )
-from ppopt.cpsat.engine import Solution, no_time_to_build
+from ppopt.cpsat.engine import no_time_to_build
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans, post_makespan
 from ppopt.cpsat.operations import Operations
 from ppopt.cpsat.posting import machine
+from ppopt.cpsat.running import Solution
 from ppopt.cpsat.solutions import found_in, hint
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Objective, Schedule

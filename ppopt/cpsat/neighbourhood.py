@@ -16,7 +16,7 @@ from ppopt.clock import Limits
 from ppopt.constraints import rules_of, splitting_is_free
 from ppopt.cpsat import engine
 from ppopt.cpsat.around import Around
-from ppopt.cpsat.engine import Known
+from ppopt.cpsat.running import Known
 from ppopt.cpsat.tuning import NeighbourhoodTuning
 from ppopt.cpsat.window import Window
 from ppopt.interrupt import check

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 
 from ortools.sat.python import cp_model
@@ -12,9 +13,9 @@ from ortools.sat.python import cp_model
 from ppopt.clock import Limits
 from ppopt.constraints import Word
 from ppopt.cpsat import engine
-from ppopt.cpsat.engine import Answer, Known, Watch
 from ppopt.cpsat.model import Model, OutOfTime
 from ppopt.cpsat.operations import NoRoom
+from ppopt.cpsat.running import Answer, Known, Watch
 from ppopt.heuristics import Stuck
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Objective, Schedule
@@ -161,7 +162,8 @@ class _Question:
 class Decisions:
     """Questions whether there is a schedule with an objective of at most so many ticks, none more than ``most``.
 
-    The model for that is kept, and those for less are copies of it. Otherwise as :func:`solve` with ``lower == upper``.
+    The model for that is kept, and those for less are copies of it. Otherwise as :func:`solve` with ``lower == upper``. As a
+    context manager it stops the searches that still go on at its end.
     """
 
     pipeline: Pipeline
@@ -172,10 +174,25 @@ class Decisions:
     grid: int = 1
     known: DeviceTimes = NOTHING_KNOWN
     _model: Model | None = field(default=None, init=False, repr=False)
+    _searches: engine.Searches = field(default_factory=lambda: engine.Searches(engine.DECIDING), init=False, repr=False)
 
-    def ask(self, targets: Sequence[int], limits: Limits) -> list[Outcome]:
-        """Whether there are schedules with an objective of at most each of ``targets``; several are asked at once, with a thread
-        each. The first answer ends it; the others stay open."""
+    def __enter__(self) -> Decisions:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._searches.__exit__(*error)
+
+    @property
+    def going(self) -> tuple[int, ...]:
+        """The targets of questions that still go on."""
+        return self._searches.names
+
+    def ask(self, targets: Sequence[int], limits: Limits) -> list[Outcome | None]:
+        """Whether there are schedules with an objective of at most each of ``targets``.
+
+        One has all workers. Several are asked at once, with a worker each, until the first is answered or has had its time; the
+        others go on (``None``) if they are asked again the next time. There are never more than the ``limits`` have threads.
+        """
         most = self.most
         largest = _Question(
             self.pipeline, self.words, self.objective, most, most, self.horizon, limits, grid=self.grid, known=self.known
@@ -187,9 +204,13 @@ class Decisions:
                 refuted = made.lower_bound > largest.upper
                 return [Outcome(None, of.beyond if refuted else of.upper) for of in asked]
             self._model = made
-        models, several = [self._model.at_most(of.steps) for of in asked], len(asked) > 1
-        answers = engine.until_one_ends(models, limits, engine.DECIDING) if several else [asked[0].decided(models[0])]
-        return [of.outcome(self._model, answer) for of, answer in zip(asked, answers, strict=True)]
+        model = self._model
+        if len(asked) == 1 and not self.going:
+            (of,) = asked
+            return [of.outcome(model, of.decided(model.at_most(of.steps)))]
+        models = {of.upper: partial(model.at_most, of.steps) for of in asked}
+        answers = self._searches.until_one_ends(models, limits)
+        return [of.outcome(model, answers[of.upper]) if of.upper in answers else None for of in asked]
 
 
 def _ticks(steps: int, grid: int, objective: Objective) -> int:

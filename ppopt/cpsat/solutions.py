@@ -9,10 +9,10 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from ppopt.constraints import Backward, equal_weights, graph_of, in_order, joined, operations, weights_in_order, weights_of
-from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.memory import Memory
 from ppopt.cpsat.objective import Spans
 from ppopt.cpsat.operations import Operations
+from ppopt.cpsat.running import Solution
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule, durations, halves

@@ -11,8 +11,8 @@ from ortools.sat.python import cp_model
 
 from ppopt.constraints import rules_of
 from ppopt.cpsat.around import Around
-from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.posting import Hold, interval, machine, reservoir, waits
+from ppopt.cpsat.running import Solution
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Order, Schedule, halves
 from ppopt.solvers.outcome import timed_with_copies

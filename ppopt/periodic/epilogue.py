@@ -16,8 +16,8 @@ from ortools.sat.python import cp_model
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import FamilyGraph
 from ppopt.cpsat import engine
-from ppopt.cpsat.engine import Known
 from ppopt.cpsat.posting import Hold, Row, Start, in_order, machine_of, reservoir, waits
+from ppopt.cpsat.running import Known
 from ppopt.op import Kind
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, block_precedences
 from ppopt.pipeline import IntArray

@@ -12,8 +12,8 @@ from ortools.sat.python import cp_model
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, Precedence, Reservoir
 from ppopt.cpsat import engine
-from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.posting import waits
+from ppopt.cpsat.running import Solution
 from ppopt.periodic.kernel import Kernel
 from ppopt.pipeline import IntArray
 from ppopt.timing.paths import NEVER

@@ -8,8 +8,8 @@ from ortools.sat.python import cp_model
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
 from ppopt.cpsat import engine
-from ppopt.cpsat.engine import Known
 from ppopt.cpsat.posting import Row, in_order, interval, machine, precedence, reservoirs, waits
+from ppopt.cpsat.running import Known
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, block_precedences
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ppopt.cpsat.engine import Known
 from ppopt.cpsat.neighbourhood import improved
+from ppopt.cpsat.running import Known
 from ppopt.periodic.epilogue import (
     Epilogue,
     reversed_periodic,

@@ -12,8 +12,8 @@ from ortools.sat.python import cp_model
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
 from ppopt.cpsat import engine
-from ppopt.cpsat.engine import Solution
 from ppopt.cpsat.posting import Row, families, machine_of, reservoirs
+from ppopt.cpsat.running import Solution
 from ppopt.periodic.periodic_schedule import PeriodicSchedule
 from ppopt.pipeline import IntArray
 

@@ -21,9 +21,9 @@ from ppopt.cpsat.engine import (
     SMALL_PRESOLVED,
     SMALL_RELAXED,
     WINDOW,
-    Known,
 )
 from ppopt.cpsat.posting import Hold, Row, in_order, machine_of, precedence, reservoir
+from ppopt.cpsat.running import Known
 from ppopt.pipeline import Costs, Memory, Pipeline
 from ppopt.search import solve
 from tests.support import tuned
@@ -39,6 +39,26 @@ def jobs(until: int, count: int = 3, time: int = 2) -> tuple[cp_model.CpModel, l
     model.add_max_equality(end, [start + time for start in starts])
     model.minimize(end)
     return model, starts
+
+
+def parities(nodes: int = 60) -> cp_model.CpModel:
+    """A literal for each edge of a random graph; at one node an odd number of them is true, at all others an even one: no
+    solution, and clauses alone take very long to show that (Tseitin)."""
+    model = cp_model.CpModel()
+    rng = random.Random(1)
+    ends = [node for node in range(nodes) for _ in range(4)]
+    rng.shuffle(ends)
+    at: list[list[cp_model.IntVar]] = [[] for _ in range(nodes)]
+    for a, b in zip(ends[::2], ends[1::2], strict=True):
+        if a != b:
+            edge = model.new_bool_var("")
+            at[a].append(edge)
+            at[b].append(edge)
+    for node, edges in enumerate(at):
+        for signs in product((0, 1), repeat=len(edges)):
+            if sum(signs) % 2 != (node == 0):
+                model.add_bool_or([edge.negated() if sign else edge for edge, sign in zip(edges, signs, strict=True)])
+    return model
 
 
 def test_the_best_there_is_and_none() -> None:
@@ -66,8 +86,31 @@ def test_all_ways_agree(workers: int) -> None:
         assert engine.in_every_way(jobs(until)[0], limits, ways, 5).known is known
     first, second = engine.at_once([jobs(until)[0] for until in (6, 5)], limits, DECIDING, seconds=5, seeds=(0, 1))
     assert (first.known, second.known) == (Known.BEST, Known.NONE)
-    answers = engine.until_one_ends([jobs(until)[0] for until in (6, 5)], limits, DECIDING)
-    assert any(answer.certain for answer in answers)
+
+
+def test_searches_go_on_while_the_first_to_end_is_looked_at() -> None:
+    """One is easy; the other one, of which nothing is known for long, goes on, is stopped by its name, and by the end."""
+    limits = Limits.of(60, workers=2)
+    with engine.Searches(DECIDING) as searches:
+        first = searches.until_one_ends({1: lambda: jobs(6)[0], 7: parities, 8: parities}, limits)
+        assert set(first) == {1}
+        assert first[1].known is Known.BEST
+        assert searches.names == (7, 8)
+        again = searches.until_one_ends({2: lambda: jobs(5)[0], 8: parities}, limits)
+        assert again[2].known is Known.NONE
+        assert searches.names == (8,)
+    assert searches.names == ()
+    assert limits.clock.left > 30
+
+
+def test_each_search_has_its_own_time() -> None:
+    """The first one began with less; the second one goes on when that has had its time."""
+    clock = Clock(60)
+    with engine.Searches(DECIDING) as searches:
+        assert set(searches.until_one_ends({1: parities, 2: lambda: jobs(6)[0]}, Limits(clock.slice(0.5)))) == {2}
+        ended = searches.until_one_ends({1: parities, 3: parities}, Limits(clock))
+        assert {name: answer.known for name, answer in ended.items()} == {1: Known.OPEN}
+        assert searches.names == (3,)
 
 
 def test_progress_is_reported() -> None:

@@ -29,12 +29,20 @@ def test_decisions_at_once():
     least = value(pipeline)
     words = (*rules_of(pipeline), *cuts_of(pipeline, ()))
     decisions = cpsat.Decisions(pipeline, words, "makespan", most=least + 3, horizon=least + 3)
-    for targets in ((least - 1, least), (least, least + 3), (least - 2, least - 1), (0, least)):
-        outcomes = decisions.ask(targets, Limits.of(30, workers=2))
-        for target, outcome in zip(targets, outcomes, strict=True):
-            assert outcome.lower_bound == target + (target < least and outcome.lower_bound > target)
-            assert outcome.schedule is None or least <= outcome.schedule.makespan <= target
-        assert any(of.schedule is not None or of.lower_bound > target for of, target in zip(outcomes, targets, strict=True))
+    limits = Limits.of(60, workers=2)
+    with decisions:
+        for targets in ((least - 1, least), (least, least + 3), (least - 2, least - 1), (0, least)):
+            answered: dict[int, cpsat.Outcome] = {}
+            while len(answered) < 2:
+                asked = [target for target in targets if target not in answered]
+                outcomes = decisions.ask(asked, limits)
+                assert set(decisions.going) == {target for target, of in zip(asked, outcomes, strict=True) if of is None}
+                answered |= {target: of for target, of in zip(asked, outcomes, strict=True) if of is not None}
+            for target, outcome in answered.items():
+                assert outcome.lower_bound == target + (target < least)
+                assert (outcome.schedule is None) == (target < least)
+                assert outcome.schedule is None or least <= outcome.schedule.makespan <= target
+    assert decisions.going == ()
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ppopt import cpsat
@@ -20,7 +21,7 @@ class Answer(Enum):
     YES = "there is"
     NO = "there is none"
     OPEN = "not decided in time"
-    UNASKED = "another question was answered first"
+    GOING = "another question was answered first, or has had its time"
 
 
 class Decide(Step):
@@ -28,7 +29,8 @@ class Decide(Step):
 
     Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
     decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side. With
-    two workers two questions on makespans are asked at once.
+    two workers two questions on makespans are asked at once; when one is answered, the other goes on beside the next one, where
+    that still matters.
     """
 
     name = "CP-SAT: decisions"
@@ -57,25 +59,37 @@ class Decide(Step):
         these are not left out. ``between``: whether what lies between is, until ``patience`` questions stay open, those at the
         ends among them; with ``leap`` it is asked below the best, too, once two in a row are refuted. ``exact``: on the exact
         grid."""
-        decisions = questions(run, run.problem.grids[-1 if exact else 0])
         at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
-        if ends:
-            stayed = self._ends(run, seconds, decisions, at_once, bound, best)
-            patience = None if patience is None else patience - stayed
-        if between:
-            self._between(run, seconds, decisions, at_once, patience, leap)
+        with questions(run, run.problem.grids[-1 if exact else 0]) as decisions:
+            if ends:
+                stayed = self._ends(run, seconds, decisions, at_once, bound, best, between)
+                patience = None if patience is None else patience - stayed
+            if between:
+                self._between(run, seconds, decisions, at_once, patience, leap)
 
-    def _ends(self, run: Run, seconds: float, decisions: cpsat.Decisions, at_once: int, at_bound: bool, at_best: bool) -> int:
-        """At the bound and one tick below the best, if asked, each until it is answered or stays open: how many did."""
+    def _ends(
+        self,
+        run: Run,
+        seconds: float,
+        decisions: cpsat.Decisions,
+        at_once: int,
+        at_bound: bool,
+        at_best: bool,
+        between: bool,
+    ) -> int:
+        """At the bound and one tick below the best, if asked, each until it is answered or stays open: how many did.
+
+        Where there are questions ``between``, one that is left alone goes on beside them.
+        """
         stayed = 0
         while run.goes_on:
             low, high = run.incumbent.lower, run.incumbent.to_beat
             at_best = at_best and (low < high - 1 or not at_bound)
             targets = ([low] * at_bound + [high - 1] * at_best)[:at_once]
-            if not targets:
+            if not targets or (between and decisions.going and len(targets) < at_once):
                 break
             for target, answer in zip(targets, ask(run, targets, seconds, decisions), strict=True):
-                if answer is Answer.UNASKED:
+                if answer is Answer.GOING:
                     continue
                 stayed += answer is Answer.OPEN
                 if at_bound and target == low:
@@ -103,7 +117,8 @@ class Decide(Step):
                 ask(run, [high - 1], seconds, decisions)
                 continue
             nearly = at_once == 1 and high - low <= run.problem.shortest and high - 1 not in undecided
-            targets = [high - 1] if nearly else between(low, high, undecided, at_once)[:at_once]
+            going = [target for target in decisions.going if low <= target < high]
+            targets = [high - 1] if nearly else between(low, high, undecided, at_once, going)[:at_once]
             if not targets:
                 return
             answers = ask(run, targets, seconds, decisions)
@@ -112,14 +127,23 @@ class Decide(Step):
             undecided.sort()
 
 
-def between(low: int, high: int, undecided: Sequence[int], count: int) -> list[int]:
-    """Up to ``count`` targets, far from both ends and from what is ``undecided``; none where there is little left."""
+def between(low: int, high: int, undecided: Sequence[int], count: int, going: Sequence[int] = ()) -> list[int]:
+    """Up to ``count`` targets, far from both ends and from what is ``undecided``; none where there is little left.
+
+    What is ``going`` there is among them, and the others halve the largest parts that it leaves; of equal ones the upper one.
+    """
     least = max(1, (high - low) // 6)
     gaps = [(low, undecided[0]), (undecided[-1], high)] if undecided else [(low, high)]
     gaps = sorted((gap for gap in gaps if gap[1] - gap[0] > least or not undecided), key=lambda gap: gap[0] - gap[1])
+    kept = [target for target in going if any(since <= target < until for since, until in gaps)]
+    if kept:
+        parts = [part for since, until in gaps for part in pairwise(sorted({since, *kept, until}))]
+        parts.sort(key=lambda part: (part[1] - part[0], part[0]), reverse=True)
+        middles = [(since + until) // 2 for since, until in parts]
+        return sorted([*kept, *(target for target in middles if target not in (*kept, *undecided))][:count])
     if len(gaps) == 1:
-        (since, until), parts = gaps[0], count + 1
-        return sorted({since + (until - since) * part // parts for part in range(1, parts)}.difference(undecided))
+        (since, until), thirds = gaps[0], count + 1
+        return sorted({since + (until - since) * part // thirds for part in range(1, thirds)}.difference(undecided))
     return [(since + until) // 2 for since, until in gaps]
 
 
@@ -140,25 +164,26 @@ def questions(run: Run, grid: int) -> cpsat.Decisions:
 def ask(run: Run, targets: Sequence[int], seconds: float, decisions: cpsat.Decisions) -> list[Answer]:
     """For each of ``targets``, whether there is a schedule of at most that many ticks.
 
-    They are asked at the same time, and the first answer ends it. A schedule found on a coarser grid may be longer than asked
-    for; where it is no better than the best, the question stays open.
+    They are asked at the same time, until the first is answered or has had its time. A schedule found on a coarser grid may be
+    longer than asked for; where it is no better than the best, the question stays open.
     """
     problem, before = run.problem, run.incumbent.value
     times = " or ".join(str(problem.pipeline.time(target)) for target in targets)
     with run.note(f"CP-SAT: is there one of {times}?{_on(decisions.grid)}") as say:
-        outcomes = decisions.ask(targets, run.limits(seconds))
-        found = [_learned(run, outcome, target, target) for outcome, target in zip(outcomes, targets, strict=True)]
+        found = [
+            Answer.GOING if outcome is None else _learned(run, outcome, target, target)
+            for outcome, target in zip(decisions.ask(targets, run.limits(seconds)), targets, strict=True)
+        ]
         refuted = [target for target, answer in zip(targets, found, strict=True) if answer is Answer.NO]
         if Answer.YES in found:
             say(run.incumbent.text())
         elif refuted:
             say("no" if len(refuted) == len(targets) else f"none of {problem.pipeline.time(max(refuted))}")
         else:
-            say("not decided in time")
+            late = [problem.pipeline.time(target) for target, answer in zip(targets, found, strict=True) if answer is Answer.OPEN]
+            say("not decided in time" if len(late) == len(targets) else f"{late[0]}: not decided in time")
     better = run.incumbent.value < before
-    found = [Answer.OPEN if answer is Answer.YES and not better else answer for answer in found]
-    answered = Answer.NO in found or Answer.YES in found
-    return [Answer.UNASKED if answer is Answer.OPEN and answered else answer for answer in found]
+    return [Answer.OPEN if answer is Answer.YES and not better else answer for answer in found]
 
 
 class Minimise(Step):

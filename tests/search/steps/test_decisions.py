@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from ppopt.clock import Clock
 from ppopt.constraints import Family, Precede
 from ppopt.heuristics import baselines
 from ppopt.op import Kind
@@ -25,7 +28,7 @@ def test_each_end_is_asked_once(answer: Answer, monkeypatch: pytest.MonkeyPatch)
         asked.extend(targets)
         if answer is Answer.NO and targets[0] == run.incumbent.lower:
             run.incumbent.prove(targets[0] + 1, "a test")
-        return [answer if place == 0 else Answer.UNASKED for place in range(len(targets))]
+        return [answer if place == 0 else Answer.GOING for place in range(len(targets))]
 
     monkeypatch.setattr(decisions, "ask", ask)
     run = run_of(Pipeline(4, 12))
@@ -120,6 +123,71 @@ def test_where_an_operation_or_less_is_open_the_proof_is_asked_for(
         asked.pop(0)
     assert asked
     assert all(best - 1 not in targets for targets in asked)
+
+
+def test_a_question_goes_on_beside_the_next_one_where_it_still_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refuted or found ends those that this answers, too; no question is asked anew."""
+    asked: list[list[int]] = []
+    began: list[int] = []
+
+    class Questions:
+        going: tuple[int, ...] = ()
+
+        def __enter__(self) -> Questions:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.going = ()
+
+    questions = Questions()
+
+    def ask(run: Run, targets: Sequence[int], seconds: float, decisions: object) -> list[Answer]:
+        """The lower one is refuted first as long as there is none; the upper one then has had its time."""
+        asked.append(list(targets))
+        began.extend(target for target in targets if target not in questions.going)
+        if len(asked) == 4:
+            questions.going = (targets[0],)
+            return [Answer.GOING, Answer.OPEN]
+        run.incumbent.prove(targets[0] + 1, "a test")
+        questions.going = tuple(targets[1:])
+        return [Answer.NO, *[Answer.GOING] * (len(targets) - 1)]
+
+    monkeypatch.setattr(decisions, "questions", lambda run, grid: questions)
+    monkeypatch.setattr(decisions, "ask", ask)
+    run = replace(
+        run_of(Pipeline(4, 12, costs=Costs(forward=1000, backward_input=1000, backward_weight=1))), clock=Clock(60), workers=2
+    )
+    run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
+    low, high = run.incumbent.lower, run.incumbent.value
+    Decide().run(run, 1.0, patience=1)
+    assert asked[0] == [low, high - 1]
+    assert len(asked) == 4
+    assert [before[1] in after for before, after in pairwise(asked)] == [True] * 3
+    assert len(began) == len(set(began))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "undecided", "going", "targets"),
+    [
+        (0, 90, [], [], [30, 60]),
+        (31, 90, [], [60], [60, 75]),
+        (0, 90, [], [20], [20, 55]),
+        (0, 90, [], [20, 60], [20, 60]),
+        (0, 90, [40], [20], [20, 65]),
+        (0, 90, [40], [], [65, 20]),
+        (0, 90, [5], [2], [33, 61]),  # there is little left below 5
+        (9, 10, [], [9], [9]),
+        (8, 10, [], [8], [8, 9]),
+        (8, 10, [], [9], [8, 9]),
+        (0, 90, [5, 80], [2], []),
+    ],
+)
+def test_what_goes_on_is_asked_and_another_target_where_most_is_open(
+    low: int, high: int, undecided: list[int], going: list[int], targets: list[int]
+) -> None:
+    found = decisions.between(low, high, undecided, 2, going)
+    assert found == targets
+    assert all(low <= target < high for target in found)
 
 
 PIPELINE = Pipeline(4, 6, costs=Costs(forward=4, backward_input=4, backward_weight=3), memory=Memory(limit=2))
