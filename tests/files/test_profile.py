@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -164,13 +165,58 @@ def test_waiting_at_the_beginning_of_a_range_does_not_count(write: Write) -> Non
     assert recorded.rank is None
 
 
-def test_ranges_of_the_gpu_count_where_a_trace_has_them(write: Write) -> None:
+def launched(number: int, at: float, begin: float, duration: float, thread: int = 1, stream: int = 7) -> list[dict[str, Any]]:
+    """A kernel, and the call that launched it."""
+    call = event("cudaLaunchKernel", at, 2, "cuda_runtime", thread)
+    kernel = event("gemm", begin, duration, "kernel", stream)
+    return [each | {"args": {"correlation": number}} for each in (call, kernel)]
+
+
+def test_what_an_operation_launched_counts_where_a_trace_has_a_gpu(write: Write) -> None:
+    """From the begin of its first kernel to the end of its last one, whichever thread launched them, on the stream that computes;
+    an operation that launched nothing takes no time."""
     trace = [
-        *(event("PP:0F0", t, 500) for t in (0, 1000)),
-        *(event("PP:0F0", t, 40, "gpu_user_annotation", tid=7) for t in (100, 1100)),
-        *(event("aten::add", t, 40, "cpu_op") for t in (1, 1001)),
+        *(event("PP:1F0", t, 50) for t in (0, 10000)),
+        *(event("PP:1I0", t + 60, 50) for t in (0, 10000)),
+        *(event("PP:0W0", t + 120, 5) for t in (0, 10000)),
+        *(event("PP:1F0", t + 900, 9, "gpu_user_annotation", tid=7) for t in (0, 10000)),
+        *(event("aten::add", t, 40, "cpu_op") for t in (1, 10001)),
+        *launched(1, 5, 900, 10),
+        *launched(2, 10005, 10900, 10),
+        *launched(3, 10040, 10950, 30),
+        *launched(4, 10070, 11000, 100, thread=2),
+        *launched(5, 10080, 11200, 100, thread=2),
+        *launched(6, 10015, 10020, 5000, stream=20),  # a message, which waits for long
+        *launched(7, 10015, 10521, 500, stream=20)[1:],  # its launch is not in the trace
+        *launched(8, 65, 1000, 1),
     ]
-    assert read_recorded(write({"traceEvents": trace}, pack=True)).times == {(0, Kind.F): pytest.approx([4e-5])}
+    recorded = read_recorded(write({"traceEvents": trace}, pack=True))
+    assert recorded.times == {
+        (1, Kind.F): pytest.approx([8e-5]),
+        (1, Kind.I): pytest.approx([3e-4]),
+        (0, Kind.W): [0.0],
+    }
+    assert [(str(ran.op), ran.begin, ran.end) for ran in recorded.steps[2]] == [
+        ("1F0", pytest.approx(0.0109), pytest.approx(0.01098)),
+        ("1I0", pytest.approx(0.011), pytest.approx(0.0113)),
+        ("0W0", pytest.approx(0.0113), pytest.approx(0.0113)),
+    ]
+
+
+def test_a_real_trace_of_a_gpu() -> None:
+    """An H200, zb-v on one rank, beside what StageTimer measured in the same run; a layer alone took 4.0 ms for F, 4.7 for I, 2.9
+    for W. In stage 0 PyTorch runs the whole backward as W."""
+    recorded = read_recorded(str(DATA / "torch_gpu_trace.json.gz"), 0, "layer .*")
+    timer = {"0F": 4.181, "0I": 0.001, "0W": 8.462, "1F": 12.765, "1I": 15.068, "1W": 11.460}
+    found = {f"{stage}{kind.name}": 1e3 * median(times) for (stage, kind), times in recorded.times.items()}
+    assert found == pytest.approx(timer, rel=0.05, abs=0.002)
+    assert dict(recorded.blocks) == {0: ("layer 0",), 1: ("layer 1", "layer 2", "layer 3")}
+    for stage, layers in enumerate((1, 3)):
+        for before, *parts, after in recorded.parts[stage, Kind.F]:
+            assert before + after < 1e-4
+            assert parts == pytest.approx([sum(parts) / layers] * layers, rel=0.15)
+    ran = recorded.steps[1]
+    assert all(a.end <= b.begin for a, b in pairwise(ran))
 
 
 UNREADABLE: dict[str, tuple[Any, str]] = {

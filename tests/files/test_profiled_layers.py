@@ -211,17 +211,24 @@ def test_a_block_that_computes_before_the_first_operation_is_not_waiting(run: Ru
     assert run(events).times[0, Kind.F] == pytest.approx([6e-5])
 
 
-def test_ranges_of_the_gpu_count_with_those_of_its_stream(run: Run) -> None:
-    gpu = "gpu_user_annotation"
-    events = [
-        *operation("0F0", 0, 500, in_a_row(a=250, b=250)),
-        *(
-            event(name, begin, of, gpu, 7)
-            for name, begin, of in (("PP:0F0", 900, 100), ("a", 900, 30), ("b", 930, 70), ("PP:0B0", 2000, 200))
-        ),
-        event("a", 940, 10, gpu, 8),
+def test_a_layer_takes_what_it_launched_takes_on_the_gpu(run: Run) -> None:
+    """In the forward, and in a backward that shows it in the thread that launches there."""
+    launches = [
+        *((number, 10 + 20 * number, 900 + 50 * number, 1) for number in range(4)),  # a has two kernels, b two
+        *((4 + number, 1010 + 20 * number, 2000 + 100 * number, 2) for number in range(4)),  # backwards: b three, a one
     ]
-    assert [round(1e6 * group.times["forward"]) for group in named_layers(run(events)).groups] == [30, 70]
+    events = [
+        *operation("0F0", 0, 100, {"a": (1, 40), "b": (45, 50)}),
+        *operation("0B0", 1000, 200),
+        event("b", 1005, 50, thread=2),
+        event("a", 1065, 50, thread=2),
+        *(event("call", at, 1, "cuda_runtime", thread) | {"args": {"correlation": number}} for number, at, _, thread in launches),
+        *(event("kernel", begin, 40, "kernel", 7) | {"args": {"correlation": number}} for number, _, begin, _ in launches),
+        *(event(name, 0, 1, "gpu_user_annotation", 7) for name in ("PP:0F0", "a")),
+    ]
+    groups = named_layers(run(events), "each").groups
+    assert [round(1e6 * group.times["forward"]) for group in groups] == [100, 90]
+    assert [round(1e6 * group.times["backward"]) for group in groups] == [40, 300]
 
 
 # --- real traces -------------------------------------------------------------------------------------------------
