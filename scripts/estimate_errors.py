@@ -85,6 +85,7 @@ ALLOWED = {
     "peak-memory": Allowed(10.0),
     "stage-time": Allowed(12.0, 5.0),
     "layer-time": Allowed(10.0),
+    "layer-alone": Allowed(15.0, 7.0),
     "step-time": Allowed(10.0, 5.0),
     "weak-scaling": Allowed(12.0, 8.0),
 }
@@ -291,6 +292,25 @@ def of_layer_time(entry: Entry) -> Iterator[Figure]:
     yield Figure("layer-time", label, "backward", entry["backward_ms"], 1000 * backward)
 
 
+def of_layer_alone(entry: Entry, kind: str = "decoder", why: str = "") -> Iterator[Figure]:
+    """F, I and W of a layer of a model in ``models/configs``."""
+    found = estimate(
+        configured(entry["model"]), Training(entry["sequence"], entry["microbatch"]), cluster=Cluster(preset(entry["gpu"]))
+    )
+    layer = next(group for group in found.layers if group.kind == kind)
+    label = f"{entry['model']} {entry['gpu']} {entry['microbatch']} x {entry['sequence']}"
+    keys = ("forward_ms", "backward_input_ms", "backward_weight_ms")
+    for key, part in zip(keys, seconds_of(layer).parts, strict=True):
+        yield Figure(entry["kind"], label, key[:-3], entry[key], 1000 * part.total, why=why)
+
+
+def of_head_alone(entry: Entry) -> Iterator[Figure]:
+    """F, I and W of a head, in plain PyTorch."""
+    even = configured(entry["model"]).vocabulary % 8 == 0
+    why = "a loss of plain PyTorch in fp32 passes over the logits more often" if even else "a vocabulary that is no multiple of 8"
+    yield from of_layer_alone(entry, "head", why)
+
+
 def step(entry: Entry, found: Estimate, recompute: str) -> float:
     """Seconds of a step: ``(M + (D - 1) / v) L / D`` layers, M heads, the optimizer and the sum of the gradients."""
     devices = entry["pipeline"]
@@ -355,7 +375,7 @@ def of_crosspipe_formula(entry: Entry) -> Iterator[Figure]:
 
 
 def of_crosspipe_paper(entry: Entry) -> Iterator[Figure]:
-    """The printed example of the formula; a measured stage, of which the H100's efficiency is a guess."""
+    """The printed example of the formula; a measured stage of a run, which takes longer than layers alone."""
     cut = Parallel(tensor=entry["tensor"], pipeline=entry["pipeline"])
     training = Training(entry["sequence"], entry["microbatch"])
     each = entry["layers_per_stage"]
@@ -368,7 +388,7 @@ def of_crosspipe_paper(entry: Entry) -> Iterator[Figure]:
         preset("h100-sxm"), bandwidth=4000, memory=96, intra=3 * entry["intra_node_GB_per_second_per_direction_per_pair"]
     )
     seconds = seconds_of(decoder(estimate(llama({"layers": 80, **entry}), training, cut, Cluster(gpu, gpus_per_node=4))))
-    why = "a guessed efficiency of 0.5; this stage fits 0.47"
+    why = "a stage of a run with tensor parallelism; the preset is fitted to layers measured alone"
     yield Figure("crosspipe-paper", entry["model"], "forward", entry["forward_stage_ms"], 1000 * each * seconds.forward, why=why)
 
 
@@ -381,6 +401,8 @@ CHECKS: dict[str, Callable[[Entry], Iterator[Figure]]] = {
     "activation-percent": of_activation_percent,
     "stage-time": of_stage_time,
     "layer-time": of_layer_time,
+    "layer-alone": of_layer_alone,
+    "head-alone": of_head_alone,
     "step-time": of_step_time,
     "weak-scaling": of_weak_scaling,
     "crosspipe-formula": of_crosspipe_formula,

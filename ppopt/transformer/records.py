@@ -80,7 +80,7 @@ def _machine(estimate: Estimate) -> Record | None:
     if estimate.cluster is None:
         return None
     gpu = estimate.cluster.gpu
-    return {"gpu": gpu.name, **{name: getattr(gpu, name) for name in (*GUESS, "basis")}}
+    return {"gpu": gpu.name, **{name: getattr(gpu, name) for name in (*GUESS, "passes_backward", "basis")}}
 
 
 def _known(value: float, known: bool) -> int | float | None:

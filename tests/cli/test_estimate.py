@@ -54,12 +54,12 @@ def test_tables_for_people() -> None:
     assert "8,030,261,248 parameters" in bare
     assert "FLOPs, bytes and times need a sequence" in bare
     assert "Times need a GPU" in run("estimate", LLAMA, *SIZED).stdout
-    assert "link efficiency 0.7; guess" in run("estimate", TRAINING).stdout
+    assert "passes 1.7 (4.4 in I), link efficiency 0.7; fitted to layers" in run("estimate", TRAINING).stdout
     told = run("estimate", TRAINING, "--explain").stdout
     for words in (
         "What times are made of",
         "log-sum-exp",
-        "guess: one measured stage",
+        "stages of a run take longer",
         "recompute full",
         "What goes to other GPUs",
         "from I to W",

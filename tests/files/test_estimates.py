@@ -29,7 +29,7 @@ def test_every_number_says_where_it_is_from() -> None:
         if NUMBER.match(line) and not line.startswith("format"):
             assert re.search(r"  # (?:formula|given|default|preset|llama-3-70b.json|parallel|transformer|cluster)", line), line
     assert "preset h100-sxm: 9.89e+14 FLOP/s" in text()
-    assert "guess: one measured stage" in text()
+    assert "fitted to layers measured alone" in text()
     assert "efficiency = 0.6  # given: --set cluster.efficiency=0.6" in text("cluster.efficiency=0.6")
 
 

@@ -80,7 +80,8 @@ def test_settings_that_follow() -> None:
 def test_presets() -> None:
     assert preset("A100-80") is preset("a100-80")
     assert all(gpu.flops > 1e14 and gpu.basis and gpu.source for gpu in presets().values())
-    assert [name for name, gpu in presets().items() if not gpu.basis.startswith("guess")] == ["a100-40", "a100-80"]
+    fitted = [name for name, gpu in presets().items() if not gpu.basis.startswith("guess")]
+    assert fitted == ["a100-40", "a100-80", "h100-sxm", "h200"]
     assert Cluster("h200").gpu == preset("h200")
     with pytest.raises(EstimateError, match=r"cluster.gpu: there is no preset 'h100'; did you mean h100-sxm"):
         preset("h100")

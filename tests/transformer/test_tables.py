@@ -87,5 +87,6 @@ def test_the_record_has_what_is_known() -> None:
     timed = record_of(asked_of(tables(cluster={"gpu": "h100-sxm"})))
     assert timed["layers"][1]["time"]["F"] > 0
     assert sized["machine"] is None
-    assert timed["machine"]["basis"].startswith("guess")
+    assert timed["machine"]["basis"].startswith("fitted")
+    assert timed["machine"]["passes_backward"] == 4.4
     assert [layer["state_bytes"] for layer in bare["layers"]] == [layer["state_bytes"] for layer in timed["layers"]]
