@@ -29,8 +29,9 @@ class Decide(Step):
 
     Far below the optimum a target is refuted at once, far above it a schedule is found at once; what lies between may not be
     decided in time. Bisection goes on where there is more room, below or above that, until there is little on either side. With
-    two workers two questions on makespans are asked at once; when one is answered, the other goes on beside the next one, where
-    that still matters.
+    two workers two questions are asked at once; when one is answered, the other goes on beside the next one, where that still
+    matters. Measured on 18 spans that 8 s leave open, beside one question for both workers: the idle gaps add up to 4.8 instead
+    of 5.2, and one is proved.
     """
 
     name = "CP-SAT: decisions"
@@ -59,7 +60,7 @@ class Decide(Step):
         these are not left out. ``between``: whether what lies between is, until ``patience`` questions stay open, those at the
         ends among them; with ``leap`` it is asked below the best, too, once two in a row are refuted. ``exact``: on the exact
         grid."""
-        at_once = 1 if run.problem.span else min(2, run.limits(seconds).threads)  # a span takes both workers
+        at_once = min(2, run.limits(seconds).threads)
         with questions(run, run.problem.grids[-1 if exact else 0]) as decisions:
             if ends:
                 stayed = self._ends(run, seconds, decisions, at_once, bound, best, between)
@@ -103,9 +104,9 @@ class Decide(Step):
     ) -> None:
         """By bisection, until ``patience`` questions stay open; that to which it may ``leap`` is not among them.
 
-        Where no more than the shortest operation is open and questions come one at a time, the proof is asked for at once: there
-        is hardly more to gain. Measured on a span of 4 devices of 2 chunks, 12 microbatches: that takes 8 s, and so does each of
-        four questions of the bisection; it is proved in 24 to 32 s instead of 47.
+        Where no more than the shortest operation is open, the proof of a span is asked for at once, and that of a makespan where
+        questions come one at a time: there is hardly more to gain. Measured on a span of 4 devices of 2 chunks, 12 microbatches:
+        that takes 8 s, and so does each of four questions of the bisection; it is proved in 24 to 32 s instead of 47.
         """
         undecided: list[int] = []
         in_a_row = 0
@@ -116,9 +117,10 @@ class Decide(Step):
                 leap = False
                 ask(run, [high - 1], seconds, decisions)
                 continue
-            nearly = at_once == 1 and high - low <= run.problem.shortest and high - 1 not in undecided
+            nearly = (run.problem.span or at_once == 1) and high - low <= run.problem.shortest and high - 1 not in undecided
             going = [target for target in decisions.going if low <= target < high]
-            targets = [high - 1] if nearly else between(low, high, undecided, at_once, going)[:at_once]
+            going += [high - 1] * (nearly and high - 1 not in going)
+            targets = between(low, high, undecided, at_once, going[-at_once:])[:at_once] or [high - 1] * nearly
             if not targets:
                 return
             answers = ask(run, targets, seconds, decisions)

@@ -100,12 +100,12 @@ def test_below_the_best_is_asked_once_where_two_are_refuted(leap: bool, monkeypa
         assert asked == sorted(asked)
 
 
-@pytest.mark.parametrize("objective", ["span", "makespan"])
+@pytest.mark.parametrize(("objective", "workers"), [("span", 1), ("makespan", 1), ("span", 2), ("makespan", 2)])
 @pytest.mark.parametrize("over", [0, 1])
 def test_where_an_operation_or_less_is_open_the_proof_is_asked_for(
-    over: int, objective: str, monkeypatch: pytest.MonkeyPatch
+    over: int, objective: str, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once; where that stays open, bisection goes on."""
+    """Once; where that stays open, bisection goes on. Of two questions on spans it is one, of those on makespans none."""
     asked: list[list[int]] = []
 
     def ask(run: Run, targets: Sequence[int], seconds: float, decisions: object) -> list[Answer]:
@@ -114,12 +114,14 @@ def test_where_an_operation_or_less_is_open_the_proof_is_asked_for(
 
     monkeypatch.setattr(decisions, "ask", ask)
     run = run_of(Pipeline(4, 12, costs=Costs(forward=900, backward_input=1000, backward_weight=800)), objective=objective)
+    if workers > 1:
+        run = replace(run, clock=Clock(60), workers=workers)
     run.incumbent.offer(baselines(run.problem.pipeline)[0][1], "a test")
     best = run.incumbent.value
     run.incumbent.prove(best - 800 - over, "a test")
     Decide().run(run, 1.0, ends=False, patience=3)
-    if not over:
-        assert asked[0] == [best - 1]
+    if not over and (workers == 1 or objective == "span"):
+        assert asked[0] == [best - 401, best - 1][2 - workers :]
         asked.pop(0)
     assert asked
     assert all(best - 1 not in targets for targets in asked)
