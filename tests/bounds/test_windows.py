@@ -10,7 +10,7 @@ import pytest
 
 from ppopt import bounds
 from ppopt.clock import Limits
-from ppopt.cpsat import engine
+from ppopt.cpsat import running
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from tests.support import tuned
 from tests.support.plain_model import REAL, idle, linear, optimum
@@ -84,13 +84,13 @@ def test_coarser_grain_is_weaker():
 def test_interrupt_stops_a_window(monkeypatch: pytest.MonkeyPatch):
     """Once CP-SAT searches, however long it takes to make the model."""
     pipeline = linear(16, 1024, 92, 90, 47, 6, limit=24, placement="wave", chunks=2)
-    in_threads = engine._in_threads
+    solve = running.Run.solve
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted(run: running.Run) -> Any:
         threading.Timer(0.3, _thread.interrupt_main).start()
-        return in_threads(*arguments)
+        return solve(run)
 
-    monkeypatch.setattr(engine, "_in_threads", interrupted)
+    monkeypatch.setattr(running.Run, "solve", interrupted)
     limits = Limits.of(100, workers=1)
     with pytest.raises(KeyboardInterrupt):
         tuned.window(pipeline, 6000, 6000, makespan=400_000, limits=limits.slice(50))
