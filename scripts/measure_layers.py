@@ -29,6 +29,7 @@ from typing import Any
 
 from ppopt.files import ModelError, setting
 from ppopt.files.estimates import read_source
+from ppopt.files.torch_timing import Kept
 from ppopt.transformer import Asked, EstimateError, Transformer
 from ppopt.transformer.estimating import DECODER, EMBEDDING, HEAD, LayerEstimate
 
@@ -49,12 +50,13 @@ class Measured:
     kept: int
 
 
-def check(sizes: Transformer, asked: Asked) -> None:
+def check(asked: Asked) -> None:
     """Raise where the layers are others than those that are built here.
 
     Raises:
         EstimateError: they are.
     """
+    sizes = asked.transformer
     for name in UNKNOWN:
         if getattr(sizes, name):
             raise EstimateError(f"transformer.{name}", "layers with that are not built here")
@@ -192,21 +194,10 @@ def stopwatch(device: str) -> Callable[[Callable[[], Any]], tuple[Any, Callable[
 
 def kept_bytes(layer: Any, inputs: Sequence[Any]) -> int:
     """What the forward keeps for the backward, but for parameters and buffers."""
-    import torch
-
-    own = {tensor.untyped_storage().data_ptr() for tensor in (*layer.parameters(), *layer.buffers())}
-    held: dict[int, int] = {}
-
-    def hold(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            held[storage.data_ptr()] = max(held.get(storage.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
-        output = layer(*inputs)
-    del output
-    return sum(held.values())
+    kept = Kept(layer)
+    with kept.watching():
+        layer(*inputs)
+    return kept.bytes
 
 
 def measured(layer: Any, inputs: Sequence[Any], device: str, repeats: int, warm: int, compiled: bool) -> Measured:
@@ -244,7 +235,7 @@ def rows(source: str, changes: Sequence[str], varied: Sequence[str]) -> Iterator
         mine = dict(zip(keys, chosen, strict=True))
         settings = [*changes, *(f"{key}={value}" for key, value in mine.items())]
         asked = read_source(source, [setting(text) for text in settings]).asked()
-        check(asked.transformer, asked)
+        check(asked)
         yield mine, asked
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ortools.sat.python import cp_model
 
 from ppopt.clock import Clock, Limits
-from ppopt.cpsat.running import Answer, Known, Run, Thread, Watch, stop
+from ppopt.cpsat.running import Answer, Known, Run, Thread, Watch, stop, wait
 from ppopt.interrupt import check, held
 
 BUILD = 5e-5
@@ -206,14 +206,11 @@ class Searches:
         check()
         self._clock = clock = limits.clock
         with held() as came:
-            others = {name: self._going.pop(name) for name in self.names if name not in models}
-            stop(others.values())
+            stop([self._going.pop(name) for name in self.names if name not in models])
             for name, make in models.items():
                 if name not in self._going and not came:
                     self._going[name] = Thread(self._run(make(), limits), self._ended)
-            while self._going and not came and all(thread.alive for thread in self._going.values()):
-                self._ended.wait(0.1)
-                self._ended.clear()
+            wait(self._going.values(), self._ended, came, first_ends=True)
             if came:
                 stop(self._going.values())
         if came:
@@ -249,9 +246,7 @@ def _answers(runs: Sequence[Run], clock: Clock, seconds: float, *, first_ends: b
     ended = threading.Event()
     with held() as came:
         threads = [Thread(run, ended) for run in runs]
-        while not came and (all if first_ends else any)(thread.alive for thread in threads):
-            ended.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
-            ended.clear()
+        wait(threads, ended, came, first_ends=first_ends)
         stop(threads)
     if came:
         clock.interrupt()

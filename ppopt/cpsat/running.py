@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -187,6 +187,13 @@ class Thread:
             return Answer(Known.OPEN, interrupted=interrupted)
         bound = solver.best_objective_bound
         return Answer(_KNOWN[self._result], _whole(bound) if math.isfinite(bound) else 0, interrupted, solver)
+
+
+def wait(threads: Collection[Thread], ended: threading.Event, came: Sequence[int], *, first_ends: bool) -> None:
+    """Until none of these is alive, or with ``first_ends`` one is not, or a signal ``came``; each sets ``ended`` at its end."""
+    while threads and not came and (all if first_ends else any)(thread.alive for thread in threads):
+        ended.wait(0.1)  # not for ever: the signal may go to another thread, and then does not end the wait
+        ended.clear()
 
 
 def stop(threads: Collection[Thread]) -> None:

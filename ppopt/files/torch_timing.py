@@ -121,24 +121,14 @@ class StageTimer:
 
     def _sized(self, stage: Any, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The stage's first forward: count the bytes of what it keeps for its backward (no time is taken)."""
-        import torch
-
-        own = {tensor.untyped_storage().data_ptr() for tensor in (*stage.submod.parameters(), *stage.submod.buffers())}
-        held: dict[int, int] = {}
-
-        def hold(tensor: Any) -> Any:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own:  # views that begin at one place are one piece of memory
-                held[tensor.data_ptr()] = max(held.get(tensor.data_ptr(), 0), min(tensor.nbytes, storage.nbytes()))
-            return tensor.detach()
-
-        with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+        kept = Kept(stage.submod)
+        with kept.watching():
             output = forward(*args, **kwargs)
         sent = list(_tensors(output))
         for tensor in sent:
-            hold(tensor)
+            kept.hold(tensor)
         self._sizes[stage.stage_index] = {
-            "activation_bytes": sum(held.values()),
+            "activation_bytes": kept.bytes,
             "output_bytes": sum(tensor.nbytes for tensor in sent),
         }
         return output
@@ -216,6 +206,33 @@ class StageTimer:
         record = json.dumps(self.record())
         with open(path, "w", encoding="utf-8") as file:
             file.write(record + "\n")
+
+
+class Kept:
+    """What the forward of a module keeps for its backward, but for parameters and buffers."""
+
+    def __init__(self, module: Any) -> None:
+        self._own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), *module.buffers())}
+        self._held: dict[int, int] = {}
+
+    def watching(self) -> Any:
+        """A context in which the forward is to run."""
+        import torch
+
+        return torch.autograd.graph.saved_tensors_hooks(self.hold, lambda tensor: tensor)
+
+    def hold(self, tensor: Any) -> Any:
+        """One more tensor is kept; views that begin at one place are one piece of memory."""
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._own:
+            held = self._held.get(tensor.data_ptr(), 0)
+            self._held[tensor.data_ptr()] = max(held, min(tensor.nbytes, storage.nbytes()))
+        return tensor.detach()
+
+    @property
+    def bytes(self) -> int:
+        """Of all that is kept."""
+        return sum(self._held.values())
 
 
 def _between(began: Any, ended: Any) -> float:

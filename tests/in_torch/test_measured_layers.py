@@ -85,8 +85,8 @@ def test_layers_that_are_not_built_are_refused(more: dict[str, object], key: str
 
     asked = asked_of({**LLAMA, **more})
     with pytest.raises(EstimateError) as refused:
-        measure_layers.check(asked.transformer, asked)
+        measure_layers.check(asked)
     assert refused.value.key == key
     unfused = replace(asked_of(LLAMA), training=Training(32, attention="unfused"))
     with pytest.raises(EstimateError, match="flash attention"):
-        measure_layers.check(unfused.transformer, unfused)
+        measure_layers.check(unfused)

@@ -120,7 +120,7 @@ class Decide(Step):
             nearly = (run.problem.span or at_once == 1) and high - low <= run.problem.shortest and high - 1 not in undecided
             going = [target for target in decisions.going if low <= target < high]
             going += [high - 1] * (nearly and high - 1 not in going)
-            targets = between(low, high, undecided, at_once, going[-at_once:])[:at_once] or [high - 1] * nearly
+            targets = between(low, high, undecided, at_once, going) or [high - 1] * nearly
             if not targets:
                 return
             answers = ask(run, targets, seconds, decisions)
@@ -146,7 +146,7 @@ def between(low: int, high: int, undecided: Sequence[int], count: int, going: Se
     if len(gaps) == 1:
         (since, until), thirds = gaps[0], count + 1
         return sorted({since + (until - since) * part // thirds for part in range(1, thirds)}.difference(undecided))
-    return [(since + until) // 2 for since, until in gaps]
+    return [(since + until) // 2 for since, until in gaps][:count]
 
 
 def questions(run: Run, grid: int) -> cpsat.Decisions:
