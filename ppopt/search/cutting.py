@@ -32,8 +32,9 @@ from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch, Time
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import Made, by_others, fastest, named_on, plain, shown, without_an_answer
+from ppopt.search.iterated import IteratedSearch
 from ppopt.search.listed import AmongListed
-from ppopt.search.near_cuts import retimed
+from ppopt.search.near_cuts import at_fastest, retimed
 from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -97,9 +98,10 @@ class PartitionChoice:
         looks = self.over, self._at, self.settings, self._first_look
         self.settled = AroundSettled(*looks)
         self.looks: tuple[AnyLooks, ...] = AmongListed(*looks), self.settled, Around(*looks), Everywhere(*looks)
-        self.offered = OfferedCuts(self.over, self._fastest_at, self.settings, self.leaves, self.steps)
+        self.offered = OfferedCuts(self.over, at_fastest(self._at), self.settings, self.leaves, self.steps)
         on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
+        self.iterated = IteratedSearch(self.settings, self._first_look, on_cuts)
         self._begun = self._spent = 0.0
         self._starts: dict[Order, Schedule] = {}  # named schedules on cuts that others make
 
@@ -185,8 +187,8 @@ class PartitionChoice:
 
     def _begin(self) -> None:
         """Cuts that others make, with the named schedules of this placement; then cuts with small bounds near them."""
-        made = by_others(self.pipeline, self._clock, strategies.MOVES * self.settings.seconds)
-        balanced, even, *_ = [self._made(name, make) for name, make in made]
+        moving = strategies.MOVES * self.settings.seconds
+        balanced, even, *_ = [self._made(*of) for of in by_others(self.pipeline, self._clock, moving)]
         named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
         if not self.offered.local:
             self._ask(most)
@@ -230,9 +232,12 @@ class PartitionChoice:
         return Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
 
     def _next(self) -> None:
-        """Improve the order of the best cut, look at another cut, into a box of cuts, or at all cuts at once."""
+        """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
         best = self.best
         if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
+            return
+        if best is not None and self.iterated.due(best, self.words, self._spent):
+            self._follow(self.iterated.improved(best, self.lower, self._clock, self.steps), ())
             return
         for looks in self.looks:
             if best is not None and not self.words and looks.due(self._spent):
@@ -248,8 +253,7 @@ class PartitionChoice:
         least = self.over.bound_of(fastest(best.pipeline)) if leaf is None else self.value if leaf.settled else leaf.bound
         if least >= min(self.value, self.enough):
             return False
-        found = self.order.improved(best, max(self.lower, least), self._clock, self.steps)
-        if found is not best:
+        if (found := self.order.improved(best, max(self.lower, least), self._clock, self.steps)) is not best:
             self._follow(found, ())
         return True
 
@@ -288,7 +292,8 @@ class PartitionChoice:
         elif pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)) or not self.over.settled:
-            long = self.best is not None and self._first_look > 1  # to look at it is as quick where that takes a second
+            elsewhere = self.best is None or self.iterated.useful(self.best, self.words)  # better orders come from there
+            long = not elsewhere and self._first_look > 1  # to look at it is as quick where that takes a second
             self._look(self.offered.near(found, most, self._clock) if long else found, "cut")
 
     def _ask(self, below: Time) -> Counts | None:
@@ -347,8 +352,8 @@ class PartitionChoice:
         outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
         if self.over.many is not None and result.schedule is not None and not leaf.settled and self.value >= before:
-            words = result.binding
-            self._found(self.order.raced(result.schedule, words, leaf.bound, most, self._clock, self.steps), words)
+            raced = self.order.raced(result.schedule, result.binding, leaf.bound, most, self._clock, self.steps)
+            self._found(raced, result.binding)
         self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut
         if result.schedule is not None:
             self._follow(result.schedule, result.binding)
@@ -358,9 +363,6 @@ class PartitionChoice:
     def _first_look(self) -> float:
         """Seconds."""
         return max(1.0, 3 * self.pipeline.stages * self.pipeline.microbatches / tuning.LEAF)
-
-    def _fastest_at(self, counts: Counts) -> Pipeline | None:
-        return None if (pipeline := self._at(counts)) is None else fastest(pipeline)
 
     # --- the answer ---
 

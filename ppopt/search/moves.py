@@ -40,7 +40,7 @@ class Moves:
         best, value = self._down(ends, valued, clock)
         in_vain = 0
         while in_vain < patience and not clock.over:
-            found, of_found = self._down(self._away(best), valued, clock)
+            found, of_found = self._down(self.away(best), valued, clock)
             in_vain += 1
             if of_found < value:
                 best, value, in_vain = found, of_found, 0
@@ -58,7 +58,7 @@ class Moves:
             ends, value = near[best], float(values[best])
         return ends, value
 
-    def _away(self, ends: IntArray) -> IntArray:
+    def away(self, ends: IntArray) -> IntArray:
         """A cut some moves away."""
         for _ in range(self._chance.randint(2, 4)):
             near = self._near(ends)

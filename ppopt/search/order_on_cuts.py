@@ -20,14 +20,14 @@ from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.moves import Moves, Values, edges, every
 from ppopt.search.near_cuts import At, retimed, value_of
-from ppopt.search.over_cuts import OverCuts
+from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.timing import time_settings
 
 SECONDS = 2e-8
 """Deterministic seconds for an operation of an order on a cut. Measured: about as long on an idle machine."""
 PATIENCE = 8
-"""Ways from the best cut in vain before the search is over. Measured with a named schedule of 56 layers in a loop of 4 on 4
-devices: 12,833 after 0.13 s; 13,119 with 4, 12,833 with 16 and with 32, after twice the time."""
+"""Ways from the best cut in vain before the search is over, by default. Measured with a named schedule of 56 layers in a loop of
+4 on 4 devices: 12,833 after 0.13 s; 13,119 with 4, 12,833 with 16 and with 32, after twice the time."""
 _Sums: TypeAlias = dict[Kind, IntArray]
 
 
@@ -58,10 +58,18 @@ class OrderOnCuts:
         given = pipeline.ticks.duration
         return bool(np.array_equal(own[given >= 0], given[given >= 0] * self._scale(pipeline)))
 
-    def best(self, schedule: Schedule, clock: Clock) -> Schedule:
+    def away(self, schedule: Schedule) -> Schedule | None:
+        """The order of a schedule (:meth:`useful`) on a cut some moves away, whatever it holds there; ``None``: that has no room
+        for a microbatch."""
+        ends = self._moves.away(np.array(ends_of(schedule.pipeline.counts), dtype=np.int64))
+        other = self._at(self._counts(ends))
+        return None if other is None else retimed(schedule, other, "makespan")
+
+    def best(self, schedule: Schedule, clock: Clock, patience: int = PATIENCE) -> Schedule:
         """The order of a schedule (:meth:`useful`) on the cut that is found for it, if that is better; else the schedule.
 
-        Nothing beyond the limit of memory is better; anything within it is better than what is beyond it.
+        Nothing beyond the limit of memory is better; anything within it is better than what is beyond it. ``patience``: ways from
+        the best cut in vain before the search is over.
         """
         pipeline, order = schedule.pipeline, schedule.order
         lag = pipeline.ticks.lag * self._scale(pipeline)
@@ -75,14 +83,18 @@ class OrderOnCuts:
                 values[loads.beyond(self._many, ends)] = np.inf
             return values
 
-        ends, _ = self._moves.best(np.array(ends_of(pipeline.counts), dtype=np.int64), valued, PATIENCE, clock)
-        counts = tuple(np.diff(edges(ends[None, :], self._moves.layers))[0].tolist())
+        ends, _ = self._moves.best(np.array(ends_of(pipeline.counts), dtype=np.int64), valued, patience, clock)
+        counts = self._counts(ends)
         other = None if counts == pipeline.counts else self._at(counts)
         found = None if other is None else retimed(schedule, other, "makespan")
         if found is None or not found.within_memory:
             return schedule
         better = not schedule.within_memory or value_of(found, "makespan") < value_of(schedule, "makespan")
         return found if better else schedule
+
+    def _counts(self, ends: IntArray) -> Counts:
+        """The number of layers of each stage."""
+        return tuple(np.diff(edges(ends[None, :], self._moves.layers))[0].tolist())
 
     def _scale(self, pipeline: Pipeline) -> int:
         """Ticks of all cuts in one of this cut's."""

@@ -1,0 +1,105 @@
+"""Iterated local search over cuts and orders: compared with the best over all cuts, each solved alone."""
+
+from fractions import Fraction
+
+import pytest
+
+from ppopt.checker import violations
+from ppopt.clock import Clock
+from ppopt.constraints import rules_of
+from ppopt.heuristics import list_schedule
+from ppopt.named import find
+from ppopt.pipeline import DataParallel, Memory, Pipeline, PipelineError
+from ppopt.schedule import Objective, Schedule
+from ppopt.search import Settings, solve_closed
+from ppopt.search.iterated import IteratedSearch
+from ppopt.search.near_cuts import value_of
+from ppopt.search.order_on_cuts import OrderOnCuts
+from ppopt.search.over_cuts import Counts, OverCuts
+from ppopt.search.step import Taken
+from tests.support.layered import MODEL, cuts
+
+SETTINGS = Settings(seconds=60, workers=1)
+WAVE = Pipeline(2, 5, "wave", 2, layers=MODEL, partition=(2, 2, 2, 1))
+TIGHT = WAVE.changed(memory=Memory(limit=24))
+BOUND = tuple(find("1f1b").words(Pipeline(2, 5)))
+
+
+def searches(pipeline: Pipeline, seconds: float = 2.0, objective: Objective = "makespan") -> IteratedSearch:
+    def at(counts: Counts) -> Pipeline | None:
+        try:
+            return pipeline.changed(partition=counts)
+        except PipelineError:
+            return None
+
+    over = OverCuts(pipeline.changed(partition="best"), objective, Fraction(0))
+    return IteratedSearch(SETTINGS, seconds, OrderOnCuts(over, at, 0))
+
+
+def some_schedule(pipeline: Pipeline) -> Schedule:
+    schedule = list_schedule(pipeline, rules_of(pipeline))
+    assert schedule is not None
+    return schedule
+
+
+def least(pipeline: Pipeline) -> Fraction:
+    """The best over all cuts, each solved alone."""
+    values = []
+    for counts in cuts(len(MODEL), pipeline.stages):
+        try:
+            result = solve_closed(pipeline.changed(partition=counts), settings=SETTINGS)
+        except PipelineError:
+            continue
+        if result.schedule is not None:
+            assert result.reason == "optimal"
+            values.append(value_of(result.schedule, "makespan"))
+    return min(values)
+
+
+@pytest.mark.parametrize("pipeline", [WAVE, TIGHT], ids=["free", "within memory"])
+def test_it_gets_to_the_best_cut_and_order(pipeline: Pipeline) -> None:
+    optimum, best, search, steps = least(pipeline), some_schedule(pipeline), searches(pipeline), list[Taken]()
+    assert best.within_memory
+    assert value_of(best, "makespan") > optimum
+    for _ in range(10):
+        before = best
+        best = search.improved(best, optimum, Clock(60), steps)
+        assert best.within_memory
+        assert not violations(best.pipeline, best)
+        assert best is before or value_of(best, "makespan") < value_of(before, "makespan")
+        assert (steps[-1].outcome == "nothing found") is (best is before)
+    assert value_of(best, "makespan") == optimum
+    assert best.pipeline.counts != pipeline.counts
+
+
+def test_where_the_bound_is_met_nothing_is_searched() -> None:
+    best, steps = some_schedule(WAVE), list[Taken]()
+    assert searches(WAVE).improved(best, value_of(best, "makespan"), Clock(60), steps) is best
+    assert steps[0].name.startswith("orders and cuts in turn, 0 times")
+
+
+def test_turns_in_vain_wait_longer_while_the_bound_rises() -> None:
+    best, search = some_schedule(WAVE), searches(WAVE, 1.0)
+    assert not search.due(best, (), 0.5)
+    assert search.due(best, (), 1.0)
+    search.improved(best, 1, Clock(0), [])
+    assert search.seconds == 2.0
+    assert not search.due(best, (), 3.9)
+    assert search.due(best, (), 4.1)
+    search.improved(best, 1, Clock(0), [])  # the bound is as it was
+    assert search.seconds == 4.0
+    assert search.due(best, (), 8.1)
+    search.improved(best, 2, Clock(0), [])
+    assert not search.due(best, (), 23.9)
+    assert search.improved(best, 0, Clock(60), []) is not best
+    assert search.seconds == 1.0
+    assert search.due(best, (), 0.0)  # it found something: at once
+
+
+def test_it_is_not_useful_where_times_on_other_cuts_are_not_known() -> None:
+    best = some_schedule(WAVE)
+    assert searches(WAVE).useful(best, ())
+    assert not searches(WAVE).useful(best, BOUND)
+    assert not searches(WAVE, objective="span").useful(best, ())
+    stepped = WAVE.changed(data_parallel=DataParallel(reduce_scatter=1))
+    assert not searches(stepped).useful(some_schedule(stepped), ())
