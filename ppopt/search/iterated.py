@@ -17,6 +17,7 @@ from ppopt import tabu
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.schedule import Schedule
+from ppopt.search import tuning
 from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
 from ppopt.search.near_cuts import value_of
@@ -89,6 +90,7 @@ class IteratedSearch:
     def _round(self, current: Schedule, least: Time, clock: Clock) -> Schedule | None:
         """Where local search leads from some moves away; ``None``: nowhere within memory."""
         self._rounds += 1
+        clock.charge(tuning.SCHEDULED * current.pipeline.index.computations)
         here = self._on_cuts.away(current)
         if here is not None and not here.within_memory:
             here = self._on_cuts.best(here, clock, PATIENCE)

@@ -83,6 +83,15 @@ def test_where_the_bound_is_met_nothing_is_searched() -> None:
     assert steps[0].name.startswith("orders and cuts in turn, 0 times")
 
 
+def test_it_ends_where_no_other_cut_has_room() -> None:
+    best, steps = some_schedule(WAVE), list[Taken]()
+    only = IteratedSearch(
+        SETTINGS, 2.0, OrderOnCuts(OverCuts(WAVE.changed(partition="best"), "makespan", Fraction(0)), lambda _: None, 0)
+    )
+    assert only.improved(best, 0, Clock(0.01, deterministic=True), steps) is best
+    assert steps[0].outcome == "nothing found"
+
+
 def test_turns_in_vain_wait_longer_while_the_bound_rises() -> None:
     best, search = some_schedule(WAVE), searches(WAVE, 1.0)
     assert not search.due(best, (), 0.5)
