@@ -187,8 +187,8 @@ class PartitionChoice:
 
     def _begin(self) -> None:
         """Cuts that others make, with the named schedules of this placement; then cuts with small bounds near them."""
-        moving = strategies.MOVES * self.settings.seconds
-        balanced, even, *_ = [self._made(*of) for of in by_others(self.pipeline, self._clock, moving)]
+        made = by_others(self.pipeline, self._clock, strategies.MOVES * self.settings.seconds)
+        balanced, even, *_ = [self._made(name, make) for name, make in made]
         named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
         if not self.offered.local:
             self._ask(most)
@@ -237,7 +237,8 @@ class PartitionChoice:
         if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
             return
         if best is not None and self.iterated.due(best, self.words, self._spent):
-            self._follow(self.iterated.improved(best, self.lower, self._clock, self.steps), ())
+            if (found := self.iterated.improved(best, self.lower, self._clock, self.steps)) is not best:
+                self._follow(found, ())
             return
         for looks in self.looks:
             if best is not None and not self.words and looks.due(self._spent):
@@ -352,8 +353,8 @@ class PartitionChoice:
         outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
         if self.over.many is not None and result.schedule is not None and not leaf.settled and self.value >= before:
-            raced = self.order.raced(result.schedule, result.binding, leaf.bound, most, self._clock, self.steps)
-            self._found(raced, result.binding)
+            words = result.binding
+            self._found(self.order.raced(result.schedule, words, leaf.bound, most, self._clock, self.steps), words)
         self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut
         if result.schedule is not None:
             self._follow(result.schedule, result.binding)

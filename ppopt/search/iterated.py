@@ -76,9 +76,11 @@ class IteratedSearch:
                 if value_of(current, "makespan") < value_of(found, "makespan"):
                     found = current
         self._current = current
-        self._in_vain = 0 if found is not best else self._in_vain + 1 if least > self._least else max(self._in_vain, 1)
+        if found is not best:
+            self._in_vain, self.seconds = 0, self._first
+        else:
+            self._in_vain, self.seconds = max(self._in_vain + (least > self._least), 1), 2 * self.seconds
         self._least = least
-        self.seconds = self._first if found is not best else 2 * self.seconds
         self.spent += own.spent
         said = "nothing found"
         if found is not best:

@@ -7,7 +7,7 @@ import pytest
 from ppopt.clock import Clock
 from ppopt.named import find
 from ppopt.op import Kind, Op
-from ppopt.pipeline import DataParallel, Memory, Pipeline, PipelineError
+from ppopt.pipeline import DataParallel, Memory, Pipeline
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import Settings, solve_closed
 from ppopt.search.best_order import BestOrder
@@ -16,18 +16,11 @@ from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.step import Taken
 from ppopt.timing import time_order
-from tests.support.layered import MODEL
+from tests.support.layered import MODEL, on
 
 SETTINGS = Settings(seconds=60, workers=1)
 WAVE = Pipeline(2, 5, "wave", 2, layers=MODEL, partition=(2, 2, 2, 1))
 BOUND = tuple(find("1f1b").words(Pipeline(2, 5)))
-
-
-def at(counts: Counts) -> Pipeline | None:
-    try:
-        return WAVE.changed(partition=counts)
-    except PipelineError:
-        return None
 
 
 def one_after_the_other(pipeline: Pipeline) -> Schedule:
@@ -38,6 +31,10 @@ def one_after_the_other(pipeline: Pipeline) -> Schedule:
             for stage in stages:
                 rows[pipeline.routes[0][stage]].append(Op(stage, kind, m))
     return time_order(pipeline, Order.of(pipeline, rows))
+
+
+def at(counts: Counts) -> Pipeline | None:
+    return on(WAVE, counts)
 
 
 def searches(seconds: float = 60.0, objective: Objective = "makespan") -> BestOrder:

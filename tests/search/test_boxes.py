@@ -17,6 +17,7 @@ from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import Counts, OverCuts
 from tests.support.every_cut import cuts, layered
+from tests.support.layered import on
 from tests.support.tiers import drawn, thorough
 
 SETTINGS = Settings(seconds=60, workers=1)
@@ -49,13 +50,7 @@ def best_in(pipeline: Pipeline, box: Box) -> tuple[Fraction, Counts] | None:
 
 
 def looks_of(pipeline: Pipeline, over: OverCuts) -> tuple[Around, Everywhere, AroundSettled]:
-    def at(counts: Counts) -> Pipeline | None:
-        try:
-            return pipeline.changed(partition=counts)
-        except PipelineError:
-            return None
-
-    looks = over, at, SETTINGS, 60.0
+    looks = over, lambda counts: on(pipeline, counts), SETTINGS, 60.0
     everywhere = Everywhere(*looks)
     everywhere._part = Fraction(1)
     return Around(*looks), everywhere, AroundSettled(*looks)

@@ -15,9 +15,9 @@ from ppopt.search import Settings, solve_closed
 from ppopt.search.iterated import IteratedSearch
 from ppopt.search.near_cuts import value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
-from ppopt.search.over_cuts import Counts, OverCuts
+from ppopt.search.over_cuts import OverCuts
 from ppopt.search.step import Taken
-from tests.support.layered import MODEL, cuts
+from tests.support.layered import MODEL, cuts, on
 
 SETTINGS = Settings(seconds=60, workers=1)
 WAVE = Pipeline(2, 5, "wave", 2, layers=MODEL, partition=(2, 2, 2, 1))
@@ -30,15 +30,10 @@ def counted() -> Clock:
     return Clock(60, deterministic=True)
 
 
-def searches(pipeline: Pipeline, seconds: float = 2.0, objective: Objective = "makespan") -> IteratedSearch:
-    def at(counts: Counts) -> Pipeline | None:
-        try:
-            return pipeline.changed(partition=counts)
-        except PipelineError:
-            return None
-
+def searches(pipeline: Pipeline, seconds: float = 2.0, objective: Objective = "makespan", room: bool = True) -> IteratedSearch:
+    """``room``: whether cuts have room for a microbatch."""
     over = OverCuts(pipeline.changed(partition="best"), objective, Fraction(0))
-    return IteratedSearch(SETTINGS, seconds, OrderOnCuts(over, at, 0))
+    return IteratedSearch(SETTINGS, seconds, OrderOnCuts(over, lambda counts: on(pipeline, counts) if room else None, 0))
 
 
 def some_schedule(pipeline: Pipeline) -> Schedule:
@@ -85,10 +80,7 @@ def test_where_the_bound_is_met_nothing_is_searched() -> None:
 
 def test_it_ends_where_no_other_cut_has_room() -> None:
     best, steps = some_schedule(WAVE), list[Taken]()
-    only = IteratedSearch(
-        SETTINGS, 2.0, OrderOnCuts(OverCuts(WAVE.changed(partition="best"), "makespan", Fraction(0)), lambda _: None, 0)
-    )
-    assert only.improved(best, 0, Clock(0.01, deterministic=True), steps) is best
+    assert searches(WAVE, room=False).improved(best, 0, Clock(0.01, deterministic=True), steps) is best
     assert steps[0].outcome == "nothing found"
 
 

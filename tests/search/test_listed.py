@@ -4,11 +4,12 @@ import math
 from fractions import Fraction
 
 from ppopt.clock import Clock
-from ppopt.pipeline import Layers, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Layers, Memory, Pipeline
 from ppopt.search.boxes import boxes
 from ppopt.search.listed import AmongListed
-from ppopt.search.over_cuts import Counts, OverCuts
+from ppopt.search.over_cuts import OverCuts
 from tests.search.test_boxes import SETTINGS, best_in
+from tests.support.layered import on
 
 LAYERS = Layers(
     [
@@ -21,13 +22,7 @@ PIPELINE = Pipeline(2, 3, "wave", 2, layers=LAYERS, memory=Memory(limit=42), par
 
 
 def among(over: OverCuts) -> AmongListed:
-    def at(counts: Counts) -> Pipeline | None:
-        try:
-            return PIPELINE.changed(partition=counts)
-        except PipelineError:
-            return None
-
-    return AmongListed(over, at, SETTINGS, 30.0)
+    return AmongListed(over, lambda counts: on(PIPELINE, counts), SETTINGS, 30.0)
 
 
 def test_all_cuts_are_settled_by_lists_of_them() -> None:

@@ -9,12 +9,12 @@ import pytest
 from ppopt.clock import Clock
 from ppopt.constraints import rules_of
 from ppopt.heuristics import list_schedule
-from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline, PipelineError
+from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts, OverCuts
-from tests.support.layered import MODEL, cuts
+from tests.support.layered import MODEL, cuts, on
 
 WAVE = Pipeline(2, 4, "wave", 2, layers=MODEL)
 
@@ -28,13 +28,6 @@ def layers(chance: Random, split: bool, unit: Fraction = Fraction(1)) -> Layers:
     backward = {"backward_input": time(), "backward_weight": time()} if split else {"backward": time()}
     two = [Layer(name, count, time(), **backward, activation=1) for name, count in (("a", 4), ("b", 3))]
     return Layers(tuple(two))
-
-
-def on(pipeline: Pipeline, counts: Counts) -> Pipeline | None:
-    try:
-        return pipeline.changed(partition=counts)
-    except PipelineError:
-        return None
 
 
 def search(pipeline: Pipeline) -> OrderOnCuts:

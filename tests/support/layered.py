@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 from random import Random
 from typing import Any
 
-from ppopt.pipeline import Layer, Layers, Memory, Pipeline
+from ppopt.pipeline import Layer, Layers, Memory, Pipeline, PipelineError
 
 FULL = {"name": "full", "time": 3, "saved": 2}
 HALF = {"name": "half", "time": 1, "saved": 1}
@@ -48,6 +48,14 @@ activation = 1
 weights = 5
 """
 """The same layers as a file, on two devices."""
+
+
+def on(pipeline: Pipeline, counts: tuple[int, ...]) -> Pipeline | None:
+    """The pipeline on another cut; ``None``: that has no room for a microbatch."""
+    try:
+        return pipeline.changed(partition=counts)
+    except PipelineError:
+        return None
 
 
 def cuts(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
