@@ -1,5 +1,6 @@
 """What follows from whole layers: compared with every cut, and with every way to deal equal layers to the devices."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from random import Random
@@ -27,7 +28,12 @@ def pipeline(chance: Random, place: tuple[str, int, int], most: int) -> Pipeline
         times = {key: chance.randint(most // 2, most) for key in backward}
         return Layer(str(name), 1, chance.randint(most // 2, most), **times, activation=1)
 
-    layers = Layers(tuple(layer(name) for name in range(chance.randint(6, 7))))
+    inner = [layer(name) for name in range(chance.randint(5, 6))]
+    first = layer(9)
+    if chance.random() < 0.5:  # an embedding
+        nothing = {"backward_input": 0, "backward_weight": 0} if split else {"backward": 0}
+        first = Layer("9", 1, 1, **nothing, activation=1)
+    layers = Layers((first, *inner))
     links = Links(latency=chance.choice((0, 2)))
     return Pipeline(devices, chance.randint(1, 4), placement, chunks, links=links, layers=layers, partition="best")  # type: ignore[arg-type]
 
@@ -81,9 +87,9 @@ def test_of_equal_layers_it_is_the_best_way_to_deal_them(device_of: list[int]) -
 def test_the_first_and_the_last_layer_are_where_their_stages_are() -> None:
     takes = {Kind.F: [9, 1, 1, 1, 1, 20], Kind.I: [0] * 6}
     one = certificates([(0, 0), (0, 0)], [0, 1], 1)
-    assert whole_layers(one, takes, [0, 1]) == 20 + 1  # the last one alone, and the least forward as its tail
+    assert whole_layers(one, takes, [0, 1]) == 20 + 20  # the last one alone, and its forward as the tail
     fewer = {Kind.F: [1] * 5 + [7], Kind.I: [0] * 6}
-    assert whole_layers(one, takes, [0, 1], fewer) == 7 + 1
+    assert whole_layers(one, takes, [0, 1], fewer) == 7 + 7
 
 
 def test_what_is_not_of_all_stages_of_a_device_says_nothing() -> None:
@@ -93,3 +99,24 @@ def test_what_is_not_of_all_stages_of_a_device_says_nothing() -> None:
     several = Certificate((Way(),), Way.of({Part(Kind.F, 0): 3, Part(Kind.F, 2): 3}), (Way(),), spans=2)
     assert whole_layers([part, uneven, several], takes, [0, 1, 0]) == 3 * 2
     assert whole_layers([uneven, several], takes, [0, 1, 0]) == 0
+
+
+@pytest.mark.parametrize("device_of", [[0, 1], [0, 1, 2, 3], [0, 1, 2, 2, 1, 0], [0, 1, 2, 0, 1, 2]], ids=str)
+def test_an_embedding_and_a_head_are_where_the_first_and_the_last_stage_are(device_of: list[int]) -> None:
+    chance, raised = Random(0), 0
+    for _ in range(30):
+        devices, inner, microbatches = max(device_of) + 1, chance.randint(len(device_of), 12), chance.randint(1, 4)
+        layer, embedding, head = chance.randint(5, 9), chance.randint(0, 3), chance.randint(5, 20)
+        takes = {Kind.F: [embedding, *[layer] * inner, head], Kind.I: [0, *[layer] * inner, head]}
+        around = [(0, 0)] * devices
+        ends = [microbatches * (embedding * (d == device_of[0]) + 2 * head * (d == device_of[-1])) for d in range(devices)]
+        least = [device_of.count(d) - (d == device_of[0]) - (d == device_of[-1]) for d in range(devices)]
+        dealt = min(
+            max(end + microbatches * n * 2 * layer for end, n in zip(ends, numbers, strict=True))
+            for numbers in product(range(inner + 1), repeat=devices)
+            if sum(numbers) == inner and all(n >= own for n, own in zip(numbers, least, strict=True))
+        )
+        all_ = certificates(around, device_of, microbatches)
+        assert whole_layers([replace(one, tails=(Way(()),)) for one in all_], takes, device_of) == dealt
+        raised += dealt > microbatches * (sum(takes[Kind.F]) + sum(takes[Kind.I])) / devices
+    assert raised
