@@ -1,28 +1,39 @@
-"""Cuts of layers that a search over all of them begins with or comes to: those that others make, and those near a cut."""
+"""Cuts of layers: the pipeline of one, what it is at its fastest, those near it, and how it is shown."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
-from functools import partial
-from typing import NamedTuple
 
-from ppopt.clock import Clock, OutOfTime
-from ppopt.named import placed_freely, placed_here
-from ppopt.named.auto_partition import simulated
-from ppopt.pipeline import CHOOSE, Pipeline
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.partitions import Counts
-from ppopt.schedule import Objective, Schedule
-from ppopt.search import tuning
+from ppopt.pipeline.parts import TooFine
 
 
-class Made(NamedTuple):
-    """A cut that others make, and what is said of it."""
+class CutPipelines:
+    """The pipeline of each cut. ``refused``: cuts on which there is no room for a microbatch."""
 
-    counts: Counts
-    note: str = ""
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.refused: set[Counts] = set()
+
+    def __call__(self, counts: Counts) -> Pipeline | None:
+        """That of a cut; ``None``: the memory limit is too low for it.
+
+        Raises:
+            TooFine: its times or amounts need too many digits.
+        """
+        if counts in self.refused:
+            return None
+        try:
+            return self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
+        except TooFine:
+            raise
+        except PipelineError:
+            self.refused.add(counts)
+            return None
 
 
 def fastest(pipeline: Pipeline) -> Pipeline:
@@ -37,63 +48,6 @@ def without_an_answer(pipeline: Pipeline) -> Pipeline:
     """The balanced cut, where nothing recomputes that would have to be on every cut."""
     free = fastest(pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=None)))
     return (free if isinstance(free.recompute, str) else free.changed(recompute="none")).cut()
-
-
-def dealt(pipeline: Pipeline, name: str) -> Made:
-    """The even or the balanced cut.
-
-    Raises:
-        PipelineError: there is none.
-    """
-    return Made(pipeline.changed(partition=name, memory=dataclasses.replace(pipeline.memory, limit=None)).counts)
-
-
-def simulating(pipeline: Pipeline) -> tuple[str, ...]:
-    """The named schedules on this placement that PyTorch's auto-partition simulates."""
-    if pipeline.placement == "loop" and pipeline.chunks > 1:
-        return ("interleaved-1f1b", "interleaved-zb")
-    return ("1f1b",) if pipeline.placement == "linear" else ()
-
-
-def auto_cut(pipeline: Pipeline, schedule: str, clock: Clock, seconds: float) -> Made:
-    """The cut of PyTorch's auto-partition, as far as these ``seconds`` of the clock last; one schedule is simulated in any case.
-
-    Raises:
-        PipelineError: there is none.
-        Restriction: it is not defined for this pipeline.
-    """
-    best, clock = None, clock.slice(seconds)
-    for found in simulated(fastest(pipeline), schedule):
-        clock.charge(tuning.SCHEDULED * found.pipeline.index.computations)
-        value = Fraction(found.makespan, found.pipeline.ticks.per_unit)
-        if best is None or value < best[0]:
-            best = (value, found.pipeline.counts)
-        if clock.over:
-            break
-    assert best is not None, "the first one is always given"
-    return Made(best[1], f"{schedule} takes {plain(best[0])}")
-
-
-def by_others(pipeline: Pipeline, clock: Clock, seconds: float) -> Iterator[tuple[str, Callable[[], Made]]]:
-    """The cuts that others make, by name: the balanced one, then those that the clock has time for.
-
-    ``seconds``: what each simulation may take. What there is no time for raises :class:`OutOfTime`.
-    """
-    yield "balanced cut", partial(dealt, pipeline, "balanced")
-    makes = {"even cut": partial(dealt, pipeline, "even")}
-    for schedule in simulating(pipeline):
-        makes[f"PyTorch's auto-partition for {schedule}"] = partial(auto_cut, pipeline, schedule, clock, seconds)
-    for name, make in makes.items():
-        yield name, _left_out if clock.over else make
-
-
-def _left_out() -> Made:
-    raise OutOfTime("left out, no time was left")
-
-
-def named_on(pipeline: Pipeline, objective: Objective) -> Iterator[Schedule]:
-    """The named schedules on a cut."""
-    return placed_freely(pipeline, objective) if pipeline.recompute == CHOOSE else placed_here(pipeline)
 
 
 def plain(bound: Fraction | float) -> str:

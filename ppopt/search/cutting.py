@@ -17,21 +17,22 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from ppopt.clock import Clock, Limits, OutOfTime
+from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.interrupt import noting
-from ppopt.named import Restriction, Row, Table
+from ppopt.named import Row, Table
 from ppopt.named.model import Model
-from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
+from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.pipeline.layer_times import shared_work
-from ppopt.pipeline.parts import TooFine
-from ppopt.schedule import Objective, Order, Schedule
+from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.alike import AlikeLayers
 from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.choices import Branch, ClosedBranch, Time
 from ppopt.search.closed import ClosedSearch, check_found
-from ppopt.search.cuts import Made, by_others, fastest, named_on, plain, shown, without_an_answer
+from ppopt.search.cuts import CutPipelines, fastest, plain, shown, without_an_answer
+from ppopt.search.cuts_of_others import CutsOfOthers
 from ppopt.search.iterated import IteratedSearch
 from ppopt.search.listed import AmongListed
 from ppopt.search.near_cuts import at_fastest, retimed
@@ -81,8 +82,6 @@ class PartitionChoice:
     value: Time = math.inf
     enough: Time = math.inf
     leaves: dict[Counts, _Leaf] = field(default_factory=dict)
-    refused: set[Counts] = field(default_factory=set)
-    """Cuts with no room for a microbatch."""
     steps: list[Taken] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     named: tuple[Row, ...] | None = None
@@ -92,7 +91,7 @@ class PartitionChoice:
     progress: Report | None = None
 
     def __post_init__(self) -> None:
-        self._clock = Clock(0)
+        self._clock, self._at = Clock(0), CutPipelines(self.pipeline)
         self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
         looks = self.over, self._at, self.settings, self._first_look
@@ -102,8 +101,9 @@ class PartitionChoice:
         on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
         self.iterated = IteratedSearch(self.settings, self._first_look, on_cuts)
+        self.alike = AlikeLayers(self.pipeline, self.objective, self._first_look, self._settled)
         self._begun = self._spent = 0.0
-        self._starts: dict[Order, Schedule] = {}  # named schedules on cuts that others make
+        self.others = CutsOfOthers(self.over, self._at, self.settings, self.words_of, self._found, self.steps)
 
     # --- the branch ---
 
@@ -125,8 +125,11 @@ class PartitionChoice:
                 if self.named is None:
                     self._ask(math.inf)  # a bound for all, whatever the rest takes
                     self.named = tuple(self.beside())
-                    self._begin()
+                    self._all_alike()
+                    self._first_looks()
                     self._begun = clock.spent
+                else:
+                    self._all_alike()
                 while not self.closed and not self._clock.over and self.lower < min(self.enough, self.value):
                     self._next()
         except KeyboardInterrupt:
@@ -173,63 +176,36 @@ class PartitionChoice:
 
     # --- the search ---
 
-    def _at(self, counts: Counts) -> Pipeline | None:
-        """The pipeline of a cut; ``None``: the memory limit is too low for it."""
-        if counts in self.refused:
-            return None
-        try:
-            return self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
-        except TooFine:
-            raise
-        except PipelineError:
-            self.refused.add(counts)
-            return None
+    def _settled(self, pipeline: Pipeline, seconds: float) -> PartitionChoice:
+        """The search where it is settled what recomputes."""
+        settings = dataclasses.replace(self.settings, seconds=seconds, gap=0.0)
+        return PartitionChoice(pipeline, self.objective, settings, self.words_of, turns_of=self.turns_of)
 
-    def _begin(self) -> None:
-        """Cuts that others make, with the named schedules of this placement; then cuts with small bounds near them."""
-        made = by_others(self.pipeline, self._clock, strategies.MOVES * self.settings.seconds)
-        balanced, even, *_ = [self._made(name, make) for name, make in made]
-        named, most = [counts for counts in (even, balanced) if counts is not None], min(self.value, self.enough)
+    def _all_alike(self) -> None:
+        """Search where all layers are treated alike, if it is open what recomputes."""
+        lower, below = self.lower, min(self.value, self.enough)
+
+        def report(value: Fraction) -> None:
+            if self.progress is not None:
+                self.progress(value, Fraction(lower))
+
+        if lower < below and (found := self.alike.improved(below, self._clock, report)) is not None:
+            self._follow(*found)
+
+    def _first_looks(self) -> None:
+        """Run the named schedules on cuts that others make, and look at cuts with small bounds near these."""
+        others = self.others.cuts(self._clock)
         if not self.offered.local:
-            self._ask(most)
-        for schedule in self._starts.values():
+            self._ask(min(self.value, self.enough))
+        for schedule in self.others.schedules:
             self._follow(schedule, ())
-        near = self.offered.first(named, most, self._clock)
+        most = min(self.value, self.enough)
+        near = self.offered.first(others, most, self._clock)
         if self.offered.local and (found := self._ask(most)) is not None:
             near = [self.offered.near(found, most, self._clock)]
         for counts in near:
             if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
                 self._look(counts, "cut")
-
-    def _made(self, name: str, make: Callable[[], Made]) -> Counts | None:
-        """A cut that others make, with the named schedules of this placement; ``None``: there is none."""
-        begun = time.monotonic()
-        try:
-            counts, known = make()
-        except (PipelineError, Restriction, OutOfTime) as error:
-            self.steps.append(Taken(name, 0.0, str(error)))
-            return None
-        title = f"{name} {shown(counts)}"
-        if (pipeline := self._at(counts)) is None:
-            self.steps.append(Taken(title, 0.0, "no room for a microbatch"))
-            return None
-        self.over.learn_from(fastest(pipeline))
-        schedules = [] if self.words_of(pipeline) else list(named_on(pipeline, self.objective))
-        self._starts |= {schedule.order: schedule for schedule in schedules}
-        values = (self._offered(schedule, pipeline) for schedule in schedules)
-        value = min((value for value in values if value is not None), default=None)
-        known += f"{known and '; '}bound {plain(self.over.bound_of(fastest(pipeline)))}"
-        if value is not None:
-            known += f", best of the named schedules that fit {plain(value)}"
-        self.steps.append(Taken(title, time.monotonic() - begun, known))
-        return counts
-
-    def _offered(self, schedule: Schedule, pipeline: Pipeline) -> Time | None:
-        """The value of a named schedule on a cut, which may be the best so far; ``None``: it does not fit the memory."""
-        if schedule.order.paired or not schedule.within_memory:
-            return None
-        self._found(schedule, ())
-        return Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
 
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
@@ -382,7 +358,11 @@ class PartitionChoice:
             limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"
         cuts = math.comb(len(self.pipeline.layers or ()) - 1, self.pipeline.stages - 1)
         summary = f"{cuts} in all; {self.over.learned} certificates, {len(self.leaves)} solved"
-        steps = [Taken("cuts", self.over.seconds, f"{summary}, bound of the others {plain(self.over.bound)}"), *self.steps]
+        steps = [
+            Taken("cuts", self.over.seconds, f"{summary}, bound of the others {plain(self.over.bound)}"),
+            *self.steps,
+            *self.alike.steps,
+        ]
         return Result(
             model=Model(pipeline),
             objective=self.objective,

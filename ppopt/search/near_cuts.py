@@ -33,26 +33,9 @@ def at_fastest(at: At) -> At:
     return found
 
 
-def improved(counts: Counts, objective: Objective, key: Key, at: At, left_out: Collection[Counts], clock: Clock) -> Counts:
-    """From ``counts`` to better and better cuts, none of ``left_out``, until no end can be moved to a better one."""
-    known = _bounds(counts, objective, at, clock)
-    if known is None:
-        return counts
-    best, better = key(known), True
-    while better and not clock.over:
-        better = False
-        for other in moved(counts):
-            if clock.over:
-                break
-            known = None if other in left_out else _bounds(other, objective, at, clock)
-            if known is not None and key(known) < best:
-                counts, best, better = other, key(known), True
-                break
-    return counts
-
-
-def _bounds(counts: Counts, objective: Objective, at: At, clock: Clock) -> list[Fraction] | None:
-    """The one-machine bounds of all devices, the largest first, which is no less than what the memory limit says."""
+def bounds_on(counts: Counts, objective: Objective, at: At, clock: Clock) -> list[Fraction] | None:
+    """The one-machine bounds of all devices of a cut, in the user's unit, the largest first, which is no less than what the limit
+    of memory says; ``None``: there is no room for a microbatch."""
     pipeline = at(counts)
     if pipeline is None:
         return None
@@ -62,6 +45,24 @@ def _bounds(counts: Counts, objective: Objective, at: At, clock: Clock) -> list[
     found = [Fraction(certificate.value(duration), pipeline.ticks.per_unit) for certificate in each]
     within = bounds.memory(pipeline, objective)
     return found if within is None else [max(found[0], Fraction(within.value, pipeline.ticks.per_unit)), *found[1:]]
+
+
+def improved(counts: Counts, objective: Objective, key: Key, at: At, left_out: Collection[Counts], clock: Clock) -> Counts:
+    """From ``counts`` to better and better cuts, none of ``left_out``, until no end can be moved to a better one."""
+    known = bounds_on(counts, objective, at, clock)
+    if known is None:
+        return counts
+    best, better = key(known), True
+    while better and not clock.over:
+        better = False
+        for other in moved(counts):
+            if clock.over:
+                break
+            known = None if other in left_out else bounds_on(other, objective, at, clock)
+            if known is not None and key(known) < best:
+                counts, best, better = other, key(known), True
+                break
+    return counts
 
 
 def followed(schedule: Schedule, objective: Objective, at: At, left_out: Collection[Counts], clock: Clock) -> Schedule:

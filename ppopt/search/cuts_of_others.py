@@ -1,0 +1,145 @@
+"""Cuts that others make, and the named schedules on them: the even and the balanced cut, and PyTorch's auto-partition."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
+
+from ppopt.clock import Clock, OutOfTime
+from ppopt.constraints import Word
+from ppopt.named import Restriction, placed_freely, placed_here
+from ppopt.named.auto_partition import simulated
+from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
+from ppopt.pipeline.partitions import Counts
+from ppopt.schedule import Objective, Order, Schedule
+from ppopt.search import strategies, tuning
+from ppopt.search.cuts import CutPipelines, fastest, plain, shown
+from ppopt.search.over_cuts import OverCuts
+from ppopt.search.settings import Settings
+from ppopt.search.step import Taken
+
+
+class Made(NamedTuple):
+    """A cut that others make, and what is said of it."""
+
+    counts: Counts
+    note: str = ""
+
+
+def dealt(pipeline: Pipeline, name: str) -> Made:
+    """The even or the balanced cut.
+
+    Raises:
+        PipelineError: there is none.
+    """
+    return Made(pipeline.changed(partition=name, memory=dataclasses.replace(pipeline.memory, limit=None)).counts)
+
+
+def simulating(pipeline: Pipeline) -> tuple[str, ...]:
+    """The named schedules on this placement that PyTorch's auto-partition simulates."""
+    if pipeline.placement == "loop" and pipeline.chunks > 1:
+        return ("interleaved-1f1b", "interleaved-zb")
+    return ("1f1b",) if pipeline.placement == "linear" else ()
+
+
+def auto_cut(pipeline: Pipeline, schedule: str, clock: Clock, seconds: float) -> Made:
+    """The cut of PyTorch's auto-partition, as far as these ``seconds`` of the clock last; one schedule is simulated in any case.
+
+    Raises:
+        PipelineError: there is none.
+        Restriction: it is not defined for this pipeline.
+    """
+    best, clock = None, clock.slice(seconds)
+    for found in simulated(fastest(pipeline), schedule):
+        clock.charge(tuning.SCHEDULED * found.pipeline.index.computations)
+        value = Fraction(found.makespan, found.pipeline.ticks.per_unit)
+        if best is None or value < best[0]:
+            best = (value, found.pipeline.counts)
+        if clock.over:
+            break
+    assert best is not None, "the first one is always given"
+    return Made(best[1], f"{schedule} takes {plain(best[0])}")
+
+
+def by_others(pipeline: Pipeline, clock: Clock, seconds: float) -> Iterator[tuple[str, Callable[[], Made]]]:
+    """The cuts that others make, by name: the balanced one, then those that the clock has time for.
+
+    ``seconds``: what each simulation may take. What there is no time for raises :class:`OutOfTime`.
+    """
+    yield "balanced cut", partial(dealt, pipeline, "balanced")
+    makes = {"even cut": partial(dealt, pipeline, "even")}
+    for schedule in simulating(pipeline):
+        makes[f"PyTorch's auto-partition for {schedule}"] = partial(auto_cut, pipeline, schedule, clock, seconds)
+    for name, make in makes.items():
+        yield name, _left_out if clock.over else make
+
+
+def _left_out() -> Made:
+    raise OutOfTime("left out, no time was left")
+
+
+def named_on(pipeline: Pipeline, objective: Objective) -> Iterator[Schedule]:
+    """The named schedules on a cut."""
+    return placed_freely(pipeline, objective) if pipeline.recompute == CHOOSE else placed_here(pipeline)
+
+
+class CutsOfOthers:
+    """Cuts that others make, from which a search over all cuts begins.
+
+    ``over``: learns from them; ``words_of``: what binds on a cut beside the rules; ``found``: is told of every named schedule of
+    the placement that fits the memory.
+    """
+
+    def __init__(
+        self,
+        over: OverCuts,
+        at: CutPipelines,
+        settings: Settings,
+        words_of: Callable[[Pipeline], tuple[Word, ...]],
+        found: Callable[[Schedule, tuple[Word, ...]], None],
+        steps: list[Taken],
+    ) -> None:
+        self._over, self._at, self._settings, self._words_of = over, at, settings, words_of
+        self._found, self._steps = found, steps
+        self._starts: dict[Order, Schedule] = {}
+
+    @property
+    def schedules(self) -> Sequence[Schedule]:
+        """Each named schedule on the last of the cuts."""
+        return list(self._starts.values())
+
+    def cuts(self, clock: Clock) -> list[Counts]:
+        """The even and the balanced cut, where there are any; the named schedules are run on these and on all others."""
+        made = by_others(self._at.pipeline, clock, strategies.MOVES * self._settings.seconds)
+        balanced, even, *_ = [self._made(name, make) for name, make in made]
+        return [counts for counts in (even, balanced) if counts is not None]
+
+    def _made(self, name: str, make: Callable[[], Made]) -> Counts | None:
+        """A cut that others make, with the named schedules of this placement; ``None``: there is none."""
+        begun = time.monotonic()
+        try:
+            counts, known = make()
+        except (PipelineError, Restriction, OutOfTime) as error:
+            self._steps.append(Taken(name, 0.0, str(error)))
+            return None
+        title = f"{name} {shown(counts)}"
+        if (pipeline := self._at(counts)) is None:
+            self._steps.append(Taken(title, 0.0, "no room for a microbatch"))
+            return None
+        self._over.learn_from(fastest(pipeline))
+        objective = self._over.objective
+        schedules = [] if self._words_of(pipeline) else list(named_on(pipeline, objective))
+        self._starts |= {schedule.order: schedule for schedule in schedules}
+        fit = [schedule for schedule in schedules if not schedule.order.paired and schedule.within_memory]
+        for schedule in fit:
+            self._found(schedule, ())
+        known += f"{known and '; '}bound {plain(self._over.bound_of(fastest(pipeline)))}"
+        if fit:
+            value = min(Fraction(schedule.objective(objective), schedule.pipeline.ticks.per_unit) for schedule in fit)
+            known += f", best of the named schedules that fit {plain(value)}"
+        self._steps.append(Taken(title, time.monotonic() - begun, known))
+        return counts
