@@ -116,6 +116,8 @@ CONDITIONS = {
     "many": (strategies.many, lambda: run_of(MANY), lambda: run_of(FEW)),
     "wide": (strategies.wide, lambda: opened(FEW, 2 * tuning.WIDE), lambda: opened(FEW, 0)),
     "wide of many": (strategies.wide, lambda: opened(MANY, 0), lambda: opened(FEW, 0)),
+    "far": (strategies.far, lambda: opened(FEW, 2 * tuning.WIDE), lambda: opened(FEW, 0)),
+    "far of many": (strategies.far, lambda: opened(FEW, 2 * tuning.WIDE), lambda: opened(MANY, 2 * tuning.WIDE)),
     "span": (strategies.span, lambda: run_of(FEW, objective="span"), lambda: run_of(FEW)),
     "asking": (strategies.asking, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
     "answering": (strategies.answering, lambda: run_of(MANY), lambda: run_of(Pipeline(30, 40))),
