@@ -273,8 +273,8 @@ SMALL: tuple[Entry, ...] = (
     # measured on two that stay open after 8 s: one is proved where decisions beat what the first tabu search found
     Turn(Decide, whole(1 / 6, least=2.0), every(no(span), unbeaten, wide), {"between": False, "bound": False}),
     Turn(Neighbourhoods, left(1 / 3), span),
-    # measured on three that 40 s leave open: values 0, 0.7 and 2 % smaller, and a bound 0.3 % larger; with half of the time one of
-    # the bounds is 1.3 % smaller. Six that take 10 to 38 s are proved in 7 to 36 s, one of them in 29 s instead of 16
+    # measured on three that 40 s leave open: values 0, 0.7 and 2 % smaller, and a bound 0.3 % larger; with half of the time one
+    # of the bounds is 1.3 % smaller. Six that take 10 to 38 s are proved in 7 to 36 s, one of them in 29 s instead of 16
     WhileGaining(IN_TURN[::-1], left(1 / 3), far),
     Turn(Neighbourhoods, left(1 / 5), every(no(span), no(far))),
     Turn(Decide, whole(1 / 30, least=1.0), every(no(span), again(Decide)), {"ends": False}),
