@@ -64,7 +64,7 @@ def test_the_best_of_all_cuts(share: int) -> None:
 def test_the_best_of_all_cuts_and_of_all_that_may_recompute(share: int) -> None:
     count: Counter[str] = Counter()
 
-    @settings(max_examples=5 * share)
+    @settings(max_examples=8 * share)
     @given(layered(4, 4, ("choose",)).filter(lambda pipeline: choices(pipeline) <= 40 * share))
     def on(pipeline: Pipeline) -> None:
         holds(pipeline, "makespan", count)
@@ -72,7 +72,7 @@ def test_the_best_of_all_cuts_and_of_all_that_may_recompute(share: int) -> None:
     on()
     print(dict(count))  # shown with -s
     assert count["solved"] >= 2 * share
-    assert count["recomputing"] >= share
+    assert count["recomputing"] >= min(share, 4)  # of those as fast one without recomputing is found first
 
 
 @SHARE
