@@ -93,7 +93,7 @@ class PartitionChoice:
     def __post_init__(self) -> None:
         self._clock, self._at = Clock(0), CutPipelines(self.pipeline)
         self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
-        self.over = OverCuts(self.pipeline, self.objective, self.floor(self.objective))
+        self.over = OverCuts(self.pipeline, self.objective, shared_work(self.pipeline))
         looks = self.over, self._at, self.settings, self._first_look
         self.settled = AroundSettled(*looks)
         self.looks: tuple[AnyLooks, ...] = AmongListed(*looks), self.settled, Around(*looks), Everywhere(*looks)
@@ -107,9 +107,9 @@ class PartitionChoice:
 
     # --- the branch ---
 
-    def floor(self, objective: Objective) -> Fraction:
-        """A quick lower bound: the devices share the work of all layers, and what these take once per step."""
-        return shared_work(self.pipeline)
+    def floor(self, objective: Objective) -> Time:
+        """A quick lower bound: the devices share the work of all layers, and what these take once per step; layers are whole."""
+        return self.over.bound
 
     def begin(self, start: Schedule | None, bound: Fraction) -> None:
         """Take over a schedule of some cut, and a bound that holds for all."""

@@ -47,6 +47,16 @@ def heavy_head(decoders: int) -> Layers:
 PIPELINE = Pipeline(3, 5, layers=heavy_head(12))
 
 
+@pytest.mark.parametrize("recompute", ["none", "choose"])
+def test_the_floor_knows_that_layers_are_whole(recompute: str) -> None:
+    given = Pipeline(4, 5, layers=heavy_head(9), partition="best", recompute=recompute)
+    search = PartitionChoice(given, "makespan", Settings(seconds=20, workers=1))
+    assert search.floor("makespan") == 5 * (3 * 12 + 2), "the embedding and three decoders; the share is 171.25"
+    found = search.go_on(Clock(20), math.inf, None)
+    assert found.ticks.value is not None
+    assert Fraction(found.ticks.value, found.ticks.per_unit) >= search.floor("makespan")
+
+
 def test_a_heavy_head_moves_the_cut() -> None:
     pipeline = PIPELINE.changed(placement="wave", chunks=2)
     result = solve(pipeline, seconds=30, workers=1)
