@@ -87,6 +87,12 @@ def named_on(pipeline: Pipeline, objective: Objective) -> Iterator[Schedule]:
     return placed_freely(pipeline, objective) if pipeline.recompute == CHOOSE else placed_here(pipeline)
 
 
+def until(schedules: Iterator[Schedule], clock: Clock) -> Iterator[Schedule]:
+    """As many as the clock has time for."""
+    while not clock.over and (schedule := next(schedules, None)) is not None:
+        yield schedule
+
+
 class CutsOfOthers:
     """Cuts that others make, from which a search over all cuts begins.
 
@@ -112,14 +118,18 @@ class CutsOfOthers:
         """Each named schedule on the last of the cuts."""
         return list(self._starts.values())
 
-    def cuts(self, clock: Clock) -> list[Counts]:
-        """The even and the balanced cut, where there are any; the named schedules are run on these and on all others."""
+    def cuts(self, clock: Clock, known: bool) -> list[Counts]:
+        """The even and the balanced cut, where there are any; the named schedules are run on these and on all others.
+
+        Once the clock is over no more are run where a schedule is ``known``: with recomputing left open each may take a second.
+        """
         made = by_others(self._at.pipeline, clock, strategies.MOVES * self._settings.seconds)
-        balanced, even, *_ = [self._made(name, make) for name, make in made]
+        balanced, even, *_ = [self._made(name, make, clock if known else None) for name, make in made]
         return [counts for counts in (even, balanced) if counts is not None]
 
-    def _made(self, name: str, make: Callable[[], Made]) -> Counts | None:
-        """A cut that others make, with the named schedules of this placement; ``None``: there is none."""
+    def _made(self, name: str, make: Callable[[], Made], clock: Clock | None) -> Counts | None:
+        """A cut that others make, with the named schedules of this placement that the clock has time for; ``None``: there is
+        none."""
         begun = time.monotonic()
         try:
             counts, known = make()
@@ -132,7 +142,8 @@ class CutsOfOthers:
             return None
         self._over.learn_from(fastest(pipeline))
         objective = self._over.objective
-        schedules = [] if self._words_of(pipeline) else list(named_on(pipeline, objective))
+        each = iter(()) if self._words_of(pipeline) else named_on(pipeline, objective)
+        schedules = list(each if clock is None else until(each, clock))
         self._starts |= {schedule.order: schedule for schedule in schedules}
         fit = [schedule for schedule in schedules if not schedule.order.paired and schedule.within_memory]
         for schedule in fit:

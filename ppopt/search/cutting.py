@@ -194,7 +194,7 @@ class PartitionChoice:
 
     def _first_looks(self) -> None:
         """Run the named schedules on cuts that others make, and look at cuts with small bounds near these."""
-        others = self.others.cuts(self._clock)
+        others = self.others.cuts(self._clock, self.best is not None)
         if not self.offered.local:
             self._ask(min(self.value, self.enough))
         for schedule in self.others.schedules:

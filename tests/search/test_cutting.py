@@ -48,6 +48,16 @@ PIPELINE = Pipeline(3, 5, layers=heavy_head(12))
 
 
 @pytest.mark.parametrize("recompute", ["none", "choose"])
+def test_named_schedules_end_with_the_clock_where_one_is_known(recompute: str) -> None:
+    given = PIPELINE.changed(partition="best", recompute=recompute)
+    for known in (True, False):
+        search = PartitionChoice(given, "makespan", Settings(seconds=20, workers=1))
+        assert search.others.cuts(Clock(0), known)[-1] == given.changed(partition="balanced", recompute="none").counts
+        assert bool(search.others.schedules) is not known
+        assert (search.best is None) is known
+
+
+@pytest.mark.parametrize("recompute", ["none", "choose"])
 def test_the_floor_knows_that_layers_are_whole(recompute: str) -> None:
     given = Pipeline(4, 5, layers=heavy_head(9), partition="best", recompute=recompute)
     search = PartitionChoice(given, "makespan", Settings(seconds=20, workers=1))
