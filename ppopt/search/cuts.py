@@ -13,11 +13,12 @@ from ppopt.pipeline.parts import TooFine
 
 
 class CutPipelines:
-    """The pipeline of each cut. ``refused``: cuts on which there is no room for a microbatch."""
+    """The pipeline of each cut of one whose partition is open."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.refused: set[Counts] = set()
+        self._refused: set[Counts] = set()
+        """Cuts on which there is no room for a microbatch."""
 
     def __call__(self, counts: Counts) -> Pipeline | None:
         """That of a cut; ``None``: the memory limit is too low for it.
@@ -25,15 +26,20 @@ class CutPipelines:
         Raises:
             TooFine: its times or amounts need too many digits.
         """
-        if counts in self.refused:
+        if counts in self._refused:
             return None
         try:
             return self.pipeline.changed(partition=counts, route_of_microbatch=self.pipeline.route_of_microbatch)
         except TooFine:
             raise
         except PipelineError:
-            self.refused.add(counts)
+            self._refused.add(counts)
             return None
+
+    def fastest(self, counts: Counts) -> Pipeline | None:
+        """That of a cut at its fastest, whatever recomputes (:func:`fastest`)."""
+        pipeline = self(counts)
+        return None if pipeline is None else fastest(pipeline)
 
 
 def fastest(pipeline: Pipeline) -> Pipeline:

@@ -18,6 +18,7 @@ from ppopt.pipeline.partitions import Counts
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.cuts import CutPipelines, fastest, plain, shown
+from ppopt.search.near_cuts import value_of
 from ppopt.search.over_cuts import OverCuts
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -115,7 +116,7 @@ class CutsOfOthers:
 
     @property
     def schedules(self) -> Sequence[Schedule]:
-        """Each named schedule on the last of the cuts."""
+        """Each order that a named schedule has on one of the cuts, on the last of these."""
         return list(self._starts.values())
 
     def cuts(self, clock: Clock, known: bool) -> list[Counts]:
@@ -128,8 +129,8 @@ class CutsOfOthers:
         return [counts for counts in (even, balanced) if counts is not None]
 
     def _made(self, name: str, make: Callable[[], Made], clock: Clock | None) -> Counts | None:
-        """A cut that others make, with the named schedules of this placement that the clock has time for; ``None``: there is
-        none."""
+        """A cut that others make, with the named schedules of this placement that the clock has time for, without one with all of
+        them; ``None``: there is none."""
         begun = time.monotonic()
         try:
             counts, known = make()
@@ -150,7 +151,7 @@ class CutsOfOthers:
             self._found(schedule, ())
         known += f"{known and '; '}bound {plain(self._over.bound_of(fastest(pipeline)))}"
         if fit:
-            value = min(Fraction(schedule.objective(objective), schedule.pipeline.ticks.per_unit) for schedule in fit)
+            value = min(value_of(schedule, objective) for schedule in fit)
             known += f", best of the named schedules that fit {plain(value)}"
         self._steps.append(Taken(title, time.monotonic() - begun, known))
         return counts

@@ -35,7 +35,7 @@ from ppopt.search.cuts import CutPipelines, fastest, plain, shown, without_an_an
 from ppopt.search.cuts_of_others import CutsOfOthers
 from ppopt.search.iterated import IteratedSearch
 from ppopt.search.listed import AmongListed
-from ppopt.search.near_cuts import at_fastest, retimed
+from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -97,7 +97,7 @@ class PartitionChoice:
         looks = self.over, self._at, self.settings, self._first_look
         self.settled = AroundSettled(*looks)
         self.looks: tuple[AnyLooks, ...] = AmongListed(*looks), self.settled, Around(*looks), Everywhere(*looks)
-        self.offered = OfferedCuts(self.over, at_fastest(self._at), self.settings, self.leaves, self.steps)
+        self.offered = OfferedCuts(self.over, self._at.fastest, self.settings, self.leaves, self.steps)
         on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
         self.iterated = IteratedSearch(self.settings, self._first_look, on_cuts)
@@ -164,7 +164,7 @@ class PartitionChoice:
         return self.best is not None and self.value - self.lower <= Fraction(self.settings.gap) * self.value
 
     def _found(self, schedule: Schedule, words: tuple[Word, ...]) -> None:
-        value = Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
+        value = value_of(schedule, self.objective)
         if schedule.within_memory and value < self.value:
             self.best, self.value, self.words = schedule, value, words
             self._report()

@@ -50,6 +50,26 @@ weights = 5
 """The same layers as a file, on two devices."""
 
 
+def heavy_head(decoders: int) -> Layers:
+    """An embedding, so many decoders and a head that takes more than one of them."""
+    return Layers(
+        [
+            {"name": "embedding", "forward": 1, "backward_input": 0, "backward_weight": 1, "activation": 1, "weights": 3},
+            {
+                "name": "decoder",
+                "count": decoders,
+                "forward": 4,
+                "backward_input": 4,
+                "backward_weight": 4,
+                "activation": 2,
+                "weights": 1,
+                "recompute": [{"name": "full", "time": 4, "saved": 1}],
+            },
+            {"name": "head", "forward": 9, "backward_input": 9, "backward_weight": 9, "activation": 1, "weights": 3},
+        ]
+    )
+
+
 def on(pipeline: Pipeline, counts: tuple[int, ...]) -> Pipeline | None:
     """The pipeline on another cut; ``None``: that has no room for a microbatch."""
     try:
