@@ -210,11 +210,11 @@ class PartitionChoice:
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
         best = self.best
-        if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
-            return
-        if best is not None and self.iterated.due(best, self.words, self._spent):
+        if best is not None and self.iterated.due(best, self.words, self._begun + self._spent):
             if (found := self.iterated.improved(best, self.lower, self._clock, self.steps)) is not best:
                 self._follow(found, ())
+            return
+        if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
             return
         for looks in self.looks:
             if best is not None and not self.words and looks.due(self._spent):

@@ -1,6 +1,6 @@
 """One order on all cuts of the layers: the cut on which it takes the least time within memory, by local search.
 
-How long an order takes on hundreds of cuts is known in some milliseconds (:func:`ppopt.timing.time_settings`), and so is what
+How long an order takes on hundreds of cuts is known in some milliseconds (:class:`ppopt.timing.OrderAtCosts`), and so is what
 each device holds. An order is as good as the cut that it is run on: measured, named schedules of 40 layers in a loop of 4 chunks
 on 4 devices take 2 to 20 % less on the cut that is found for each within a second.
 """
@@ -21,7 +21,7 @@ from ppopt.schedule import Schedule
 from ppopt.search.moves import Moves, Values, edges, every
 from ppopt.search.near_cuts import At, retimed, value_of
 from ppopt.search.over_cuts import Counts, OverCuts
-from ppopt.timing import time_settings
+from ppopt.timing import OrderAtCosts
 
 SECONDS = 2e-8
 """Deterministic seconds for an operation of an order on a cut. Measured: about as long on an idle machine."""
@@ -71,14 +71,14 @@ class OrderOnCuts:
         Nothing beyond the limit of memory is better; anything within it is better than what is beyond it. ``patience``: ways from
         the best cut in vain before the search is over.
         """
-        pipeline, order = schedule.pipeline, schedule.order
+        pipeline, timer = schedule.pipeline, OrderAtCosts(schedule.pipeline, schedule.order)
         lag = pipeline.ticks.lag * self._scale(pipeline)
         loads = _Loads(schedule)
 
         def valued(ends: IntArray) -> Values:
             clock.charge(SECONDS * pipeline.index.computations * len(ends))
             lags = np.broadcast_to(lag, (len(ends), *lag.shape))
-            values = time_settings(pipeline, order, self._durations(pipeline, ends), lags).makespan.astype(np.float64)
+            values = timer.lengths(self._durations(pipeline, ends), lags).makespan.astype(np.float64)
             if self._many is not None:
                 values[loads.beyond(self._many, ends)] = np.inf
             return values

@@ -1,7 +1,7 @@
 """Orders become times; from times it is read which words they break, what operations wait for, and why devices are idle."""
 
 from ppopt.timing.links import begun, in_turn, left_shifted
-from ppopt.timing.many import Lengths, time_settings
+from ppopt.timing.many import Lengths, OrderAtCosts, time_settings
 from ppopt.timing.obeys import broken
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
 from ppopt.timing.usage import PHASES, DeviceUse, LinkUse, devices_of, links_of
@@ -16,6 +16,7 @@ __all__ = [
     "Idle",
     "Lengths",
     "LinkUse",
+    "OrderAtCosts",
     "OrderError",
     "Step",
     "Wait",

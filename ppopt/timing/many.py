@@ -23,6 +23,58 @@ class Lengths(NamedTuple):
     """``[setting, device]``; 0: the device is idle throughout."""
 
 
+class OrderAtCosts:
+    """An order that is timed under many settings of the costs, as often as it is asked for (:func:`time_settings`).
+
+    Raises:
+        OrderError: the order cannot be timed.
+        ValueError: transfers hold links, or operations run as overlapped pairs, whose times do not follow from these numbers.
+    """
+
+    def __init__(self, pipeline: Pipeline, order: Order) -> None:
+        if pipeline.ticks.pauses:
+            problem = "what is exchanged between the passes of a device (data_parallel.per_pass) is not timed at many costs"
+            raise ValueError(problem)
+        if pipeline.lines or order.paired:
+            problem = "only an order of single operations, where no transfer holds a link, is timed at many costs at once"
+            raise ValueError(problem)
+        numbers, offsets = _flat(pipeline, order)
+        found = swept(pipeline, numbers, offsets, traced=True)
+        if not isinstance(found, Swept):
+            raise _impossible(pipeline, numbers, offsets, NO_DEMANDS)
+        family, microbatch = np.divmod(numbers, pipeline.microbatches)
+        family = family + pipeline.route_by_microbatch[microbatch] * (pipeline.index.rows * pipeline.stages)
+        places = _places(pipeline, numbers, offsets, found.sequence)
+        lead, tail = (of_stages(pipeline, numbers, table) for table in (pipeline.ticks.lead, pipeline.ticks.tail))
+        self.pipeline, self._families, self._runs = pipeline, np.unique(family), np.diff(offsets) > 0
+        self._rows = (family[found.sequence], *places, lead[found.sequence], tail[found.sequence])
+        self._margins = int(lead.max(initial=0)) + int(tail.max(initial=0))
+
+    def lengths(self, duration: IntArray, lag: IntArray | None = None) -> Lengths:
+        """The makespans and device spans; the arguments are those of :func:`time_settings`.
+
+        Raises:
+            ValueError: an array has another shape, or a negative duration of something that is run.
+        """
+        pipeline, settings = self.pipeline, len(duration)
+        lag = np.broadcast_to(pipeline.ticks.lag, (settings, *pipeline.ticks.lag.shape)) if lag is None else lag
+        tables = pipeline.ticks.duration.shape
+        for name, given, expected in (("duration", duration, tables), ("lag", lag, pipeline.ticks.lag.shape)):
+            if given.shape != (settings, *expected):
+                raise ValueError(f"{name}: expected an array of the shape {(settings, *expected)}, got {given.shape}")
+        if settings and (int(duration.reshape(settings, -1)[:, self._families].min(initial=0)) < 0 or int(lag.min()) < 0):
+            raise ValueError("duration, lag: expected numbers >= 0")
+        count = len(self._rows[0])
+        begin, end = (np.zeros(settings * pipeline.devices, np.int64) for _ in range(2))
+        longest = int(duration.max(initial=0)) + int(lag.max(initial=0))
+        between = np.where(np.eye(pipeline.devices, dtype=bool), 0, lag)
+        costs = np.ascontiguousarray(duration, np.int64).ravel(), np.ascontiguousarray(between, np.int64).ravel()
+        sizes = settings, pipeline.devices, duration[0].size if settings else 0
+        lengths(settings * count, (count + 1) * longest + self._margins, sizes, self._rows, costs, begin, end)
+        starts, ends = (column.reshape(settings, pipeline.devices)[:, self._runs] for column in (begin, end))
+        return Lengths(ends.max(axis=1) - starts.min(axis=1), (end - begin).reshape(settings, pipeline.devices))
+
+
 def time_settings(pipeline: Pipeline, order: Order, duration: IntArray, lag: IntArray | None = None) -> Lengths:
     """The makespans and device spans of an order under many settings of the costs: those of :func:`~ppopt.timing.time_order`,
     much faster than one after the other.
@@ -30,42 +82,14 @@ def time_settings(pipeline: Pipeline, order: Order, duration: IntArray, lag: Int
     ``duration``: ``[setting, route, row, stage]``, in ticks, as :attr:`~ppopt.pipeline.Ticks.duration` has it for one. ``lag``:
     ``[setting, from, to]``, from the end of an operation on a device until its result is on another (the diagonal counts
     nothing); by default the pipeline's in every setting. All else is the pipeline's own; so what comes before and after the
-    operations of a device is in its ticks.
+    operations of a device is in its ticks. An order that is timed again and again is prepared once (:class:`OrderAtCosts`).
 
     Raises:
         OrderError: the order cannot be timed.
         ValueError: an array has another shape, or a negative duration of something that is run; transfers hold links, or
             operations run as overlapped pairs, whose times do not follow from these numbers.
     """
-    settings, tables = len(duration), pipeline.ticks.duration.shape
-    lag = np.broadcast_to(pipeline.ticks.lag, (settings, pipeline.devices, pipeline.devices)) if lag is None else lag
-    for name, given, expected in (("duration", duration, tables), ("lag", lag, pipeline.ticks.lag.shape)):
-        if given.shape != (settings, *expected):
-            raise ValueError(f"{name}: expected an array of the shape {(settings, *expected)}, got {given.shape}")
-    if pipeline.ticks.pauses:
-        raise ValueError("what is exchanged between the passes of a device (data_parallel.per_pass) is not timed at many costs")
-    if pipeline.lines or order.paired:
-        raise ValueError("only an order of single operations, where no transfer holds a link, is timed at many costs at once")
-    numbers, offsets = _flat(pipeline, order)
-    found = swept(pipeline, numbers, offsets, traced=True)
-    if not isinstance(found, Swept):
-        raise _impossible(pipeline, numbers, offsets, NO_DEMANDS)
-    family, microbatch = np.divmod(numbers, pipeline.microbatches)
-    family = family + pipeline.route_by_microbatch[microbatch] * (pipeline.index.rows * pipeline.stages)
-    if settings and (int(duration.reshape(settings, -1)[:, np.unique(family)].min(initial=0)) < 0 or int(lag.min()) < 0):
-        raise ValueError("duration, lag: expected numbers >= 0")
-    places = _places(pipeline, numbers, offsets, found.sequence)
-    lead, tail = (of_stages(pipeline, numbers, table) for table in (pipeline.ticks.lead, pipeline.ticks.tail))
-    rows = (family[found.sequence], *places, lead[found.sequence], tail[found.sequence])
-    begin, end = (np.zeros(settings * pipeline.devices, np.int64) for _ in range(2))
-    longest = int(duration.max(initial=0)) + int(lag.max(initial=0))
-    most = (len(numbers) + 1) * longest + int(lead.max(initial=0)) + int(tail.max(initial=0))
-    between = np.where(np.eye(pipeline.devices, dtype=bool), 0, lag)
-    costs = np.ascontiguousarray(duration, np.int64).ravel(), np.ascontiguousarray(between, np.int64).ravel()
-    sizes = settings, pipeline.devices, duration[0].size if settings else 0
-    lengths(settings * len(numbers), most, sizes, rows, costs, begin, end)
-    starts, ends = (column.reshape(settings, pipeline.devices)[:, np.diff(offsets) > 0] for column in (begin, end))
-    return Lengths(ends.max(axis=1) - starts.min(axis=1), (end - begin).reshape(settings, pipeline.devices))
+    return OrderAtCosts(pipeline, order).lengths(duration, lag)
 
 
 def _places(pipeline: Pipeline, numbers: IntArray, offsets: IntArray, sequence: IntArray) -> Sequence[IntArray]:
@@ -87,7 +111,7 @@ def _places(pipeline: Pipeline, numbers: IntArray, offsets: IntArray, sequence: 
 
 @loop(1e-6, ("begin", "end"))
 def lengths(sizes: Any, rows: Any, costs: Any, begin: Any, end: Any) -> None:
-    """When each device begins and ends under each setting; :func:`time_settings` has the arguments."""
+    """When each device begins and ends under each setting; :class:`OrderAtCosts` has the arguments."""
     settings, devices, families = sizes
     family, device, first, before, lag_of, lead, tail = rows
     duration, lag = costs

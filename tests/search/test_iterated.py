@@ -30,10 +30,13 @@ def counted() -> Clock:
     return Clock(60, deterministic=True)
 
 
-def searches(pipeline: Pipeline, seconds: float = 2.0, objective: Objective = "makespan", room: bool = True) -> IteratedSearch:
+def searches(
+    pipeline: Pipeline, seconds: float = 2.0, objective: Objective = "makespan", room: bool = True, workers: int = 1
+) -> IteratedSearch:
     """``room``: whether cuts have room for a microbatch."""
     over = OverCuts(pipeline.changed(partition="best"), objective, Fraction(0))
-    return IteratedSearch(SETTINGS, seconds, OrderOnCuts(over, lambda counts: on(pipeline, counts) if room else None, 0))
+    on_cuts = OrderOnCuts(over, lambda counts: on(pipeline, counts) if room else None, 0)
+    return IteratedSearch(Settings(seconds=60, workers=workers), seconds, on_cuts)
 
 
 def some_schedule(pipeline: Pipeline) -> Schedule:
@@ -70,6 +73,28 @@ def test_it_gets_to_the_best_cut_and_order(pipeline: Pipeline) -> None:
         assert (steps[-1].outcome == "nothing found") is (best is before)
     assert value_of(best, "makespan") == optimum
     assert best.pipeline.counts != pipeline.counts
+
+
+def test_workers_go_on_from_what_each_other_find() -> None:
+    optimum, best, search, steps = least(WAVE), some_schedule(WAVE), searches(WAVE, 100.0, workers=3), list[Taken]()
+    best = search.improved(best, optimum, Clock(100), steps)  # it ends as soon as one of them is there
+    assert value_of(best, "makespan") == optimum
+    assert not violations(best.pipeline, best)
+
+
+def test_after_an_interrupt_what_workers_have_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, search, clock = some_schedule(WAVE), searches(WAVE, 100.0, workers=2), Clock(100)
+    away = search._on_cuts.away
+
+    def stopped(schedule: Schedule) -> Schedule | None:
+        if value_of(schedule, "makespan") < value_of(start, "makespan"):
+            raise KeyboardInterrupt
+        return away(schedule)
+
+    monkeypatch.setattr(search._on_cuts, "away", stopped)
+    best = search.improved(start, 0, clock, [])
+    assert value_of(best, "makespan") < value_of(start, "makespan")
+    assert clock.interrupted
 
 
 def test_where_the_bound_is_met_nothing_is_searched() -> None:
