@@ -11,8 +11,11 @@ import pytest
 from hypothesis import strategies as st
 
 from ppopt import compiled
+from ppopt.bounds.halved_cuts import _pairs
+from ppopt.bounds.listed_cuts import Listed
 from ppopt.checker import violations
 from ppopt.checker.quick import sound
+from ppopt.clock import Clock
 from ppopt.compiled import LOADING, Loop, bare, loop, using
 from ppopt.constraints import Family, Precede, rules_of
 from ppopt.heuristics import PRIORITIES, Jobs, loops, run_jobs
@@ -296,3 +299,19 @@ def test_many_costs() -> None:
     duration = np.random.default_rng(0).integers(0, 9, size=(20, *schedule.pipeline.ticks.duration.shape))
     plain, fast = each_way(lambda: time_settings(schedule.pipeline, schedule.order, duration))
     assert all(map(np.array_equal, plain, fast))
+
+
+@thorough
+@with_numba
+def test_halves_of_cuts() -> None:
+    rng = np.random.default_rng(1)
+    first, second = (np.sort(rng.integers(0, 40, size=(n, 3)), axis=0) for n in (200, 90))
+
+    def together() -> list[tuple[int, int]]:
+        limit = Listed(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), 45)
+        return [(int(i), int(j)) for pair in _pairs(first, second, limit, Clock(100)) for i, j in zip(*pair, strict=True)]
+
+    plain, fast = each_way(together)
+    assert plain == fast
+    assert sorted(plain) == [(i, j) for i, j in np.ndindex(200, 90) if (first[i] + second[j] < 45).all()]
+    assert len(plain) > 100

@@ -7,6 +7,7 @@ tried: more of the first kind that fit, and more of those that give memory back,
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from ppopt.pipeline import IntArray
 Row: TypeAlias = tuple[IntArray, int]
 """A way: how often each duration counts, kind by kind and stage by stage, and a constant."""
 
+EXACT = 2**52
+"""Numbers below this are exact in floating point."""
 MOST_TRIED = 1000
 """Numbers of operations that are tried in a phase; one with more is left out. Measured: 4 stages on a device, 16 microbatches."""
 
@@ -129,23 +132,51 @@ class ManyCuts:
         bounds: IntArray = self.each(np.array([ends_of(counts)], dtype=np.int64))[0]
         return bounds
 
-    def each(self, ends: IntArray) -> IntArray:
+    @property
+    def learned(self) -> int:
+        """The number of certificates."""
+        return len(self._work)
+
+    def each(self, ends: IntArray, since: int = 0) -> IntArray:
         """The bounds of the devices, a row for each cut, in ticks.
 
-        ``ends``: a row for each cut, where its stages end: a number of layers for each stage but the last.
+        ``ends``: a row for each cut, where its stages end: a number of layers for each stage but the last. ``since``: of the
+        certificates alone that were learned behind so many.
         """
         duration = self._durations(self._edges(ends))
-        held, kept, own = self.held(ends)
         found = np.zeros((len(ends), len(self.room)), dtype=np.int64)
-        if self._work:
-            value = duration @ np.array(self._work).T + np.array(self._constants)
-            value += self._heads.of(duration) + self._tails.of(duration)
-            for place, device in enumerate(self._of_device):
+        if self.learned > since:
+            value = self._certified(duration, since)
+            for place, device in enumerate(self._of_device[since:]):
                 np.maximum(found[:, device], value[:, place], out=found[:, device])
+        if since:
+            return found
+        held, kept, own = self.held(ends)
         for filling in self.fillings:
             room = self.room[filling.device] - own[:, filling.stages].sum(axis=1)
             value = filling.value(duration, held, kept, room)
             np.maximum(found[:, filling.device], value, out=found[:, filling.device])
+        return found
+
+    def _certified(self, duration: IntArray, since: int = 0) -> IntArray:
+        """What each certificate (a column) says."""
+        value = _products(duration, self._work[since:], self._constants[since:])
+        value += self._heads.of(duration, since) + self._tails.of(duration, since)
+        return value
+
+    def few(self, ends: IntArray, below: int, most: int) -> ManyCuts:
+        """With a few of the certificates, ``most`` at most, by which most of these cuts have a bound of ``below`` or more; and
+        without limits of memory."""
+        left = self._certified(self._durations(self._edges(ends))) >= below
+        chosen = list[int]()
+        while len(chosen) < most and left.any():
+            chosen.append(int(np.argmax(left.sum(axis=0))))
+            left = left[~left[:, chosen[-1]]]
+        found = copy.copy(self)
+        found.fillings, found._known = [], set()
+        found._work, found._constants = [self._work[i] for i in chosen], [self._constants[i] for i in chosen]
+        found._of_device = [self._of_device[i] for i in chosen]
+        found._heads, found._tails = self._heads.only(chosen), self._tails.only(chosen)
         return found
 
     def fits(self, ends: IntArray) -> npt.NDArray[np.bool_]:
@@ -189,9 +220,31 @@ class _Leasts:
             self._rows.append(row)
             self._constants.append(constant)
 
-    def of(self, duration: IntArray) -> IntArray:
-        values = duration @ np.array(self._rows).T + np.array(self._constants)
-        return np.minimum.reduceat(values, self._begin, axis=1)
+    def only(self, chosen: Sequence[int]) -> _Leasts:
+        """Of these certificates alone."""
+        found, ends = _Leasts(self._cuts), [*self._begin[1:], len(self._rows)]
+        for i in chosen:
+            found._begin.append(len(found._rows))
+            found._rows += self._rows[self._begin[i] : ends[i]]
+            found._constants += self._constants[self._begin[i] : ends[i]]
+        return found
+
+    def of(self, duration: IntArray, since: int) -> IntArray:
+        first = self._begin[since]
+        values = _products(duration, self._rows[first:], self._constants[first:])
+        return np.minimum.reduceat(values, np.array(self._begin[since:]) - first, axis=1)
+
+
+def _products(duration: IntArray, rows: Sequence[IntArray], constants: Sequence[int]) -> IntArray:
+    """So often the durations of each cut, and a constant: a column for each row. In floating point where that is exact, as this
+    takes a tenth of the time."""
+    often = np.array(rows)
+    if int(duration.max(initial=0)) * int(np.abs(often).sum(axis=1).max()) < EXACT:
+        found: IntArray = (duration.astype(np.float64) @ often.T.astype(np.float64)).astype(np.int64)
+    else:
+        found = duration @ often.T
+    found += np.array(constants)
+    return found
 
 
 class ManyFillings:

@@ -139,7 +139,7 @@ class AroundSettled(Looks):
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
         super().__init__(over, at, settings, 2 * seconds)  # a box takes some times as long as a cut
-        self.useful = self.useful and over.many is not None
+        self.useful = self.useful and over.limited
         self.cut: Counts | None = None
         self._size = 2
 

@@ -96,7 +96,8 @@ class PartitionChoice:
         self.over = OverCuts(self.pipeline, self.objective, shared_work(self.pipeline))
         looks = self.over, self._at, self.settings, self._first_look
         self.settled = AroundSettled(*looks)
-        self.looks: tuple[AnyLooks, ...] = AmongListed(*looks), self.settled, Around(*looks), Everywhere(*looks)
+        self.listed = AmongListed(*looks)
+        self.looks: tuple[AnyLooks, ...] = self.listed, self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._at.fastest, self.settings, self.leaves, self.steps)
         on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
@@ -123,7 +124,8 @@ class PartitionChoice:
         try:
             with noting():
                 if self.named is None:
-                    self._ask(math.inf)  # a bound for all, whatever the rest takes
+                    if not self.listed.soon:
+                        self._ask(math.inf)  # a bound for all, whatever the rest takes
                     self.named = tuple(self.beside())
                     self._all_alike()
                     self._first_looks()
@@ -195,7 +197,7 @@ class PartitionChoice:
     def _first_looks(self) -> None:
         """Run the named schedules on cuts that others make, and look at cuts with small bounds near these."""
         others = self.others.cuts(self._clock, self.best is not None)
-        if not self.offered.local:
+        if not self.offered.local and not self.listed.soon:
             self._ask(min(self.value, self.enough))
         for schedule in self.others.schedules:
             self._follow(schedule, ())
@@ -328,7 +330,7 @@ class PartitionChoice:
         value = "nothing found" if result.value is None else f"best {result.value}"
         outcome = f"{value}, bound {result.lower_bound}" + ("" if leaf.settled else ": stays open")
         self.steps.append(Taken(f"{name} {shown(leaf.pipeline.counts)}", time.monotonic() - begun, outcome))
-        if self.over.many is not None and result.schedule is not None and not leaf.settled and self.value >= before:
+        if self.over.limited and result.schedule is not None and not leaf.settled and self.value >= before:
             words = result.binding
             self._found(self.order.raced(result.schedule, words, leaf.bound, most, self._clock, self.steps), words)
         self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut

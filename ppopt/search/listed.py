@@ -1,21 +1,26 @@
 """The cuts whose bound is below a value, one by one, and cut and order searched for together among some of them.
 
 Within a limit of memory few cuts are left once a good schedule is known: of 48 layers in 8 stages 1500 of 63 million have a known
-bound below the best, of 56 layers 8000 of 200 million. They are listed (:mod:`ppopt.bounds.listed_cuts`), so that nothing has to
-be asked of all cuts any more: the bound over all is the least in the list, which those settled leave.
+bound below the best, of 56 layers 8000 of 200 million. Without one it is 20,000 to 200,000 of 3.2e9 for 36 layers in 16 stages,
+and certificates of a few of them leave none to 50,000. They are listed (:mod:`ppopt.bounds.listed_cuts`,
+:mod:`ppopt.bounds.halved_cuts`), so that nothing has to be asked of all cuts any more: the bound over all is the least in the
+list, which those settled leave.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 
+from ppopt.bounds.halved_cuts import LEARNING, seconds_of_halves
 from ppopt.bounds.listed_cuts import SomeCuts, seconds_of_box
 from ppopt.clock import Clock
 from ppopt.search import strategies
 from ppopt.search.boxes import Looked, Looks, boxes
 from ppopt.search.choices import Time
+from ppopt.search.cuts import fastest
 from ppopt.search.near_cuts import At
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
@@ -29,6 +34,10 @@ in a wave of 2 on 4 devices are 0.7 % open after 60 s, 1.8 % where all that are 
 MOST = 20_000
 """Cuts in a list at most: two and a half times as many as in the longest that was measured, of 56 layers in 8 stages."""
 
+LATE = 2
+"""Times as long as was thought a list may take where memory is not limited. Measured: 40 layers in 16 stages on 4 devices take 4
+seconds with 16 microbatches, 10 with 8, as ramps leave more cuts to be asked."""
+
 
 class AmongListed(Looks):
     """Looks at the listed cuts of the least bounds, those near the least one together; is there anything better among them?
@@ -38,17 +47,24 @@ class AmongListed(Looks):
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
         super().__init__(over, at, settings, 2 * seconds)
-        affordable = 0.0 if over.many is None else strategies.MOST_LISTING * settings.seconds / seconds_of_box(over.many)
-        self.useful = self.useful and affordable >= LEAST_BOXES
-        self._size, self._part = 16, Fraction(1, 2)
-        self._listing = strategies.LISTING * settings.seconds
+        self.useful = self.useful and _least_seconds(over) <= strategies.MOST_LISTING * settings.seconds
+        self._size, self._part = 16, Fraction(1, 2 if over.limited else 1)
+        self._listing = (strategies.LISTING if over.limited else LATE * strategies.MOST_LISTING) * settings.seconds
         """Seconds for the next list."""
         self._too_long = False
-        """Whether the last list came to no end."""
+        """Whether the last list came to no end, or said nothing new."""
+
+    @property
+    def soon(self) -> bool:
+        """Whether all cuts of small bounds can be listed in little time, as memory is not limited."""
+        return self.useful and not self._over.limited
 
     def due(self, others: float) -> bool:
-        """Whether a look comes next, where single cuts have taken that many seconds: twice as long as these may take,
-        and four times as long while there is a list."""
+        """Whether a look comes next, where single cuts have taken that many seconds. Within a limit of memory: twice as long as
+        these may take, and four times as long while there is a list. Else a list comes at once, and looks into it are as rare
+        as others (:meth:`~ppopt.search.boxes.Looks.due`)."""
+        if not self._over.limited:
+            return self.soon if not self._over.listing and not self._too_long else super().due(others)
         if not self._over.listing and self._too_long:
             return self.useful and self.spent + self._listing <= 2 * others
         return self._may_take(4 * others if self._over.listing else 2 * others)
@@ -89,14 +105,31 @@ class AmongListed(Looks):
     def _list(self, lower: Time, below: Time, clock: Clock) -> Looked:
         """List cuts whose bound is below a part of the way from ``lower`` to ``below``: the next time for twice as long.
 
-        The next part is twice as large then, or half as large where this took too long.
+        The next part is twice as large then, or half as large where this took too long. Certificates of the listed cut of the
+        least bound are learned until it has none that is new.
         """
-        before = clock.spent
+        over, before, known = self._over, clock.spent, self._over.bound
         asked = Fraction(lower) + self._part * (Fraction(below) - Fraction(lower))
-        done = self._over.list_cuts(asked, MOST, clock.slice(self._listing))
+        done = over.list_cuts(asked, MOST, clock.slice(self._listing), self._learned)
         self._part = min(2 * self._part, Fraction(1)) if done else self._part / 2
-        self._too_long = not done
         self._listing = min(2 * self._listing, strategies.MOST_LISTING * self._settings.seconds)
+        while not clock.over and (counts := over.least_listed(below)) is not None and self._learned(counts):
+            clock.charge(LEARNING * len(over.listed.ends) if over.listed else 0)
+        self._too_long = not done or (not over.limited and over.bound == known)
         self.spent += clock.spent - before
         none = SomeCuts(np.zeros((0, self._over.pipeline.stages - 1), dtype=np.int64))
         return Looked(none, None, None, Fraction(self._over.bound), False)
+
+    def _learned(self, counts: Counts) -> bool:
+        """Whether there was something to learn from a cut; one without room is left out."""
+        if (pipeline := self._at(counts)) is None:
+            self._over.leave_out(counts)
+            return True
+        return self._over.learn_from(fastest(pipeline))
+
+
+def _least_seconds(over: OverCuts) -> float:
+    """About how long it takes at least to list cuts; infinite where that cannot be done."""
+    if over.many is None:
+        return math.inf
+    return LEAST_BOXES * seconds_of_box(over.many) if over.limited else seconds_of_halves(over.many)

@@ -29,7 +29,7 @@ class OfferedCuts:
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, left_out: Collection[Counts], steps: list[Taken]) -> None:
         self._over, self._at, self._settings, self._left_out, self._steps = over, at, settings, left_out, steps
-        self._small = None if over.many is None else SmallBounds(over.many, over, at, settings.seed)
+        self._small = SmallBounds(over.many, over, at, settings.seed) if over.many is not None and over.limited else None
         self.last: Counts | None = None
         """The last cut that a local search has found."""
         self.below: Time = math.inf
@@ -46,10 +46,10 @@ class OfferedCuts:
 
     def unasked(self, below: Time, clock: Clock) -> Counts | None:
         """One whose bound is below that much, without asking all cuts; ``None``: they should be asked."""
-        if self._small is None or not self._small.begun:
-            return None
         if self._over.listing:
             return self._over.least_listed(below)
+        if self._small is None or not self._small.begun:
+            return None
         return self._found(self._small, (), below, clock)
 
     @property

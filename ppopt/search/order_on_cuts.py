@@ -38,11 +38,12 @@ class OrderOnCuts:
     """
 
     def __init__(self, over: OverCuts, at: At, seed: int) -> None:
-        self._at, self._per_unit, self._many, of = at, over.per_unit, over.many, over.durations
+        self._at, self._per_unit, of = at, over.per_unit, over.durations
+        self._many = over.many if over.limited else None
         self._useful = over.objective == "makespan" and over.joint
         self._sums, self._first = _sums(of["times"]), _sums(of["first"] or of["times"])
         layers, stages = len(of["times"][Kind.F]), over.pipeline.stages
-        fit = every if over.many is None else over.many.fits
+        fit = every if self._many is None else self._many.fits
         self._moves = Moves(layers, stages, random.Random(seed), fit)
 
     def useful(self, schedule: Schedule) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.bounds.filling import Filling, Held, fillings
+from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, ends_of
 from ppopt.bounds.whole_layers import whole_layers
@@ -71,9 +72,9 @@ class OverCuts:
         self._known: set[Certificate] = set()
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
-        self.many: ManyCuts | None = None
-        """The same of hundreds of cuts at once, where there are several and a limit of memory says something."""
         self._some, self._amounts = some, self._whole_amounts()
+        self.many: ManyCuts | None = None
+        """What is known of hundreds of cuts at once, where there are several of one route and alike microbatches."""
         self._within_memory(some)
         self._with_levels()
         for certificate in self._plain(some):
@@ -84,6 +85,11 @@ class OverCuts:
     def learned(self) -> int:
         """The number of certificates."""
         return len(self._known)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there are several cuts, and a limit of memory says something of them."""
+        return self.many is not None and self._amounts is not None
 
     def _unit_costs(self) -> Pipeline:
         """A pipeline of this placement whose operations all take the same."""
@@ -122,7 +128,10 @@ class OverCuts:
 
     def _within_memory(self, some: Pipeline) -> None:
         """Every device has room for its weights and the activations of one microbatch, and what that says of times."""
+        alike = not self.pipeline.mix.differs and self.pipeline.stages > 1
         if self._amounts is None:
+            if alike and len(some.routes) == 1:
+                self.many = self._of_many([], 1)
             return
         *amounts, room = self._amounts
         ends, scale = [self.model.ends(of) for of in amounts], self.per_unit // some.ticks.per_unit
@@ -131,16 +140,17 @@ class OverCuts:
             self.model.hold([(ends[0], stages), (ends[2], stages)], most)
         if not self.pipeline.mix.differs:
             each = list(fillings(some, self.objective))
-            if self.pipeline.stages > 1:
+            if alike:
                 self.many = self._of_many(each, scale)
             for filling in each:
                 fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device], scale)
                 self._fillings.append(fill)
 
     def _of_many(self, each: Sequence[Filling], scale: int) -> ManyCuts:
-        assert self._amounts is not None
         (times, first), more = self._of_microbatches, self._ticks.arguments["more"]
-        return ManyCuts(times, self.pipeline.routes[0], Held(*self._amounts), each, scale, first=first, more=more)
+        nothing = [0] * len(times[Kind.F])
+        held = Held(*(self._amounts or (nothing, nothing, nothing, [0] * self.pipeline.devices)))
+        return ManyCuts(times, self.pipeline.routes[0], held, each, scale, first=first, more=more)
 
     @functools.cached_property
     def _of_microbatches(self) -> tuple[dict[Kind, list[int]], dict[Kind, list[int]] | None]:
@@ -180,22 +190,26 @@ class OverCuts:
         (:mod:`ppopt.bounds.filling`)."""
         (best,) = certificates(pipeline, 1, self.objective)
         value = Fraction(best.value(durations_of(pipeline)), pipeline.ticks.per_unit)
-        return value if self.many is None else max(value, self.known_of(pipeline.counts))
+        return max(value, self.known_of(pipeline.counts)) if self.limited else value
 
     def known_of(self, counts: Counts) -> Fraction:
-        """The part of :meth:`bound_of` that is known of all cuts, and so to the model; for cuts within a limit of memory."""
-        assert self.many is not None, "it is about limits of memory"
+        """The part of :meth:`bound_of` that is known of all cuts, and so to the model (where there is :attr:`many`)."""
+        assert self.many is not None
         return Fraction(int(self.many.of(counts).max()), self.per_unit)
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
         pipeline = undivided(_without_step(pipeline))  # constants of one cut would not hold for others; ticks are those of all
+        known = 0 if self.many is None else self.many.learned
         found = certificates(pipeline, MOST if self.many is None else pipeline.devices + 1, self.objective)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound
         new = [self._learn(certificate, pipeline.ticks.per_unit) for certificate in found[:MOST]]
         if self.many is not None:
             for certificate in found[MOST:]:
                 self.many.learn(self._scaled(certificate, pipeline.ticks.per_unit))
+            if self.listed is not None:
+                self.listed.raised(self.many, known)
+                self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))
         return more and any(new)
 
     def _learn(self, certificate: Certificate, per_unit: int) -> bool:
@@ -292,13 +306,18 @@ class OverCuts:
         """Whether there are listed cuts that are left (:meth:`list_cuts`)."""
         return self.listed is not None and len(self.listed.ends) > 0
 
-    def list_cuts(self, below: Fraction, most: int, clock: Clock) -> bool:
+    def list_cuts(self, below: Fraction, most: int, clock: Clock, learn: Callable[[Counts], bool]) -> bool:
         """List all cuts that are left whose bound is below that much.
 
-        ``False``: they are more than ``most``, or it takes too long.
+        ``False``: it takes too long, or they are more than ``most`` within a limit of memory; where there is none, only as many
+        of the least bounds are listed. ``learn``: learns from a cut, if it has room.
         """
-        assert self.many is not None, "it is about limits of memory"
-        found = cuts_below(self.many, math.ceil(below * self.per_unit), most, clock)
+        assert self.many is not None
+        ticks = math.ceil(below * self.per_unit)
+        if self.limited:
+            found = cuts_below(self.many, ticks, most, clock)
+        else:
+            found = cuts_of_halves(self.many, ticks, most, clock, lambda ends: learn(self.counts_of(ends)))
         if found is None:
             return False
         boxes = ((np.array([box.low]), np.array([box.high])) for box in self.boxes)
@@ -313,8 +332,11 @@ class OverCuts:
         listed = self.listed
         if listed is None or listed.bound >= below * self.per_unit or not self.listing:
             return None
-        ends = listed.ends[int(np.argmin(listed.bounds))].tolist()
-        return tuple(b - a for a, b in pairwise((0, *ends, self.model.layers)))
+        return self.counts_of(listed.ends[int(np.argmin(listed.bounds))])
+
+    def counts_of(self, ends: IntArray) -> Counts:
+        """The number of layers of each stage of a cut that ends there."""
+        return tuple(b - a for a, b in pairwise((0, *ends.tolist(), self.model.layers)))
 
     def _unlist(self, low: IntArray, high: IntArray) -> None:
         if self.listed is not None:

@@ -3,6 +3,10 @@
 import math
 from fractions import Fraction
 
+import pytest
+
+from ppopt import compiled
+from ppopt.bounds import halved_cuts
 from ppopt.clock import Clock
 from ppopt.pipeline import Layers, Memory, Pipeline
 from ppopt.search.boxes import boxes
@@ -11,6 +15,7 @@ from ppopt.search.over_cuts import OverCuts
 from tests.search.test_boxes import SETTINGS, best_in
 from tests.support.layered import on
 
+with_numba = pytest.mark.skipif(not compiled.available(), reason="numba is not there")
 LAYERS = Layers(
     [
         {"name": "embedding", "forward": 3, "backward": 5, "activation": 2, "weights": 3},
@@ -21,17 +26,21 @@ LAYERS = Layers(
 PIPELINE = Pipeline(2, 3, "wave", 2, layers=LAYERS, memory=Memory(limit=42), partition="best")
 
 
-def among(over: OverCuts) -> AmongListed:
-    return AmongListed(over, lambda counts: on(PIPELINE, counts), SETTINGS, 30.0)
+FREE = PIPELINE.changed(memory=Memory())
 
 
-def test_all_cuts_are_settled_by_lists_of_them() -> None:
-    best = best_in(PIPELINE, boxes().all_of(8, 4))
+def among(over: OverCuts, pipeline: Pipeline = PIPELINE) -> AmongListed:
+    return AmongListed(over, lambda counts: on(pipeline, counts), SETTINGS, 30.0)
+
+
+@pytest.mark.parametrize("pipeline", [PIPELINE, FREE], ids=["within memory", "free"])
+def test_all_cuts_are_settled_by_lists_of_them(pipeline: Pipeline) -> None:
+    best = best_in(pipeline, boxes().all_of(8, 4))
     assert best is not None
     value = best[0]
     for below, better in ((value + 20, True), (value, False)):
-        over = OverCuts(PIPELINE, "makespan", Fraction(0))
-        looks, found = among(over), math.inf
+        over = OverCuts(pipeline, "makespan", Fraction(0))
+        looks, found = among(over, pipeline), math.inf
         lower: Fraction | float = Fraction(0)
         looked = 0
         while lower < min(below, found):
@@ -45,6 +54,38 @@ def test_all_cuts_are_settled_by_lists_of_them() -> None:
             assert looked < 100
         assert (found == value) == better
         assert lower >= min(below, found)
+
+
+@with_numba
+def test_without_a_limit_lists_come_at_once_until_they_say_nothing_new() -> None:
+    over = OverCuts(FREE, "makespan", Fraction(0))
+    looks = among(over, FREE)
+    assert looks.soon
+    assert looks.due(0)
+    looks.look((), Fraction(0), Fraction(10**6), Clock(60))
+    assert over.listing
+    assert not looks.due(59.9)
+    assert looks.due(70)
+    looks.in_vain = 1
+    assert not looks.due(119.9)  # as rare as others
+    assert over.listed is not None
+    known = over.many.learned if over.many is not None else 0
+    over.listed.below = over.listed.bound  # as where cuts are as many as the least bounds are alike
+    over.listed.raised_to(over.listed.bounds)
+    assert looks.due(0)
+    looks.look((), Fraction(0), Fraction(over.bound), Clock(60))
+    assert not over.listing
+    assert not looks.due(0)
+    assert over.many is not None
+    assert over.many.learned == known
+
+
+def test_without_a_limit_nothing_is_listed_where_nothing_compiles_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(halved_cuts, "available", lambda: False)
+    over = OverCuts(FREE, "makespan", Fraction(0))
+    looks = among(over, FREE)
+    assert not looks.soon
+    assert not looks.due(10**6)
 
 
 def test_a_list_that_takes_too_long_is_shorter_and_takes_longer_the_next_time() -> None:
@@ -67,12 +108,12 @@ def test_a_list_that_takes_too_long_is_shorter_and_takes_longer_the_next_time() 
 
 def test_a_cut_that_was_left_out_is_not_listed() -> None:
     over = OverCuts(PIPELINE, "makespan", Fraction(0))
-    assert over.list_cuts(Fraction(10**6), 100, Clock(60))
+    assert over.list_cuts(Fraction(10**6), 100, Clock(60), among(over)._learned)
     assert over.listed is not None
     first = over.least_listed(10**6)
     assert first is not None
     number = len(over.listed.ends)
     over.leave_out(first)
-    assert over.list_cuts(Fraction(10**6), 100, Clock(60))
+    assert over.list_cuts(Fraction(10**6), 100, Clock(60), among(over)._learned)
     assert len(over.listed.ends) == number - 1
     assert over.least_listed(0) is None
