@@ -65,33 +65,25 @@ def cuts_of_halves(many: ManyCuts, below: int, most: int, clock: Clock, learn: C
     if halves is None or below >= EXACT:
         return None
     found = Listed(np.zeros((0, many.stages - 1), dtype=np.int64), np.zeros(0, dtype=np.int64), below)
-    met, waiting, few = list[IntArray](), 0, many
-    for some in halves.below(found, clock):
-        met.append(some)
-        waiting += len(some)
-        if waiting >= AT_ONCE:
-            _add(many, few, found, met)
-            if few is many or len(found.ends) > most:
-                _sharpen(many, found, learn, clock)
-                _shorten(found, most)
-                few = many.few(met[0][:AT_ONCE], found.below, FEW)
-            met, waiting = [], 0
-    _add(many, few, found, met)
+    few = many
+    for ends in halves.below(found, clock):
+        _add(many, few, found, ends)
+        if few is many or len(found.ends) > most:
+            _sharpen(many, found, learn, clock)
+            _shorten(found, most)
+            few = many.few(ends, found.below, FEW)
     _sharpen(many, found, learn, clock)
     _shorten(found, most)
     return None if clock.over else found
 
 
-def _add(many: ManyCuts, few: ManyCuts, found: Listed, met: Sequence[IntArray]) -> None:
+def _add(many: ManyCuts, few: ManyCuts, found: Listed, ends: IntArray) -> None:
     """Add the cuts whose bound is small enough to those that are found; ``few``: with those certificates that leave few cuts."""
-    for some in met:
-        for i in range(0, len(some), AT_ONCE):
-            ends = some[i : i + AT_ONCE]
-            ends = ends[few.each(ends).max(axis=1) < found.below]
-            bounds = many.each(ends).max(axis=1)
-            small = bounds < found.below
-            found.ends = np.concatenate([found.ends, ends[small]])
-            found.bounds = np.concatenate([found.bounds, bounds[small]])
+    ends = ends[few.each(ends).max(axis=1) < found.below]
+    bounds = many.each(ends).max(axis=1)
+    small = bounds < found.below
+    found.ends = np.concatenate([found.ends, ends[small]])
+    found.bounds = np.concatenate([found.bounds, bounds[small]])
 
 
 def _sharpen(many: ManyCuts, found: Listed, learn: Callable[[IntArray], object], clock: Clock) -> None:
@@ -149,22 +141,35 @@ class _Halves:
 
     def below(self, limit: Listed, clock: Clock) -> Iterator[IntArray]:
         """The ends of cuts of which every certificate that is known here is below ``limit.below``, which may be lowered
-        meanwhile."""
+        meanwhile: those first whose devices take the least together."""
         before, behind = self.first.shape[1], self.second.shape[1]
-        for end in range(before + 1, self.layers - behind):
-            first = np.arange(math.comb(end - 1, before))
-            second = np.arange(math.comb(self.layers - 1 - end, behind))
-            of_first, of_second = self.of_first[first] + self.middle[:, end], self.of_second[second]
-            good = np.all(of_first + of_second.min(axis=0) < limit.below, axis=1)
-            first, of_first = first[good], of_first[good]
-            good = np.all(of_second + of_first.min(axis=0, initial=limit.below) < limit.below, axis=1)
-            second, of_second = second[good], of_second[good]
+        for end in self._middles():
+            limits = limit.below - self.middle[:, end]
+            of_first = self.of_first[: math.comb(end - 1, before)]
+            of_second = self.of_second[: math.comb(self.layers - 1 - end, behind)]
+            (first,) = np.nonzero(np.all(of_first < limits - of_second.min(axis=0), axis=1))
+            of_first = of_first[first] + self.middle[:, end]
+            (second,) = np.nonzero(np.all(of_second < limit.below - of_first.min(axis=0, initial=limit.below), axis=1))
+            of_second = of_second[second]
             if len(first) and len(second):
-                for i, j in _pairs(of_first, of_second, limit, clock):
-                    mirrored = self.layers - self.second[second[j], ::-1].astype(np.int64)
-                    yield np.column_stack([self.first[first[i]], np.full(len(i), end), mirrored])
+                for pairs in _pairs(of_first, of_second, limit, clock):
+                    for at in range(0, len(pairs[0]), AT_ONCE):
+                        i, j = (of[at : at + AT_ONCE] for of in pairs)
+                        mirrored = self.layers - self.second[second[j], ::-1].astype(np.int64)
+                        yield np.column_stack([self.first[first[i]], np.full(len(i), end), mirrored])
             if clock.over:
                 return
+
+    def _middles(self) -> list[int]:
+        """Where the middle stage may end, first where the devices take the least together."""
+        before, behind = self.first.shape[1], self.second.shape[1]
+        first, second = (np.minimum.accumulate(of.sum(axis=1)) for of in (self.of_first, self.of_second))
+
+        def least(end: int) -> int:
+            places = math.comb(end - 1, before) - 1, math.comb(self.layers - 1 - end, behind) - 1
+            return int(first[places[0]] + self.middle[:, end].sum() + second[places[1]])
+
+        return sorted(range(before + 1, self.layers - behind), key=least)
 
 
 def _forms(many: ManyCuts) -> list[tuple[int, IntArray]]:

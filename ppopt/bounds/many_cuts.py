@@ -200,11 +200,15 @@ class ManyCuts:
         return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self.amounts)
 
     def _durations(self, edges: IntArray) -> IntArray:
-        columns = []
-        for kind, stage in self._place:
-            sums = (self._times if stage else self._first)[kind]
-            columns.append(sums[edges[:, stage + 1]] - sums[edges[:, stage]] + self._more.get(Part(kind, stage), 0))
-        return np.column_stack(columns)
+        """What each kind of operation takes in each stage, in the order of rows."""
+        found = np.empty((len(edges), len(self._place)), dtype=np.int64)
+        for place, (kind, sums) in enumerate(self._times.items()):
+            at, own = sums[edges], found[:, place * self.stages : (place + 1) * self.stages]
+            np.subtract(at[:, 1:], at[:, :-1], out=own)
+            if self._others_first:
+                own[:, 0] = self._first[kind][edges[:, 1]]
+            own += [self._more.get(Part(kind, stage), 0) for stage in range(self.stages)]
+        return found
 
 
 class _Leasts:

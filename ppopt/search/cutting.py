@@ -124,7 +124,7 @@ class PartitionChoice:
         try:
             with noting():
                 if self.named is None:
-                    if not self.listed.soon:
+                    if not self.listed.first:
                         self._ask(math.inf)  # a bound for all, whatever the rest takes
                     self.named = tuple(self.beside())
                     self._all_alike()
@@ -197,7 +197,7 @@ class PartitionChoice:
     def _first_looks(self) -> None:
         """Run the named schedules on cuts that others make, and look at cuts with small bounds near these."""
         others = self.others.cuts(self._clock, self.best is not None)
-        if not self.offered.local and not self.listed.soon:
+        if not self.offered.local and not self.listed.first:
             self._ask(min(self.value, self.enough))
         for schedule in self.others.schedules:
             self._follow(schedule, ())
@@ -212,7 +212,11 @@ class PartitionChoice:
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
         best = self.best
-        if best is not None and self.iterated.due(best, self.words, self._begun + self._spent):
+        if best is not None and not self.words and self.listed.first and self.iterated.spent:
+            self._look_with_order(self.listed, best.pipeline.counts)
+            return
+        more = strategies.ITERATED if self.over.listing and not self.over.limited else 1
+        if best is not None and self.iterated.due(best, self.words, more * (self._begun + self._spent)):
             if (found := self.iterated.improved(best, self.lower, self._clock, self.steps)) is not best:
                 self._follow(found, ())
             return

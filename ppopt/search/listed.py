@@ -47,7 +47,9 @@ class AmongListed(Looks):
 
     def __init__(self, over: OverCuts, at: At, settings: Settings, seconds: float) -> None:
         super().__init__(over, at, settings, 2 * seconds)
-        self.useful = self.useful and _least_seconds(over) <= strategies.MOST_LISTING * settings.seconds
+        least = _least_seconds(over)
+        self.useful = self.useful and least <= strategies.MOST_LISTING * settings.seconds
+        self._quick = least <= strategies.OVER_CUTS * settings.seconds
         self._size, self._part = 16, Fraction(1, 2 if over.limited else 1)
         self._listing = (strategies.LISTING if over.limited else LATE * strategies.MOST_LISTING) * settings.seconds
         """Seconds for the next list."""
@@ -55,16 +57,18 @@ class AmongListed(Looks):
         """Whether the last list came to no end, or said nothing new."""
 
     @property
-    def soon(self) -> bool:
-        """Whether all cuts of small bounds can be listed in little time, as memory is not limited."""
-        return self.useful and not self._over.limited
+    def first(self) -> bool:
+        """Whether they are to be listed before anything more is asked of all cuts, as memory is not limited: where that seems to
+        take less time than a question, and where the last question was not answered in time."""
+        free = self.useful and not self._over.limited and not self._over.listing and not self._too_long
+        return free and (self._quick or not self._over.settled)
 
     def due(self, others: float) -> bool:
         """Whether a look comes next, where single cuts have taken that many seconds. Within a limit of memory: twice as long as
         these may take, and four times as long while there is a list. Else a list comes at once, and looks into it are as rare
         as others (:meth:`~ppopt.search.boxes.Looks.due`)."""
         if not self._over.limited:
-            return self.soon if not self._over.listing and not self._too_long else super().due(others)
+            return self.first or super().due(others)
         if not self._over.listing and self._too_long:
             return self.useful and self.spent + self._listing <= 2 * others
         return self._may_take(4 * others if self._over.listing else 2 * others)

@@ -9,6 +9,7 @@ from ppopt import compiled
 from ppopt.bounds import halved_cuts
 from ppopt.clock import Clock
 from ppopt.pipeline import Layers, Memory, Pipeline
+from ppopt.search import listed, strategies
 from ppopt.search.boxes import boxes
 from ppopt.search.listed import AmongListed
 from ppopt.search.over_cuts import OverCuts
@@ -60,7 +61,7 @@ def test_all_cuts_are_settled_by_lists_of_them(pipeline: Pipeline) -> None:
 def test_without_a_limit_lists_come_at_once_until_they_say_nothing_new() -> None:
     over = OverCuts(FREE, "makespan", Fraction(0))
     looks = among(over, FREE)
-    assert looks.soon
+    assert looks.first
     assert looks.due(0)
     looks.look((), Fraction(0), Fraction(10**6), Clock(60))
     assert over.listing
@@ -80,11 +81,24 @@ def test_without_a_limit_lists_come_at_once_until_they_say_nothing_new() -> None
     assert over.many.learned == known
 
 
+@with_numba
+def test_where_a_list_takes_longer_than_a_question_it_comes_after_one_that_was_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listed, "_least_seconds", lambda over: strategies.MOST_LISTING * SETTINGS.seconds)
+    over = OverCuts(FREE, "makespan", Fraction(0))
+    looks = among(over, FREE)
+    assert not looks.first
+    over.settled = False
+    assert looks.first
+    assert not among(OverCuts(PIPELINE, "makespan", Fraction(0))).first
+
+
 def test_without_a_limit_nothing_is_listed_where_nothing_compiles_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halved_cuts, "available", lambda: False)
     over = OverCuts(FREE, "makespan", Fraction(0))
     looks = among(over, FREE)
-    assert not looks.soon
+    assert not looks.first
     assert not looks.due(10**6)
 
 
