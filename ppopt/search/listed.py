@@ -119,7 +119,7 @@ class AmongListed(Looks):
         self._listing = min(2 * self._listing, strategies.MOST_LISTING * self._settings.seconds)
         while not clock.over and (counts := over.least_listed(below)) is not None and self._learned(counts):
             clock.charge(LEARNING * len(over.listed.ends) if over.listed else 0)
-        self._too_long = not done or (not over.limited and over.bound == known)
+        self._too_long = not done or (not over.limited and not over.listing and over.bound == known)
         self.spent += clock.spent - before
         none = SomeCuts(np.zeros((0, self._over.pipeline.stages - 1), dtype=np.int64))
         return Looked(none, None, None, Fraction(self._over.bound), False)

@@ -102,13 +102,15 @@ def test_it_ends_with_the_clock_and_where_numbers_would_be_rounded(monkeypatch: 
 
 def test_too_many_halves_would_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     _, many, _ = of(without_limit(Random(2), PLACES[1]))
-    monkeypatch.setattr(halved_cuts, "available", lambda: True)
-    assert 0 < seconds_of_halves(many) < 1
+    monkeypatch.setattr(halved_cuts, "available", lambda: False)
+    assert 0 < seconds_of_halves(many) < 1  # few are looked for without
     monkeypatch.setattr(halved_cuts, "MOST_HALVES", 1)
     assert seconds_of_halves(many) == float("inf")
     monkeypatch.setattr(halved_cuts, "MOST_HALVES", 10**6)
-    monkeypatch.setattr(halved_cuts, "available", lambda: False)
+    monkeypatch.setattr(halved_cuts, "MOST_UNCOMPILED", 0)
     assert seconds_of_halves(many) == float("inf")
+    monkeypatch.setattr(halved_cuts, "available", lambda: True)
+    assert 0 < seconds_of_halves(many) < 1
 
 
 def test_each_half_is_placed_once() -> None:

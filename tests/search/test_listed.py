@@ -96,6 +96,7 @@ def test_where_a_list_takes_longer_than_a_question_it_comes_after_one_that_was_n
 
 def test_without_a_limit_nothing_is_listed_where_nothing_compiles_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halved_cuts, "available", lambda: False)
+    monkeypatch.setattr(halved_cuts, "MOST_UNCOMPILED", 0)
     over = OverCuts(FREE, "makespan", Fraction(0))
     looks = among(over, FREE)
     assert not looks.first
