@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.bounds.listed_cuts import Listed
-from ppopt.bounds.many_cuts import EXACT, ManyCuts, Row
+from ppopt.bounds.listed_cuts import LEARNING, Listed
+from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts, Row
 from ppopt.clock import Clock
 from ppopt.compiled import available, expect, loop
 from ppopt.pipeline import IntArray
@@ -29,15 +29,13 @@ SmallInts: TypeAlias = npt.NDArray[np.int16]
 
 SECONDS = 1e-7, 1e-10
 """Seconds for a half, and for a cut. Measured on an idle machine: 36 layers in 16 stages take 1.0 s, 40 layers 3.5 s."""
-AT_ONCE = 2**16
-"""Cuts of which all certificates are asked at once. Measured: with half or twice as many it takes as long."""
 ROOM = 2**20
 """Pairs of halves that are found at once, at least."""
+PAIRS = 2**26
+"""Pairs of halves between two looks at the clock, which take 7 ms by what a cut takes."""
 FEW = 8
 """Certificates that are asked before all others. Measured: of 1.6 million cuts of 40 layers that halves leave, 8 certificates
 leave 189,000, all 90 of them 121,000."""
-LEARNING = 5e-6
-"""Deterministic seconds of a cut in a list where certificates are learned. Measured: about as long on an idle machine."""
 ASKING = 2e-6
 """Deterministic seconds of a cut that halves leave. Measured: as long on an idle machine."""
 MOST_UNCOMPILED = 10**5
@@ -71,22 +69,23 @@ def cuts_of_halves(many: ManyCuts, below: int, most: int, clock: Clock, learn: C
     if halves is None or below >= EXACT:
         return None
     found = Listed(np.zeros((0, many.stages - 1), dtype=np.int64), np.zeros(0, dtype=np.int64), below)
-    few = many
+    strongest: list[int] | None = None
     for ends in halves.below(found, clock):
         clock.charge(ASKING * len(ends))
-        _add(many, few, found, ends)
-        if few is many or len(found.ends) > most:
+        _add(many, strongest or [], found, ends)
+        if strongest is None or len(found.ends) > most:
             _sharpen(many, found, learn, clock)
             _shorten(found, most)
-            few = many.few(ends, found.below, FEW)
+            strongest = many.strongest(ends, found.below, FEW)
     _sharpen(many, found, learn, clock)
     _shorten(found, most)
     return None if clock.over else found
 
 
-def _add(many: ManyCuts, few: ManyCuts, found: Listed, ends: IntArray) -> None:
-    """Add the cuts whose bound is small enough to those that are found; ``few``: with those certificates that leave few cuts."""
-    ends = ends[few.each(ends).max(axis=1) < found.below]
+def _add(many: ManyCuts, strongest: Sequence[int], found: Listed, ends: IntArray) -> None:
+    """Add the cuts whose bound is small enough to those that are found; ``strongest``: certificates that are asked first."""
+    if strongest:
+        ends = ends[many.each(ends, strongest).max(axis=1) < found.below]
     bounds = many.each(ends).max(axis=1)
     small = bounds < found.below
     found.ends = np.concatenate([found.ends, ends[small]])
@@ -106,8 +105,7 @@ def _sharpen(many: ManyCuts, found: Listed, learn: Callable[[IntArray], object],
 def _shorten(found: Listed, most: int) -> None:
     """Keep no more than ``most`` cuts, of the least bounds."""
     if len(found.ends) > most:
-        found.below = int(np.partition(found.bounds, most)[most])
-        found.raised_to(found.bounds)
+        found.shorten(int(np.partition(found.bounds, most)[most]))
 
 
 def _halves(stages: int) -> tuple[int, int]:
@@ -222,7 +220,7 @@ def _pairs(of_first: IntArray, of_second: IntArray, limit: Listed, clock: Clock)
     expect(groups * len(of_second), pairs)
     while state[1] < len(of_second) and not clock.over:
         before = int(state[1])
-        until = min(before + max(AT_ONCE * 1024 // len(order), 1), len(of_second))
+        until = min(before + max(PAIRS // len(order), 1), len(of_second))
         sizes = forms, limit.below, least, until, room
         pairs(groups * (until - before), 4 * forms * EXACT, sizes, table, others, *found, state)
         clock.charge(SECONDS[1] * len(order) * int(state[1] - before))

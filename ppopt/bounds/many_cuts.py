@@ -7,7 +7,6 @@ tried: more of the first kind that fit, and more of those that give memory back,
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,9 @@ Row: TypeAlias = tuple[IntArray, int]
 
 EXACT = 2**52
 """Numbers below this are exact in floating point."""
+AT_ONCE = 2**16
+"""Cuts of which all certificates are asked at once, where there are many. Measured: with half or twice as many it takes as
+long."""
 MOST_TRIED = 1000
 """Numbers of operations that are tried in a phase; one with more is left out. Measured: 4 stages on a device, 16 microbatches."""
 
@@ -58,8 +60,7 @@ class ManyCuts:
         self._place = {of: place for place, of in enumerate(itertools.product(self._times, range(self.stages)))}
         self.fillings = [ManyFillings(self, filling, scale) for filling in fillings]
         self._heads, self._tails = _Leasts(self), _Leasts(self)
-        self._work: list[IntArray] = []
-        self._constants: list[int] = []
+        self._work: list[Row] = []
         self._of_device: list[int] = []
         self._known: set[Certificate] = set()
 
@@ -69,9 +70,7 @@ class ManyCuts:
         if certificate in self._known:
             return
         self._known.add(certificate)
-        row, constant = self.row(certificate.work)
-        self._work.append(row)
-        self._constants.append(constant)
+        self._work.append(self.row(certificate.work))
         stages = [part.stage for part, _ in certificate.work.times]
         self._of_device.append(int(self.device_of[stages[0] if stages else 0]))
         self._heads.add(certificate.heads)
@@ -137,19 +136,21 @@ class ManyCuts:
         """The number of certificates."""
         return len(self._work)
 
-    def each(self, ends: IntArray, since: int = 0) -> IntArray:
+    def each(self, ends: IntArray, only: Sequence[int] | None = None) -> IntArray:
         """The bounds of the devices, a row for each cut, in ticks.
 
-        ``ends``: a row for each cut, where its stages end: a number of layers for each stage but the last. ``since``: of the
-        certificates alone that were learned behind so many.
+        ``ends``: a row for each cut, where its stages end: a number of layers for each stage but the last. ``only``: what these
+        certificates alone say, by their places in the order in which they were learned, without limits of memory.
         """
+        chosen = range(self.learned) if only is None else only
         duration = self._durations(self._edges(ends))
         found = np.zeros((len(ends), len(self.room)), dtype=np.int64)
-        if self.learned > since:
-            value = self._certified(duration, since)
-            for place, device in enumerate(self._of_device[since:]):
+        if chosen:
+            value = self._certified(duration, chosen)
+            for place, i in enumerate(chosen):
+                device = self._of_device[i]
                 np.maximum(found[:, device], value[:, place], out=found[:, device])
-        if since:
+        if only is not None:
             return found
         held, kept, own = self.held(ends)
         for filling in self.fillings:
@@ -158,26 +159,20 @@ class ManyCuts:
             np.maximum(found[:, filling.device], value, out=found[:, filling.device])
         return found
 
-    def _certified(self, duration: IntArray, since: int = 0) -> IntArray:
-        """What each certificate (a column) says."""
-        value = _products(duration, self._work[since:], self._constants[since:])
-        value += self._heads.of(duration, since) + self._tails.of(duration, since)
+    def _certified(self, duration: IntArray, chosen: Sequence[int]) -> IntArray:
+        """What each of these certificates (a column) says."""
+        value = _products(duration, [self._work[i] for i in chosen])
+        value += self._heads.of(duration, chosen) + self._tails.of(duration, chosen)
         return value
 
-    def few(self, ends: IntArray, below: int, most: int) -> ManyCuts:
-        """With a few of the certificates, ``most`` at most, by which most of these cuts have a bound of ``below`` or more; and
-        without limits of memory."""
-        left = self._certified(self._durations(self._edges(ends))) >= below
+    def strongest(self, ends: IntArray, below: int, most: int) -> list[int]:
+        """A few of the certificates, ``most`` at most, by which most of these cuts have a bound of ``below`` or more."""
+        left = self._certified(self._durations(self._edges(ends)), range(self.learned)) >= below
         chosen = list[int]()
         while len(chosen) < most and left.any():
             chosen.append(int(np.argmax(left.sum(axis=0))))
             left = left[~left[:, chosen[-1]]]
-        found = copy.copy(self)
-        found.fillings, found._known = [], set()
-        found._work, found._constants = [self._work[i] for i in chosen], [self._constants[i] for i in chosen]
-        found._of_device = [self._of_device[i] for i in chosen]
-        found._heads, found._tails = self._heads.only(chosen), self._tails.only(chosen)
-        return found
+        return chosen
 
     def fits(self, ends: IntArray) -> npt.NDArray[np.bool_]:
         """Whether every device of each cut has room for its weights and a microbatch."""
@@ -185,10 +180,6 @@ class ManyCuts:
         taken = np.column_stack([(held + own)[:, self.device_of == device].sum(axis=1) for device in range(len(self.room))])
         enough: npt.NDArray[np.bool_] = np.all(taken <= np.array(self.room), axis=1)
         return enough
-
-    def counts(self, ends: IntArray) -> IntArray:
-        """The number of layers of each stage, a row for each cut."""
-        return np.diff(self._edges(ends), axis=1)
 
     def _edges(self, ends: IntArray) -> IntArray:
         """Where the first stage begins, and where each one ends."""
@@ -205,8 +196,7 @@ class ManyCuts:
         for place, (kind, sums) in enumerate(self._times.items()):
             at, own = sums[edges], found[:, place * self.stages : (place + 1) * self.stages]
             np.subtract(at[:, 1:], at[:, :-1], out=own)
-            if self._others_first:
-                own[:, 0] = self._first[kind][edges[:, 1]]
+            own[:, 0] = self._first[kind][edges[:, 1]]
             own += [self._more.get(Part(kind, stage), 0) for stage in range(self.stages)]
         return found
 
@@ -215,39 +205,27 @@ class _Leasts:
     """The least of some ways, for each of many certificates."""
 
     def __init__(self, cuts: ManyCuts) -> None:
-        self._cuts, self._rows, self._constants, self._begin = cuts, list[IntArray](), list[int](), list[int]()
+        self._cuts, self._ways = cuts, list[list[Row]]()
 
     def add(self, ways: Sequence[Way]) -> None:
-        self._begin.append(len(self._rows))
-        for way in ways:
-            row, constant = self._cuts.row(way)
-            self._rows.append(row)
-            self._constants.append(constant)
+        self._ways.append([self._cuts.row(way) for way in ways])
 
-    def only(self, chosen: Sequence[int]) -> _Leasts:
-        """Of these certificates alone."""
-        found, ends = _Leasts(self._cuts), [*self._begin[1:], len(self._rows)]
-        for i in chosen:
-            found._begin.append(len(found._rows))
-            found._rows += self._rows[self._begin[i] : ends[i]]
-            found._constants += self._constants[self._begin[i] : ends[i]]
-        return found
-
-    def of(self, duration: IntArray, since: int) -> IntArray:
-        first = self._begin[since]
-        values = _products(duration, self._rows[first:], self._constants[first:])
-        return np.minimum.reduceat(values, np.array(self._begin[since:]) - first, axis=1)
+    def of(self, duration: IntArray, chosen: Sequence[int]) -> IntArray:
+        """That of each of these certificates, a column for each."""
+        ways = [self._ways[i] for i in chosen]
+        begin = list(accumulate(map(len, ways), initial=0))[:-1]
+        return np.minimum.reduceat(_products(duration, list(itertools.chain(*ways))), begin, axis=1)
 
 
-def _products(duration: IntArray, rows: Sequence[IntArray], constants: Sequence[int]) -> IntArray:
-    """So often the durations of each cut, and a constant: a column for each row. In floating point where that is exact, as this
-    takes a tenth of the time."""
-    often = np.array(rows)
+def _products(duration: IntArray, ways: Sequence[Row]) -> IntArray:
+    """What each way (a column) takes, with these durations of each cut. In floating point where that is exact, as this takes a
+    tenth of the time."""
+    often, constants = np.array([row for row, _ in ways]), np.array([constant for _, constant in ways])
     if int(duration.max(initial=0)) * int(np.abs(often).sum(axis=1).max()) < EXACT:
         found: IntArray = (duration.astype(np.float64) @ often.T.astype(np.float64)).astype(np.int64)
     else:
         found = duration @ often.T
-    found += np.array(constants)
+    found += constants
     return found
 
 
@@ -363,6 +341,11 @@ class ManyPhases:
 def ends_of(counts: Sequence[int]) -> list[int]:
     """Where the stages of a cut end, but for the last one; ``counts``: the number of layers of each stage."""
     return list(accumulate(counts))[:-1]
+
+
+def counts_of(ends: IntArray, layers: int) -> tuple[int, ...]:
+    """The number of layers of each stage of a cut that ends there (:func:`ends_of`)."""
+    return tuple(np.diff(ends, prepend=0, append=layers).tolist())
 
 
 def _sums(of: Sequence[int]) -> IntArray:

@@ -14,13 +14,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from ppopt.bounds.halved_cuts import LEARNING, seconds_of_halves
-from ppopt.bounds.listed_cuts import SomeCuts, seconds_of_box
+from ppopt.bounds.halved_cuts import seconds_of_halves
+from ppopt.bounds.listed_cuts import LEARNING, SomeCuts, seconds_of_box
 from ppopt.clock import Clock
 from ppopt.search import strategies
 from ppopt.search.boxes import Looked, Looks, boxes
 from ppopt.search.choices import Time
-from ppopt.search.cuts import fastest
 from ppopt.search.near_cuts import At
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
@@ -129,7 +128,7 @@ class AmongListed(Looks):
         if (pipeline := self._at(counts)) is None:
             self._over.leave_out(counts)
             return True
-        return self._over.learn_from(fastest(pipeline))
+        return self._over.learn_from(pipeline)
 
 
 def _least_seconds(over: OverCuts) -> float:

@@ -13,14 +13,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.bounds.many_cuts import ManyCuts, ends_of
+from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
 from ppopt.clock import Clock
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.moves import Moves, Values, edges, every
 from ppopt.search.near_cuts import At, retimed, value_of
-from ppopt.search.over_cuts import Counts, OverCuts
+from ppopt.search.over_cuts import OverCuts
 from ppopt.timing import OrderAtCosts
 
 SECONDS = 2e-8
@@ -63,7 +63,7 @@ class OrderOnCuts:
         """The order of a schedule (:meth:`useful`) on a cut some moves away, whatever it holds there; ``None``: that has no room
         for a microbatch."""
         ends = self._moves.away(np.array(ends_of(schedule.pipeline.counts), dtype=np.int64))
-        other = self._at(self._counts(ends))
+        other = self._at(counts_of(ends, self._moves.layers))
         return None if other is None else retimed(schedule, other, "makespan")
 
     def best(self, schedule: Schedule, clock: Clock, patience: int = PATIENCE) -> Schedule:
@@ -85,17 +85,13 @@ class OrderOnCuts:
             return values
 
         ends, _ = self._moves.best(np.array(ends_of(pipeline.counts), dtype=np.int64), valued, patience, clock)
-        counts = self._counts(ends)
+        counts = counts_of(ends, self._moves.layers)
         other = None if counts == pipeline.counts else self._at(counts)
         found = None if other is None else retimed(schedule, other, "makespan")
         if found is None or not found.within_memory:
             return schedule
         better = not schedule.within_memory or value_of(found, "makespan") < value_of(schedule, "makespan")
         return found if better else schedule
-
-    def _counts(self, ends: IntArray) -> Counts:
-        """The number of layers of each stage."""
-        return tuple(np.diff(edges(ends[None, :], self._moves.layers))[0].tolist())
 
     def _scale(self, pipeline: Pipeline) -> int:
         """Ticks of all cuts in one of this cut's."""

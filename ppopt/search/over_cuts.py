@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -17,7 +17,7 @@ from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, d
 from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
-from ppopt.bounds.many_cuts import ManyCuts, ends_of
+from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph
@@ -317,7 +317,7 @@ class OverCuts:
         if self.limited:
             found = cuts_below(self.many, ticks, most, clock)
         else:
-            found = cuts_of_halves(self.many, ticks, most, clock, lambda ends: learn(self.counts_of(ends)))
+            found = cuts_of_halves(self.many, ticks, most, clock, lambda ends: learn(counts_of(ends, self.model.layers)))
         if found is None:
             return False
         boxes = ((np.array([box.low]), np.array([box.high])) for box in self.boxes)
@@ -332,11 +332,7 @@ class OverCuts:
         listed = self.listed
         if listed is None or listed.bound >= below * self.per_unit or not self.listing:
             return None
-        return self.counts_of(listed.ends[int(np.argmin(listed.bounds))])
-
-    def counts_of(self, ends: IntArray) -> Counts:
-        """The number of layers of each stage of a cut that ends there."""
-        return tuple(b - a for a, b in pairwise((0, *ends.tolist(), self.model.layers)))
+        return counts_of(listed.ends[int(np.argmin(listed.bounds))], self.model.layers)
 
     def _unlist(self, low: IntArray, high: IntArray) -> None:
         if self.listed is not None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from ppopt import bounds
-from ppopt.bounds.many_cuts import ManyCuts, ends_of
+from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
 from ppopt.clock import Clock
 from ppopt.pipeline import IntArray
 from ppopt.search.choices import Time
@@ -90,7 +90,7 @@ class SmallBounds:
         ends = np.array(sorted(map(ends_of, self._met)))
         values = self._values(ends, clock)
         best, value = self._moves.best(ends[int(np.argmin(values))], lambda ends: self._values(ends, clock), PATIENCE, clock)
-        counts = self._counts(best)
+        counts = counts_of(best, self._many.layers)
         if value == math.inf:
             return None
         self._met.add(counts)
@@ -109,6 +109,3 @@ class SmallBounds:
             largest[np.all((ends >= low) & (ends <= high), axis=1)] = math.inf
         value: Values = largest + SLACK * each.mean(axis=1)
         return value
-
-    def _counts(self, ends: IntArray) -> Counts:
-        return tuple(self._many.counts(ends[None, :])[0].tolist())

@@ -10,7 +10,7 @@ import pytest
 
 from ppopt.bounds import halved_cuts
 from ppopt.bounds.halved_cuts import cuts_of_halves, seconds_of_halves
-from ppopt.bounds.many_cuts import ManyCuts
+from ppopt.bounds.many_cuts import ManyCuts, counts_of
 from ppopt.clock import Clock
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.search.over_cuts import OverCuts
@@ -45,8 +45,8 @@ def test_all_of_them_and_no_others(place: tuple[str, int, int, int], monkeypatch
     rng, some_listed, some_not = Random(str(place)), 0, 0
     for _ in range(3):
         over, many, every = of(without_limit(rng, place))
-        for counts in many.counts(every[[rng.randrange(len(every)) for _ in range(2)]]).tolist():
-            over.learn_from(over.pipeline.changed(partition=tuple(counts)))
+        for ends in every[[rng.randrange(len(every)) for _ in range(2)]]:
+            over.learn_from(over.pipeline.changed(partition=counts_of(ends, many.layers)))
         bounds = many.each(every).max(axis=1)
         for below in np.quantile(bounds, (0.05, 0.3, 0.9)).astype(int).tolist():
             expected = {tuple(ends): int(bound) for ends, bound in zip(every.tolist(), bounds, strict=True) if bound < below}
@@ -69,7 +69,7 @@ def test_those_of_the_least_bounds_where_there_are_too_many(
         over, many, every = of(without_limit(rng, place))
 
         def learn(ends: IntArray, over: OverCuts = over, many: ManyCuts = many) -> None:
-            over.learn_from(over.pipeline.changed(partition=tuple(many.counts(ends[None, :])[0].tolist())))
+            over.learn_from(over.pipeline.changed(partition=counts_of(ends, many.layers)))
 
         below = int(many.each(every).max()) + 1
         found = cuts_of_halves(many, below, most, Clock(100), learn)

@@ -71,8 +71,7 @@ def test_without_a_limit_lists_come_at_once_until_they_say_nothing_new() -> None
     assert not looks.due(119.9)  # as rare as others
     assert over.listed is not None
     known = over.many.learned if over.many is not None else 0
-    over.listed.below = over.listed.bound  # as where cuts are as many as the least bounds are alike
-    over.listed.raised_to(over.listed.bounds)
+    over.listed.shorten(over.listed.bound)  # as where cuts are as many as the least bounds are alike
     assert looks.due(0)
     looks.look((), Fraction(0), Fraction(over.bound), Clock(60))
     assert not over.listing
