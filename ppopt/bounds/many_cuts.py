@@ -143,7 +143,7 @@ class ManyCuts:
         certificates alone say, by their places in the order in which they were learned, without limits of memory.
         """
         chosen = range(self.learned) if only is None else only
-        duration = self._durations(self._edges(ends))
+        duration = self.durations(ends)
         found = np.zeros((len(ends), len(self.room)), dtype=np.int64)
         if chosen:
             value = self._certified(duration, chosen)
@@ -167,7 +167,7 @@ class ManyCuts:
 
     def strongest(self, ends: IntArray, below: int, most: int) -> list[int]:
         """A few of the certificates, ``most`` at most, by which most of these cuts have a bound of ``below`` or more."""
-        left = self._certified(self._durations(self._edges(ends)), range(self.learned)) >= below
+        left = self._certified(self.durations(ends), range(self.learned)) >= below
         chosen = list[int]()
         while len(chosen) < most and left.any():
             chosen.append(int(np.argmax(left.sum(axis=0))))
@@ -190,8 +190,9 @@ class ManyCuts:
         edges = self._edges(ends)
         return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self.amounts)
 
-    def _durations(self, edges: IntArray) -> IntArray:
-        """What each kind of operation takes in each stage, in the order of rows."""
+    def durations(self, ends: IntArray) -> IntArray:
+        """What each kind of operation takes in each stage of each cut, in the order of :attr:`parts`."""
+        edges = self._edges(ends)
         found = np.empty((len(edges), len(self._place)), dtype=np.int64)
         for place, (kind, sums) in enumerate(self._times.items()):
             at, own = sums[edges], found[:, place * self.stages : (place + 1) * self.stages]

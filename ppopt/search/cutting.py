@@ -169,6 +169,7 @@ class PartitionChoice:
         value = value_of(schedule, self.objective)
         if schedule.within_memory and value < self.value:
             self.best, self.value, self.words = schedule, value, words
+            self.over.shorten_list(value)
             self._report()
 
     def _report(self) -> None:
@@ -217,7 +218,7 @@ class PartitionChoice:
             return
         more = strategies.ITERATED if self.over.listing and not self.over.limited else 1
         if best is not None and self.iterated.due(best, self.words, more * (self._begun + self._spent)):
-            if (found := self.iterated.improved(best, self.lower, self._clock, self.steps)) is not best:
+            if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, self.over.promising)) is not best:
                 self._follow(found, ())
             return
         if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):

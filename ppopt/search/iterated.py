@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from threading import Lock
@@ -25,6 +25,7 @@ from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
 from ppopt.search.near_cuts import value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
+from ppopt.search.over_cuts import Counts
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.search.whereabouts import at
@@ -55,6 +56,10 @@ class IteratedSearch:
         self._least: Time = 0
         """The bound at the last turn."""
         self._rounds, self._lock = 0, Lock()
+        self._begun: set[Counts] = set()
+        """Promising cuts on which rounds began."""
+        self._promising: Iterator[Counts] = iter(())
+        """Those on which none began yet."""
         self._best: Schedule
         """That of all workers."""
 
@@ -68,10 +73,16 @@ class IteratedSearch:
         third, and so on. Never where it is not :meth:`useful`."""
         return self._in_vain * (self.spent + self.seconds) <= others and self.useful(best, words)
 
-    def improved(self, best: Schedule, least: Time, clock: Clock, steps: list[Taken]) -> Schedule:
-        """A better schedule than ``best`` on whatever cut, or ``best``; none takes less than ``least`` (the user's unit)."""
+    def improved(
+        self, best: Schedule, least: Time, clock: Clock, steps: list[Taken], promising: Sequence[Counts] = ()
+    ) -> Schedule:
+        """A better schedule than ``best`` on whatever cut, or ``best``; none takes less than ``least`` (the user's unit).
+
+        ``promising``: cuts on which every other round begins, as far as none has begun there before.
+        """
         begun, own, rounds = time.monotonic(), clock.slice(self.seconds), self._rounds
         self._best = best
+        self._promising = iter([counts for counts in promising if counts not in self._begun])
         with at("orders and cuts in turn"):
             self._go_on(least, own)
         found = self._best
@@ -110,7 +121,10 @@ class IteratedSearch:
             with self._lock:
                 self._rounds += 1
                 number = self._rounds
-            other = self._round(current, number, least, clock)
+                counts = next(self._promising, None) if number % 2 else None
+                if counts is not None:
+                    self._begun.add(counts)
+            other = self._round(current, counts, number, least, clock)
             with self._lock:
                 if other is not None and value_of(other, "makespan") < value_of(self._best, "makespan"):
                     self._best = other
@@ -119,10 +133,11 @@ class IteratedSearch:
             if other is not None and value_of(other, "makespan") <= value_of(current, "makespan") + more:
                 current = other
 
-    def _round(self, current: Schedule, number: int, least: Time, clock: Clock) -> Schedule | None:
-        """Where local search leads from some moves away, in the round of that number; ``None``: nowhere within memory."""
+    def _round(self, current: Schedule, counts: Counts | None, number: int, least: Time, clock: Clock) -> Schedule | None:
+        """Where local search leads from a cut, or from some moves away, in the round of that number; ``None``: nowhere within
+        memory."""
         clock.charge(tuning.SCHEDULED * current.pipeline.index.computations)
-        here = self._on_cuts.away(current)
+        here = self._on_cuts.away(current) if counts is None else self._on_cuts.on(current, counts)
         if here is not None and not here.within_memory:
             here = self._on_cuts.best(here, clock, PATIENCE)
         if here is None or not here.within_memory:

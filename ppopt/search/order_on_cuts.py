@@ -20,7 +20,7 @@ from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.moves import Moves, Values, edges, every
 from ppopt.search.near_cuts import At, retimed, value_of
-from ppopt.search.over_cuts import OverCuts
+from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.timing import OrderAtCosts
 
 SECONDS = 2e-8
@@ -63,7 +63,12 @@ class OrderOnCuts:
         """The order of a schedule (:meth:`useful`) on a cut some moves away, whatever it holds there; ``None``: that has no room
         for a microbatch."""
         ends = self._moves.away(np.array(ends_of(schedule.pipeline.counts), dtype=np.int64))
-        other = self._at(counts_of(ends, self._moves.layers))
+        return self.on(schedule, counts_of(ends, self._moves.layers))
+
+    def on(self, schedule: Schedule, counts: Counts) -> Schedule | None:
+        """The order of a schedule (:meth:`useful`) on a cut, whatever it holds there; ``None``: that has no room for a
+        microbatch."""
+        other = self._at(counts)
         return None if other is None else retimed(schedule, other, "makespan")
 
     def best(self, schedule: Schedule, clock: Clock, patience: int = PATIENCE) -> Schedule:

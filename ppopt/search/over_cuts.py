@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, durations_of, plain_certificates, work_certificates
+from ppopt.bounds.edge_finding import raise_listed
 from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
@@ -87,6 +88,11 @@ class OverCuts:
         return len(self._known)
 
     @property
+    def _scale(self) -> int:
+        """Ticks here in one of the placement's own."""
+        return self.per_unit // self._some.ticks.per_unit
+
+    @property
     def limited(self) -> bool:
         """Whether there are several cuts, and a limit of memory says something of them."""
         return self.many is not None and self._amounts is not None
@@ -134,7 +140,7 @@ class OverCuts:
                 self.many = self._of_many([], 1)
             return
         *amounts, room = self._amounts
-        ends, scale = [self.model.ends(of) for of in amounts], self.per_unit // some.ticks.per_unit
+        ends, scale = [self.model.ends(of) for of in amounts], self._scale
         for device, most in enumerate(room):
             stages = [stage for stage, on in enumerate(self.pipeline.routes[0]) if on == device]
             self.model.hold([(ends[0], stages), (ends[2], stages)], most)
@@ -269,7 +275,7 @@ class OverCuts:
             self.pipeline.stages,
             self._reasons,
             box,
-            scale=self.per_unit // self._some.ticks.per_unit,
+            scale=self._scale,
             lower=least,
             upper=most,
             memory=None if self._amounts is None else Held(*self._amounts),
@@ -323,6 +329,8 @@ class OverCuts:
         boxes = ((np.array([box.low]), np.array([box.high])) for box in self.boxes)
         for low, high in (*((ends, ends) for ends in self._out), *boxes):
             found.leave_out(low, high)
+        if self.joint:
+            raise_listed(found, self.many, self._reasons.graph, self._scale, clock)
         self.listed = found
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True
@@ -333,6 +341,19 @@ class OverCuts:
         if listed is None or listed.bound >= below * self.per_unit or not self.listing:
             return None
         return counts_of(listed.ends[int(np.argmin(listed.bounds))], self.model.layers)
+
+    def shorten_list(self, below: Fraction | float) -> None:
+        """List no cuts any more whose bound is not below that much."""
+        if self.listed is not None and below * self.per_unit < self.listed.below:
+            self.listed.shorten(math.ceil(below * self.per_unit))
+
+    @property
+    def promising(self) -> list[Counts]:
+        """The listed cuts that are left, the least bound first."""
+        if self.listed is None:
+            return []
+        ends = self.listed.ends[np.argsort(self.listed.bounds, kind="stable")]
+        return [counts_of(row, self.model.layers) for row in ends]
 
     def _unlist(self, low: IntArray, high: IntArray) -> None:
         if self.listed is not None:
