@@ -11,13 +11,14 @@ import pytest
 from hypothesis import strategies as st
 
 from ppopt import compiled
+from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.halved_cuts import _pairs
 from ppopt.bounds.listed_cuts import Listed
 from ppopt.checker import violations
 from ppopt.checker.quick import sound
-from ppopt.clock import Clock
+from ppopt.clock import Clock, Limits
 from ppopt.compiled import LOADING, Loop, bare, loop, using
-from ppopt.constraints import Family, Precede, rules_of
+from ppopt.constraints import Family, Precede, relaxed_graph, rules_of
 from ppopt.heuristics import PRIORITIES, Jobs, loops, run_jobs
 from ppopt.heuristics.running import Heaps
 from ppopt.named import find
@@ -315,3 +316,19 @@ def test_halves_of_cuts() -> None:
     assert plain == fast
     assert sorted(plain) == [(i, j) for i, j in np.ndindex(200, 90) if (first[i] + second[j] < 45).all()]
     assert len(plain) > 100
+
+
+@thorough
+@with_numba
+def test_edge_finding() -> None:
+    rng = np.random.default_rng(2)
+    graph = relaxed_graph(Pipeline(3, 5, "wave", 2), links=False)
+    durations = rng.integers(0, 9, size=(40, len(graph.families)))
+    bounds, below = durations.sum(axis=1), 5 * int(durations.sum(axis=1).max())
+
+    def found() -> list[int]:
+        return EdgeFinding(graph).raised(durations, bounds, below, Limits(Clock(100), 0.0, 2)).tolist()
+
+    plain, fast = each_way(found)
+    assert plain == fast
+    assert (np.array(fast) > bounds).sum() > 30

@@ -8,9 +8,9 @@ follows from that, as it runs one operation at a time:
   of them (*edge finding*: Carlier and Pinson, "An algorithm for solving the job-shop problem", 1989);
 * an operation that would end behind the latest start of another comes behind it, and behind all such (*detectable precedences*).
 
-Each raises earliest starts, and, with time running backwards, lowers latest ends; those of what waits for these operations follow,
-until nothing changes. Both are found by the trees of Vilim ("Global constraints in scheduling", 2007), in ``n log n`` steps for
-``n`` operations of a machine. Where no time is left for some operation there is no schedule of that makespan.
+Each raises earliest starts, and, with time running backwards, lowers latest ends; those of what waits for these operations
+follow, until nothing changes. Both are found by the trees of Vilim ("Global constraints in scheduling", 2007), in ``n log n``
+steps for ``n`` operations of a machine. Where no time is left for some operation there is no schedule of that makespan.
 
 Measured on the 4024 cuts of 40 layers in 16 stages whose one-machine bounds are below the best known makespan, as far as they
 were learned from the least of them: 3870 have no schedule that is better, by this alone, which takes 0.2 ms for each.
@@ -18,13 +18,14 @@ were learned from the least of them: 3870 have no schedule that is better, by th
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from ppopt.bounds.listed_cuts import Listed
 from ppopt.bounds.many_cuts import ManyCuts
-from ppopt.clock import Clock
+from ppopt.clock import Clock, Limits
 from ppopt.compiled import bare, expect, loop
 from ppopt.constraints import FamilyGraph, Precedence
 from ppopt.op import Kind
@@ -32,8 +33,8 @@ from ppopt.pipeline import IntArray
 
 SECONDS = 1.5e-7
 """Deterministic seconds of an operation, each time that starts are raised. Measured: as long on an idle machine."""
-AT_ONCE = 2**20
-"""Operations between two looks at the clock, each counted once for each time that starts are raised."""
+OFTEN = 2**20
+"""How often starts of operations are raised between two looks at the clock, which is a tenth of a second."""
 NEVER = -(2**60)
 """When operations have ended that there are none of."""
 EMPTY, ALL, MAYBE = 0, 1, 2
@@ -65,17 +66,32 @@ class EdgeFinding:
         self._sizes = len(sizes), len(waits), self.families, self.count, 1 << max(max(sizes) - 1, 0).bit_length()
         self._longest = int(margins.max(axis=1).sum() + self.count * waits[:, 3].sum())
 
-    def raised(self, durations: IntArray, bounds: IntArray, below: int, clock: Clock) -> IntArray:
+    def raised(self, durations: IntArray, bounds: IntArray, below: int, limits: Limits) -> IntArray:
         """Bounds of the makespan with each of some durations, where ``bounds`` are known, up to ``below``; all in ticks. When the
         clock is over the last ones are left as they are.
 
         ``durations``: a row of those of all families for each.
         """
+        found, parts = bounds.copy(), limits.threads
+        expect(self.families * self.count * len(durations), raise_bounds)
+
+        def raise_part(part: int) -> None:
+            found[part::parts] = self._raised(durations[part::parts], bounds[part::parts], below, limits.clock)
+
+        if parts == 1:
+            raise_part(0)
+            return found
+        with ThreadPoolExecutor(parts) as pool:
+            for going in [pool.submit(raise_part, part) for part in range(parts)]:
+                going.result()
+        return found
+
+    def _raised(self, durations: IntArray, bounds: IntArray, below: int, clock: Clock) -> IntArray:
+        """:meth:`raised` by one thread."""
         found, state, operations = bounds.copy(), np.zeros(2, np.int64), self.families * self.count
         starts, trees = (_rows(np.zeros(shape, np.int64)) for shape in ((5, operations), (6, 2 * self._sizes[-1])))
         work = starts, _rows(np.repeat(self._own[None, :], 4, axis=0)), trees
         longest = int(durations.sum(axis=1).max(initial=0)) * self.count + self._longest + abs(below)
-        expect(operations * len(durations), raise_bounds)
         rows = np.ascontiguousarray(durations).ravel()
         while state[0] < len(found) and not clock.over:
             raise_bounds(operations, 2 * longest - NEVER, below, self._sizes, self._rules, rows, found, work, state)
@@ -83,15 +99,16 @@ class EdgeFinding:
         return found
 
 
-def raise_listed(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, clock: Clock) -> None:
-    """Raise the bounds of listed cuts, those of the least first, as long as the clock lets; ``graph`` and ``scale``: as for
-    :class:`EdgeFinding`, of a pipeline with whole weight gradients."""
+def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
+    """Raise the bounds of listed cuts, the least ones first, as far as there is time.
+
+    ``graph`` and ``scale``: as for :class:`EdgeFinding`, of a pipeline with whole weight gradients.
+    """
     kinds = (Kind.I if family.kind == Kind.B else Kind(family.kind) for family in graph.families)
     parts = [many.parts.index((kind, family.stage)) for kind, family in zip(kinds, graph.families, strict=True)]
     least_first = np.argsort(listed.bounds, kind="stable")
-    durations = many.durations(listed.ends[least_first])[:, parts]
-    bounds = EdgeFinding(graph, scale).raised(durations, listed.bounds[least_first], listed.below, clock)
-    listed.bounds[least_first] = bounds
+    durations, bounds = many.durations(listed.ends[least_first])[:, parts], listed.bounds[least_first]
+    listed.bounds[least_first] = EdgeFinding(graph, scale).raised(durations, bounds, listed.below, limits)
     listed.shorten(listed.below)
 
 
@@ -103,9 +120,9 @@ def _rows(table: IntArray) -> tuple[IntArray, ...]:
 def join(tree: Any, node: int) -> None:
     """What a node has of both of its children.
 
-    A tree has the operations of a machine by their earliest starts. Of each node ``total`` is what those that are :data:`ALL` take,
-    ``until`` when they have ended at the earliest; ``more`` and ``late`` are the same with one of those that are :data:`MAYBE`, if
-    that is more, and ``of_more`` and ``of_late`` say which one, -1: none.
+    A tree has the operations of a machine by their earliest starts. Of each node ``total`` is what those that are :data:`ALL`
+    take, ``until`` when they have ended at the earliest; ``more`` and ``late`` are the same with one of those that are
+    :data:`MAYBE`, if that is more, and ``of_more`` and ``of_late`` say which one, -1: none.
     """
     total, until, more, late, of_more, of_late = tree
     left, right = 2 * node, 2 * node + 1
@@ -272,10 +289,10 @@ def follow(sizes: Any, waits: Any, starts: Any) -> bool:
             if n >= shift[i]:
                 first, then = before[i] * count + n - shift[i], after[i] * count + n
                 minus_late[first] = max(minus_late[first], minus_late[then] + time[then] + lag[i])
+    missing = 0
     for operation in range(families * count):
-        if early[operation] + time[operation] + minus_late[operation] > 0:
-            return False
-    return True
+        missing = max(missing, early[operation] + time[operation] + minus_late[operation])
+    return missing == 0
 
 
 def rounds_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
@@ -298,7 +315,9 @@ def rounds_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
             first, last = begin[machine], begin[machine + 1]
             there = raise_starts(first, last, width, starts, (by_early, by_late, by_end, by_start), tree)
             turned = (minus_late, early, time, raised, leaf)
-            back = raise_starts(first, last, width, turned, (by_late, by_early, by_start, by_end), tree) if there != FULL else FULL
+            back = (
+                raise_starts(first, last, width, turned, (by_late, by_early, by_start, by_end), tree) if there != FULL else FULL
+            )
             if back == FULL:
                 return rounds
             later = later or there == LATER or back == LATER
@@ -316,19 +335,19 @@ def raise_bounds(below: int, sizes: Any, rules: Any, durations: Any, found: Any,
     _, _, families, count, _ = sizes
     time = work[0][2]
     row, spent = state[0], 0
-    while row < len(found) and spent < AT_ONCE:
+    while row < len(found) and spent < OFTEN:
         for family in range(families):
             for operation in range(family * count, family * count + count):
                 time[operation] = durations[row * families + family]
-        low, high = found[row], below
+        low, high, step = found[row], below, 1
         most = below - 1
         while low < high:
             rounds = rounds_until_full(most, sizes, rules, work)
             if rounds > 0:
-                low = most + 1
+                low, step = most + 1, 2 * step
             else:
                 high = most
-            most = (low + high - 1) // 2
+            most = min(low + step - 1, (low + high - 1) // 2)
             spent += abs(rounds) * families * count
         found[row] = low
         row += 1

@@ -34,7 +34,7 @@ from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import CutPipelines, fastest, plain, shown, without_an_answer
 from ppopt.search.cuts_of_others import CutsOfOthers
 from ppopt.search.iterated import IteratedSearch
-from ppopt.search.listed import AmongListed
+from ppopt.search.listed import AmongListed, Promising
 from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.order_on_cuts import OrderOnCuts
@@ -213,23 +213,30 @@ class PartitionChoice:
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
         best = self.best
-        if best is not None and not self.words and self.listed.first and self.iterated.spent:
+        known = self.over.bound < min(self.value, self.enough)  # else what is open is in leaves
+        if best is not None and not self.words and known and self.listed.first and self.iterated.spent:
             self._look_with_order(self.listed, best.pipeline.counts)
             return
         more = strategies.ITERATED if self.over.listing and not self.over.limited else 1
         if best is not None and self.iterated.due(best, self.words, more * (self._begun + self._spent)):
-            if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, self.over.promising)) is not best:
+            if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, self._promising())) is not best:
                 self._follow(found, ())
             return
         if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
             return
         for looks in self.looks:
-            if best is not None and not self.words and looks.due(self._spent):
+            if best is not None and not self.words and (known or looks is not self.listed) and looks.due(self._spent):
                 self._look_with_order(looks, best.pipeline.counts)
                 return
         before = self._clock.spent
         self._next_cut()
         self._spent += self._clock.spent - before
+
+    def _promising(self) -> Promising:
+        """Where something better may be: on the leaves that are not settled, and on listed cuts."""
+        open_leaves = [leaf for leaf in self.leaves.values() if not leaf.settled]
+        leaves = [leaf.pipeline.counts for leaf in sorted(open_leaves, key=lambda leaf: leaf.bound)]
+        return self.listed.promising(leaves, self.value)
 
     def _improve(self, best: Schedule) -> bool:
         """Search for a better order of the best cut; ``False``: none of that cut is good enough."""
@@ -243,9 +250,11 @@ class PartitionChoice:
 
     def _look_with_order(self, looks: AnyLooks, counts: Counts) -> None:
         """Search for cut and order together."""
-        begun, name = time.monotonic(), looks.name(counts)
+        begun, name, before = time.monotonic(), looks.name(counts), self.over.listed
         with at("cuts and orders"):
             looked = looks.look(counts, self.lower, min(self.value, self.enough), self._clock)
+        if self.over.listed is not before:
+            self.iterated.again()
         if looked.schedule is not None:
             self._follow(looked.schedule, ())
         if looked.closed:
@@ -339,7 +348,7 @@ class PartitionChoice:
             words = result.binding
             self._found(self.order.raced(result.schedule, words, leaf.bound, most, self._clock, self.steps), words)
         self.settled.cut = leaf.pipeline.counts if leaf.settled else self.settled.cut
-        if result.schedule is not None:
+        if result.schedule is not None and (self.value < before or not leaf.settled):
             self._follow(result.schedule, result.binding)
         self._report()
 

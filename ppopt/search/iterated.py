@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from threading import Lock
@@ -23,6 +24,7 @@ from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.choices import Time
 from ppopt.search.cuts import plain, shown
+from ppopt.search.listed import NOTHING_KNOWN, Promising
 from ppopt.search.near_cuts import value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts
@@ -56,10 +58,9 @@ class IteratedSearch:
         self._least: Time = 0
         """The bound at the last turn."""
         self._rounds, self._lock = 0, Lock()
-        self._begun: set[Counts] = set()
-        """Promising cuts on which rounds began."""
-        self._promising: Iterator[Counts] = iter(())
-        """Those on which none began yet."""
+        self._promising = NOTHING_KNOWN
+        self._begun_on: Counter[Counts] = Counter()
+        """How many rounds began on each."""
         self._best: Schedule
         """That of all workers."""
 
@@ -73,21 +74,25 @@ class IteratedSearch:
         third, and so on. Never where it is not :meth:`useful`."""
         return self._in_vain * (self.spent + self.seconds) <= others and self.useful(best, words)
 
+    def again(self) -> None:
+        """Let the next turn come at once, as if the last one had found something: more is known of where to begin."""
+        self._in_vain, self.seconds = 0, self._first
+
     def improved(
-        self, best: Schedule, least: Time, clock: Clock, steps: list[Taken], promising: Sequence[Counts] = ()
+        self, best: Schedule, least: Time, clock: Clock, steps: list[Taken], promising: Promising = NOTHING_KNOWN
     ) -> Schedule:
         """A better schedule than ``best`` on whatever cut, or ``best``; none takes less than ``least`` (the user's unit).
 
-        ``promising``: cuts on which every other round begins, as far as none has begun there before.
+        ``promising``: where a better one may be. Rounds begin on one of these after the other; where it may be elsewhere, too,
+        every other round does, once on each.
         """
         begun, own, rounds = time.monotonic(), clock.slice(self.seconds), self._rounds
-        self._best = best
-        self._promising = iter([counts for counts in promising if counts not in self._begun])
+        self._best, self._promising = best, promising
         with at("orders and cuts in turn"):
             self._go_on(least, own)
         found = self._best
         if found is not best:
-            self._in_vain, self.seconds = 0, self._first
+            self.again()
         else:
             self._in_vain, self.seconds = max(self._in_vain + (least > self._least), 1), 2 * self.seconds
         self._least = least
@@ -121,9 +126,7 @@ class IteratedSearch:
             with self._lock:
                 self._rounds += 1
                 number = self._rounds
-                counts = next(self._promising, None) if number % 2 else None
-                if counts is not None:
-                    self._begun.add(counts)
+                counts = self._begins(number)
             other = self._round(current, counts, number, least, clock)
             with self._lock:
                 if other is not None and value_of(other, "makespan") < value_of(self._best, "makespan"):
@@ -132,6 +135,15 @@ class IteratedSearch:
             more = ACCEPTED * chance.random() * float(value_of(best, "makespan"))
             if other is not None and value_of(other, "makespan") <= value_of(current, "makespan") + more:
                 current = other
+
+    def _begins(self, number: int) -> Counts | None:
+        """On which cut the round of that number begins; ``None``: some moves away."""
+        cuts, everywhere = self._promising
+        counts = min(cuts, key=self._begun_on.__getitem__, default=None)  # of equals the first
+        if counts is None or (everywhere and (number % 2 or self._begun_on[counts])):
+            return None
+        self._begun_on[counts] += 1
+        return counts
 
     def _round(self, current: Schedule, counts: Counts | None, number: int, least: Time, clock: Clock) -> Schedule | None:
         """Where local search leads from a cut, or from some moves away, in the round of that number; ``None``: nowhere within

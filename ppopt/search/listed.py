@@ -10,13 +10,16 @@ list, which those settled leave.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from ppopt.bounds.halved_cuts import seconds_of_halves
 from ppopt.bounds.listed_cuts import LEARNING, SomeCuts, seconds_of_box
-from ppopt.clock import Clock
+from ppopt.bounds.many_cuts import counts_of
+from ppopt.clock import Clock, Limits
 from ppopt.search import strategies
 from ppopt.search.boxes import Looked, Looks, boxes
 from ppopt.search.choices import Time
@@ -36,6 +39,16 @@ MOST = 20_000
 LATE = 2
 """Times as long as was thought a list may take where memory is not limited. Measured: 40 layers in 16 stages on 4 devices take 4
 seconds with 16 microbatches, 10 with 8, as ramps leave more cuts to be asked."""
+
+
+class Promising(NamedTuple):
+    """Cuts that may be better than the best, the most promising first; ``everywhere``: so may others."""
+
+    cuts: Sequence[Counts] = ()
+    everywhere: bool = True
+
+
+NOTHING_KNOWN = Promising()
 
 
 class AmongListed(Looks):
@@ -105,6 +118,16 @@ class AmongListed(Looks):
             self.seconds *= 2
         return looked
 
+    def promising(self, leaves: Sequence[Counts], below: Time) -> Promising:
+        """Where something below that much may be: on cuts that were looked at, ``leaves``, and on listed ones, the least bounds
+        first."""
+        listed, many = self._over.listed, self._over.many
+        if listed is None or many is None:
+            return NOTHING_KNOWN
+        ends = listed.ends[np.argsort(listed.bounds, kind="stable")]
+        cuts = [*leaves, *(counts_of(row, many.layers) for row in ends)]
+        return Promising(cuts, everywhere=listed.below < below * self._over.per_unit)
+
     def _list(self, lower: Time, below: Time, clock: Clock) -> Looked:
         """List cuts whose bound is below a part of the way from ``lower`` to ``below``: the next time for twice as long.
 
@@ -113,7 +136,8 @@ class AmongListed(Looks):
         """
         over, before, known = self._over, clock.spent, self._over.bound
         asked = Fraction(lower) + self._part * (Fraction(below) - Fraction(lower))
-        done = over.list_cuts(asked, MOST, clock.slice(self._listing), self._learned)
+        limits = Limits(clock.slice(self._listing), 0.0, self._settings.workers)
+        done = over.list_cuts(asked, MOST, limits, self._learned)
         self._part = min(2 * self._part, Fraction(1)) if done else self._part / 2
         self._listing = min(2 * self._listing, strategies.MOST_LISTING * self._settings.seconds)
         while not clock.over and (counts := over.least_listed(below)) is not None and self._learned(counts):

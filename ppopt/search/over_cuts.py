@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, durations_of, plain_certificates, work_certificates
-from ppopt.bounds.edge_finding import raise_listed
+from ppopt.bounds.edge_finding import tighten
 from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
 from ppopt.bounds.whole_layers import whole_layers
-from ppopt.clock import Clock, Limits
+from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
@@ -312,25 +312,25 @@ class OverCuts:
         """Whether there are listed cuts that are left (:meth:`list_cuts`)."""
         return self.listed is not None and len(self.listed.ends) > 0
 
-    def list_cuts(self, below: Fraction, most: int, clock: Clock, learn: Callable[[Counts], bool]) -> bool:
+    def list_cuts(self, below: Fraction, most: int, limits: Limits, learn: Callable[[Counts], bool]) -> bool:
         """List all cuts that are left whose bound is below that much.
 
         ``False``: it takes too long, or they are more than ``most`` within a limit of memory; where there is none, only as many
         of the least bounds are listed. ``learn``: learns from a cut, if it has room.
         """
         assert self.many is not None
-        ticks = math.ceil(below * self.per_unit)
+        many, clock, ticks = self.many, limits.clock, math.ceil(below * self.per_unit)
         if self.limited:
-            found = cuts_below(self.many, ticks, most, clock)
+            found = cuts_below(many, ticks, most, clock)
         else:
-            found = cuts_of_halves(self.many, ticks, most, clock, lambda ends: learn(counts_of(ends, self.model.layers)))
+            found = cuts_of_halves(many, ticks, most, clock, lambda ends: learn(counts_of(ends, many.layers)))
         if found is None:
             return False
         boxes = ((np.array([box.low]), np.array([box.high])) for box in self.boxes)
         for low, high in (*((ends, ends) for ends in self._out), *boxes):
             found.leave_out(low, high)
         if self.joint:
-            raise_listed(found, self.many, self._reasons.graph, self._scale, clock)
+            tighten(found, many, self._reasons.graph, self._scale, limits)
         self.listed = found
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True
@@ -346,14 +346,6 @@ class OverCuts:
         """List no cuts any more whose bound is not below that much."""
         if self.listed is not None and below * self.per_unit < self.listed.below:
             self.listed.shorten(math.ceil(below * self.per_unit))
-
-    @property
-    def promising(self) -> list[Counts]:
-        """The listed cuts that are left, the least bound first."""
-        if self.listed is None:
-            return []
-        ends = self.listed.ends[np.argsort(self.listed.bounds, kind="stable")]
-        return [counts_of(row, self.model.layers) for row in ends]
 
     def _unlist(self, low: IntArray, high: IntArray) -> None:
         if self.listed is not None:

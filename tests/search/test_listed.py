@@ -7,7 +7,7 @@ import pytest
 
 from ppopt import compiled
 from ppopt.bounds import halved_cuts
-from ppopt.clock import Clock
+from ppopt.clock import Clock, Limits
 from ppopt.pipeline import Layers, Memory, Pipeline
 from ppopt.search import listed, strategies
 from ppopt.search.boxes import boxes
@@ -122,12 +122,12 @@ def test_a_list_that_takes_too_long_is_shorter_and_takes_longer_the_next_time() 
 
 def test_a_cut_that_was_left_out_is_not_listed() -> None:
     over = OverCuts(PIPELINE, "makespan", Fraction(0))
-    assert over.list_cuts(Fraction(10**6), 100, Clock(60), among(over)._learned)
+    assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), among(over)._learned)
     assert over.listed is not None
     first = over.least_listed(10**6)
     assert first is not None
     number = len(over.listed.ends)
     over.leave_out(first)
-    assert over.list_cuts(Fraction(10**6), 100, Clock(60), among(over)._learned)
+    assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), among(over)._learned)
     assert len(over.listed.ends) == number - 1
     assert over.least_listed(0) is None
