@@ -33,14 +33,12 @@ from ppopt.pipeline import IntArray
 
 SECONDS = 1.5e-7
 """Deterministic seconds of an operation, each time that starts are raised. Measured: as long on an idle machine."""
-OFTEN = 2**20
-"""How often starts of operations are raised between two looks at the clock, which is a tenth of a second."""
+OFTEN = 2**15
+"""How often starts of operations are raised between two looks at the clock: half a second in Python."""
 NEVER = -(2**60)
 """When operations have ended that there are none of."""
 EMPTY, ALL, MAYBE = 0, 1, 2
 """What a leaf of a tree has: nothing; an operation; one of those of which at most one counts."""
-
-
 FULL, SAME, LATER = -1, 0, 1
 """What became of a machine's operations: they do not fit; their earliest starts are as before; some are later."""
 
@@ -82,8 +80,12 @@ class EdgeFinding:
             raise_part(0)
             return found
         with ThreadPoolExecutor(parts) as pool:
-            for going in [pool.submit(raise_part, part) for part in range(parts)]:
-                going.result()
+            parts_going = [pool.submit(raise_part, part) for part in range(parts)]
+            try:
+                for going in parts_going:
+                    going.result()
+            except KeyboardInterrupt:
+                limits.clock.interrupt()
         return found
 
     def _raised(self, durations: IntArray, bounds: IntArray, below: int, clock: Clock) -> IntArray:
@@ -94,7 +96,8 @@ class EdgeFinding:
         longest = int(durations.sum(axis=1).max(initial=0)) * self.count + self._longest + abs(below)
         rows = np.ascontiguousarray(durations).ravel()
         while state[0] < len(found) and not clock.over:
-            raise_bounds(operations, 2 * longest - NEVER, below, self._sizes, self._rules, rows, found, work, state)
+            often = min(operations * (len(found) - int(state[0])), OFTEN)
+            raise_bounds(often, 2 * longest - NEVER, below, self._sizes, self._rules, rows, found, work, state)
             clock.charge(SECONDS * int(state[1]))
         return found
 
@@ -110,6 +113,7 @@ def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limi
     durations, bounds = many.durations(listed.ends[least_first])[:, parts], listed.bounds[least_first]
     listed.bounds[least_first] = EdgeFinding(graph, scale).raised(durations, bounds, listed.below, limits)
     listed.shorten(listed.below)
+    listed.tight = not limits.clock.over
 
 
 def _rows(table: IntArray) -> tuple[IntArray, ...]:
@@ -327,7 +331,7 @@ def rounds_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
 PARTS = (join, put, change, add, until_without, sort, grow, find_edges, find_precedences, raise_starts, follow, rounds_until_full)
 
 
-@loop(4e-5, ("found", "state"), PARTS)
+@loop(1.6e-5, ("found", "state"), PARTS)
 def raise_bounds(below: int, sizes: Any, rules: Any, durations: Any, found: Any, work: Any, state: Any) -> None:
     """Raise bounds up to ``below``, from that of the durations ``state[0]`` on, until enough operations were raised, each counted
     as often as it was: ``state[1]``."""

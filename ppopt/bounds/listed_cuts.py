@@ -58,11 +58,15 @@ class SomeCuts:
 
 @dataclass
 class Listed:
-    """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left."""
+    """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left.
+
+    ``tight``: whether these bounds are as tight as edge finding makes them (:mod:`ppopt.bounds.edge_finding`).
+    """
 
     ends: IntArray
     bounds: IntArray
     below: int
+    tight: bool = False
 
     @property
     def bound(self) -> int:

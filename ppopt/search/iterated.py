@@ -4,6 +4,8 @@ It goes on from the best schedule of all cuts (Lourenço, Martin and Stützle, "
 cut some moves away. There tabu search for a better order and local search for a better cut take turns until neither gains. Where
 that is not much worse, the next round begins there. Measured for 36 and 40 layers in a loop of 4 on 4 devices: in 20 s the best
 takes 3 to 4 % less than what looks at single cuts and into boxes of cuts find in a minute. Each worker has rounds of its own.
+Where it is known which cuts may be better, rounds begin on these. Measured for 28 layers: the best known, which took a minute to
+find or was not found, is found in 10 s.
 """
 
 from __future__ import annotations
@@ -100,7 +102,8 @@ class IteratedSearch:
         said = "nothing found"
         if found is not best:
             said = f"best {plain(value_of(found, 'makespan'))} on {shown(found.pipeline.counts)}"
-        name = f"orders and cuts in turn, {self._rounds - rounds} times from some moves away"
+        whence = "some moves away" if promising.everywhere else "cuts that are left"
+        name = f"orders and cuts in turn, {self._rounds - rounds} times from {whence}"
         steps.append(Taken(name, time.monotonic() - begun, said))
         return found
 

@@ -122,7 +122,7 @@ class AmongListed(Looks):
         """Where something below that much may be: on cuts that were looked at, ``leaves``, and on listed ones, the least bounds
         first."""
         listed, many = self._over.listed, self._over.many
-        if listed is None or many is None:
+        if listed is None or many is None or not listed.tight:
             return NOTHING_KNOWN
         ends = listed.ends[np.argsort(listed.bounds, kind="stable")]
         cuts = [*leaves, *(counts_of(row, many.layers) for row in ends)]
@@ -137,7 +137,7 @@ class AmongListed(Looks):
         over, before, known = self._over, clock.spent, self._over.bound
         asked = Fraction(lower) + self._part * (Fraction(below) - Fraction(lower))
         limits = Limits(clock.slice(self._listing), 0.0, self._settings.workers)
-        done = over.list_cuts(asked, MOST, limits, self._learned)
+        done = over.list_cuts(asked, MOST, limits, self._learned, strategies.LISTING * self._settings.seconds)
         self._part = min(2 * self._part, Fraction(1)) if done else self._part / 2
         self._listing = min(2 * self._listing, strategies.MOST_LISTING * self._settings.seconds)
         while not clock.over and (counts := over.least_listed(below)) is not None and self._learned(counts):

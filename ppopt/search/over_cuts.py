@@ -312,25 +312,26 @@ class OverCuts:
         """Whether there are listed cuts that are left (:meth:`list_cuts`)."""
         return self.listed is not None and len(self.listed.ends) > 0
 
-    def list_cuts(self, below: Fraction, most: int, limits: Limits, learn: Callable[[Counts], bool]) -> bool:
+    def list_cuts(self, below: Fraction, most: int, limits: Limits, learn: Callable[[Counts], bool], tightening: float) -> bool:
         """List all cuts that are left whose bound is below that much.
 
         ``False``: it takes too long, or they are more than ``most`` within a limit of memory; where there is none, only as many
-        of the least bounds are listed. ``learn``: learns from a cut, if it has room.
+        of the least bounds are listed. ``learn``: learns from a cut, if it has room. ``tightening``: seconds at most for edge
+        finding on those that are listed.
         """
         assert self.many is not None
         many, clock, ticks = self.many, limits.clock, math.ceil(below * self.per_unit)
         if self.limited:
             found = cuts_below(many, ticks, most, clock)
         else:
-            found = cuts_of_halves(many, ticks, most, clock, lambda ends: learn(counts_of(ends, many.layers)))
+            found = cuts_of_halves(many, ticks, most, clock, lambda at: learn(counts_of(at, many.layers)))
         if found is None:
             return False
         boxes = ((np.array([box.low]), np.array([box.high])) for box in self.boxes)
         for low, high in (*((ends, ends) for ends in self._out), *boxes):
             found.leave_out(low, high)
         if self.joint:
-            tighten(found, many, self._reasons.graph, self._scale, limits)
+            tighten(found, many, self._reasons.graph, self._scale, dataclasses.replace(limits, clock=clock.slice(tightening)))
         self.listed = found
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True

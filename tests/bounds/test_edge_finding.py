@@ -177,7 +177,7 @@ def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
             values[counts] = int(result.value * per_unit)
         below = min(values.values()) + 1
         known = many.each(np.array([np.cumsum(counts)[:-1] for counts in values])).max(axis=1)
-        assert over.list_cuts(Fraction(below, per_unit), len(values), limits(workers=2), lambda counts: False)
+        assert over.list_cuts(Fraction(below, per_unit), len(values), limits(workers=2), lambda counts: False, 100)
         assert over.listed is not None
         listed = {counts_of(row, many.layers): bound for row, bound in zip(over.listed.ends, over.listed.bounds, strict=True)}
         assert all(bound <= values[counts] for counts, bound in listed.items())

@@ -13,9 +13,10 @@ from ppopt.pipeline import DataParallel, Memory, Pipeline, PipelineError
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import Settings, solve_closed
 from ppopt.search.iterated import IteratedSearch
+from ppopt.search.listed import Promising
 from ppopt.search.near_cuts import value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
-from ppopt.search.over_cuts import OverCuts
+from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.step import Taken
 from tests.support.layered import MODEL, cuts, on
 
@@ -109,6 +110,33 @@ def test_it_ends_where_no_other_cut_has_room() -> None:
     assert steps[0].outcome == "nothing found"
 
 
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_rounds_begin_where_something_better_may_be(everywhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    best, search = some_schedule(WAVE), searches(WAVE)
+    own, begun, elsewhere = search._on_cuts, list[Counts](), 0
+
+    def on(schedule: Schedule, counts: Counts) -> None:
+        begun.append(counts)
+
+    def elsewhere_too(schedule: Schedule) -> Schedule | None:
+        nonlocal elsewhere
+        elsewhere += 1
+        return None
+
+    monkeypatch.setattr(own, "on", on)
+    monkeypatch.setattr(own, "away", elsewhere_too)
+    promising = ((2, 1, 2, 2), (1, 2, 2, 2), (3, 2, 1, 1))
+    steps = list[Taken]()
+    search.improved(best, 0, Clock(0.1, deterministic=True), steps, Promising(promising, everywhere))
+    assert steps[0].name.endswith("from some moves away" if everywhere else "from cuts that are left")
+    if everywhere:
+        assert begun == list(promising)  # once
+        assert elsewhere > len(promising)
+    else:
+        assert begun[:6] == [*promising, *promising]
+        assert elsewhere == 0
+
+
 def test_turns_in_vain_wait_longer_while_the_bound_rises() -> None:
     best, search = some_schedule(WAVE), searches(WAVE, 1.0)
     assert not search.due(best, (), 0.5)
@@ -125,6 +153,10 @@ def test_turns_in_vain_wait_longer_while_the_bound_rises() -> None:
     assert search.improved(best, value_of(best, "makespan") - 1, counted(), []) is not best  # over with the first that is better
     assert search.seconds == 1.0
     assert search.due(best, (), 0.0)  # it found something: at once
+    search.improved(best, 3, Clock(0), [])
+    assert not search.due(best, (), 0.0)
+    search.again()
+    assert search.due(best, (), 0.0)
 
 
 def test_it_is_not_useful_where_times_on_other_cuts_are_not_known() -> None:

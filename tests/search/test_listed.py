@@ -11,7 +11,7 @@ from ppopt.clock import Clock, Limits
 from ppopt.pipeline import Layers, Memory, Pipeline
 from ppopt.search import listed, strategies
 from ppopt.search.boxes import boxes
-from ppopt.search.listed import AmongListed
+from ppopt.search.listed import NOTHING_KNOWN, AmongListed
 from ppopt.search.over_cuts import OverCuts
 from tests.search.test_boxes import SETTINGS, best_in
 from tests.support.layered import on
@@ -122,12 +122,31 @@ def test_a_list_that_takes_too_long_is_shorter_and_takes_longer_the_next_time() 
 
 def test_a_cut_that_was_left_out_is_not_listed() -> None:
     over = OverCuts(PIPELINE, "makespan", Fraction(0))
-    assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), among(over)._learned)
+    assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), among(over)._learned, 60)
     assert over.listed is not None
     first = over.least_listed(10**6)
     assert first is not None
     number = len(over.listed.ends)
     over.leave_out(first)
-    assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), among(over)._learned)
+    assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), among(over)._learned, 60)
     assert len(over.listed.ends) == number - 1
     assert over.least_listed(0) is None
+
+
+def test_something_better_may_be_on_leaves_and_listed_cuts() -> None:
+    over = OverCuts(PIPELINE, "makespan", Fraction(0))
+    looks = among(over)
+    assert looks.promising([(2, 2)], 10) == NOTHING_KNOWN
+    assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), looks._learned, 60)
+    leaf = over.least_listed(10**6)
+    assert leaf is not None
+    over.leave_out(leaf)
+    cuts, everywhere = looks.promising([leaf], 10**6)
+    assert not everywhere
+    assert cuts[0] == leaf
+    assert over.listed is not None
+    assert len(set(cuts)) == len(cuts) == 1 + len(over.listed.ends)
+    assert cuts[1] == over.least_listed(10**6)
+    assert looks.promising([], 10**6 + 1).everywhere  # others may take that long
+    over.listed.tight = False
+    assert looks.promising([leaf], 10) == NOTHING_KNOWN
