@@ -234,9 +234,9 @@ class PartitionChoice:
 
     def _promising(self) -> Promising:
         """Where something better may be: on the leaves that are not settled, and on listed cuts."""
-        open_leaves = [leaf for leaf in self.leaves.values() if not leaf.settled]
-        leaves = [leaf.pipeline.counts for leaf in sorted(open_leaves, key=lambda leaf: leaf.bound)]
-        return self.listed.promising(leaves, self.value)
+        leaves = [leaf for leaf in self.leaves.values() if not leaf.settled and leaf.bound < self.value]
+        leaves.sort(key=lambda leaf: leaf.bound)
+        return self.listed.promising([leaf.pipeline.counts for leaf in leaves], self.value)
 
     def _improve(self, best: Schedule) -> bool:
         """Search for a better order of the best cut; ``False``: none of that cut is good enough."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from ppopt.bounds.halved_cuts import seconds_of_halves
 from ppopt.bounds.listed_cuts import LEARNING, SomeCuts, seconds_of_box
-from ppopt.bounds.many_cuts import counts_of
 from ppopt.clock import Clock, Limits
 from ppopt.search import strategies
 from ppopt.search.boxes import Looked, Looks, boxes
@@ -42,7 +41,8 @@ seconds with 16 microbatches, 10 with 8, as ramps leave more cuts to be asked.""
 
 
 class Promising(NamedTuple):
-    """Cuts that may be better than the best, the most promising first; ``everywhere``: so may others."""
+    """Cuts that may be better than the best, the most promising first; ``everywhere``: whether cuts that are not among these may
+    be better, too."""
 
     cuts: Sequence[Counts] = ()
     everywhere: bool = True
@@ -125,8 +125,8 @@ class AmongListed(Looks):
         if listed is None or many is None or not listed.tight:
             return NOTHING_KNOWN
         ends = listed.ends[np.argsort(listed.bounds, kind="stable")]
-        cuts = [*leaves, *(counts_of(row, many.layers) for row in ends)]
-        return Promising(cuts, everywhere=listed.below < below * self._over.per_unit)
+        each = np.diff(ends, prepend=0, append=many.layers, axis=1)
+        return Promising([*leaves, *map(tuple, each.tolist())], everywhere=listed.below < below * self._over.per_unit)
 
     def _list(self, lower: Time, below: Time, clock: Clock) -> Looked:
         """List cuts whose bound is below a part of the way from ``lower`` to ``below``: the next time for twice as long.

@@ -331,7 +331,7 @@ class OverCuts:
         for low, high in (*((ends, ends) for ends in self._out), *boxes):
             found.leave_out(low, high)
         if self.joint:
-            tighten(found, many, self._reasons.graph, self._scale, dataclasses.replace(limits, clock=clock.slice(tightening)))
+            tighten(found, many, self._reasons.graph, self._scale, limits.slice(tightening))
         self.listed = found
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True

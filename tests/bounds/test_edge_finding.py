@@ -13,7 +13,7 @@ from ppopt.bounds.listed_cuts import Listed
 from ppopt.bounds.many_cuts import counts_of
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph
-from ppopt.pipeline import Costs, Links, Pipeline
+from ppopt.pipeline import Costs, Layer, Layers, Links, Pipeline
 from ppopt.search import Settings, solve_closed
 from ppopt.search.over_cuts import OverCuts
 from tests.bounds.test_many_cuts import PLACES, drawn
@@ -154,6 +154,57 @@ def test_margins_of_devices_count() -> None:
     found = EdgeFinding(graph).raised(np.array([graph.duration]), np.array([0]), below, limits())
     assert found[0] <= below - 1
     assert found[0] > max(graph.work)
+
+
+def varied(rng: Random) -> Pipeline:
+    """Few layers with step costs, frozen ones, half ticks and recompute, on devices that are apart; the partition is open."""
+    place, (devices, chunks), microbatches = rng.choice((("linear", (3, 1), 4), ("wave", (2, 2), 3), ("loop", (2, 2), 3)))
+    level, frozen = {"name": "full", "time": rng.choice((1, Fraction(3, 2))), "saved": 1}, rng.random() < 0.5
+
+    def layer(i: int) -> Layer:
+        back = {"backward_input": rng.randint(1, 6), "backward_weight": Fraction(rng.randint(0, 9), 2)}
+        once = {} if frozen and i < 2 else {"optimizer": rng.randint(0, 3), "reduce_scatter": rng.randint(0, 2)}
+        return Layer(f"l{i}", forward=rng.randint(0, 6), **back, activation=2, frozen=frozen and i < 2, recompute=[level], **once)
+
+    layers, links = Layers([layer(i) for i in range(devices * chunks + 2)]), Links(latency=rng.choice((0, 1)))
+    recompute = rng.choice(("none", "full"))
+    return Pipeline(devices, microbatches, place, chunks, layers=layers, links=links, recompute=recompute, partition="best")
+
+
+def check_lists(number: int, seed: int) -> tuple[int, int]:
+    """Compare the tight bounds of all cuts with exact optima: how many cuts, and how many bounds are more than was known."""
+    rng, seen, more = Random(seed), 0, 0
+    for _ in range(number):
+        over = OverCuts(varied(rng), "makespan", Fraction(0))
+        many = over.many
+        assert many is not None
+        every = list(cuts(many.layers, over.pipeline.stages))
+        known = dict(zip(every, many.each(np.array([np.cumsum(counts)[:-1] for counts in every])).max(axis=1), strict=True))
+        assert over.list_cuts(Fraction(10**6), len(every), limits(), lambda counts: False, 100)
+        assert over.listed is not None
+        assert over.listed.tight
+        for row, bound in zip(over.listed.ends, over.listed.bounds, strict=True):
+            counts = counts_of(row, many.layers)
+            result = solve_closed(over.pipeline.changed(partition=counts), settings=Settings(seconds=30, workers=1))
+            assert result.value is not None
+            assert bound <= result.value * over.per_unit
+            assert bound >= known[counts]
+            more += bound > known[counts]
+            seen += 1
+    return seen, more
+
+
+def test_tight_bounds_of_cuts_are_no_more_than_optima() -> None:
+    seen, more = check_lists(3, 1)
+    assert seen > 25
+    assert more > 3
+
+
+@thorough
+def test_tight_bounds_of_hundreds_of_cuts_are_no_more_than_optima() -> None:
+    seen, more = check_lists(40, 2)
+    assert seen > 300
+    assert more > 50
 
 
 def over_cuts(rng: Random, place: tuple[str, int, int, int]) -> OverCuts:
