@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -140,3 +141,17 @@ class Limits:
     def slice(self, seconds: float) -> Limits:
         """These limits for the next ``seconds``."""
         return replace(self, clock=self.clock.slice(seconds))
+
+
+def in_threads(task: Callable[[int], None], limits: Limits) -> None:
+    """Run a task in as many threads as the limits have, each with its number, until all have ended; in this one where that is
+    one. Ctrl-C among several is noted in the clock, which ends them."""
+    if limits.threads == 1:
+        task(0)
+        return
+    with ThreadPoolExecutor(limits.threads) as pool:
+        try:
+            for going in [pool.submit(task, number) for number in range(limits.threads)]:
+                going.result()
+        except KeyboardInterrupt:
+            limits.clock.interrupt()

@@ -18,14 +18,13 @@ were learned from the least of them: 3870 have no schedule that is better, by th
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from ppopt.bounds.listed_cuts import Listed
 from ppopt.bounds.many_cuts import ManyCuts
-from ppopt.clock import Clock, Limits
+from ppopt.clock import Clock, Limits, in_threads
 from ppopt.compiled import bare, expect, loop
 from ppopt.constraints import FamilyGraph, Precedence
 from ppopt.op import Kind
@@ -79,15 +78,7 @@ class EdgeFinding:
         def raise_part(part: int) -> None:
             found[part::parts] = self._raised(durations[part::parts], bounds[part::parts], below, limits.clock)
 
-        if parts == 1:
-            raise_part(0)
-            return found
-        with ThreadPoolExecutor(parts) as pool:
-            try:
-                for going in [pool.submit(raise_part, part) for part in range(parts)]:
-                    going.result()
-            except KeyboardInterrupt:
-                limits.clock.interrupt()
+        in_threads(raise_part, limits)
         return found
 
     def _raised(self, durations: IntArray, bounds: IntArray, below: int, clock: Clock) -> IntArray:
@@ -321,10 +312,10 @@ def rounds_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
         for machine in range(machines):
             first, last = begin[machine], begin[machine + 1]
             there = raise_starts(first, last, width, starts, (by_early, by_late, by_end, by_start), tree)
+            if there == FULL:
+                return rounds
             turned = (minus_late, early, time, raised, leaf)
-            back = (
-                raise_starts(first, last, width, turned, (by_late, by_early, by_start, by_end), tree) if there != FULL else FULL
-            )
+            back = raise_starts(first, last, width, turned, (by_late, by_early, by_start, by_end), tree)
             if back == FULL:
                 return rounds
             later = later or there == LATER or back == LATER

@@ -15,12 +15,11 @@ import random
 import time
 from collections import Counter
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from threading import Lock
 
 from ppopt import tabu
-from ppopt.clock import Clock, Limits
+from ppopt.clock import Clock, Limits, in_threads
 from ppopt.constraints import Word
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
@@ -109,17 +108,7 @@ class IteratedSearch:
 
     def _go_on(self, least: Time, clock: Clock) -> None:
         """Rounds of all workers, until the clock is over or nothing takes less."""
-        workers = Limits(clock, 0.0, self._settings.workers).threads
-        if workers == 1:
-            self._in_turn(0, least, clock)
-            return
-        with ThreadPoolExecutor(workers) as pool:
-            going = [pool.submit(self._in_turn, worker, least, clock) for worker in range(workers)]
-            try:
-                for one in going:
-                    one.result()
-            except KeyboardInterrupt:
-                clock.interrupt()
+        in_threads(lambda worker: self._in_turn(worker, least, clock), Limits(clock, 0.0, self._settings.workers))
 
     def _in_turn(self, worker: int, least: Time, clock: Clock) -> None:
         """Rounds of one worker, from the best on, until any of them comes to ``least``."""
