@@ -37,7 +37,21 @@ ROOMS = (
         "timing",
         "heuristics",
     ),
-    *("checker", "named", "perceptron", "solvers", "cpsat", "tabu", "ilp", "bounds", "periodic", "search", "files", "runs"),
+    *(
+        "checker",
+        "named",
+        "perceptron",
+        "solvers",
+        "cpsat",
+        "tabu",
+        "ilp",
+        "bounds",
+        "dynamic",
+        "periodic",
+        "search",
+        "files",
+        "runs",
+    ),
     *("study", "pictures", "live", "cli"),
 )
 

@@ -14,11 +14,13 @@ from ppopt import compiled
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.halved_cuts import _pairs
 from ppopt.bounds.listed_cuts import Listed
+from ppopt.bounds.shaving import Shaving
 from ppopt.checker import violations
 from ppopt.checker.quick import sound
 from ppopt.clock import Clock, Limits
 from ppopt.compiled import LOADING, Loop, bare, loop, using
 from ppopt.constraints import Family, Precede, relaxed_graph, rules_of
+from ppopt.dynamic import Question, layers
 from ppopt.heuristics import PRIORITIES, Jobs, loops, run_jobs
 from ppopt.heuristics.running import Heaps
 from ppopt.named import find
@@ -332,3 +334,42 @@ def test_edge_finding() -> None:
     plain, fast = each_way(found)
     assert plain == fast
     assert (np.array(fast) > bounds).sum() > 30
+
+
+@thorough
+@with_numba
+def test_shaving() -> None:
+    rng, refuted = np.random.default_rng(3), 0
+    graph = relaxed_graph(Pipeline(3, 4, "loop", 2, costs=Costs(forward=1, backward=2)), links=False)
+    for _ in range(12):
+        durations = rng.integers(1, 30, size=len(graph.families))
+        most = int(EdgeFinding(graph).raised(durations[None], np.array([0]), 10**4, Limits(Clock(100), 0.0, 1))[0])
+
+        def found(durations: Any = durations, most: int = most) -> tuple[bool, list[int], list[int]]:
+            shaving = Shaving(EdgeFinding(graph), durations, most)
+            shaving.go_on(Clock(100))
+            return shaving.refuted, shaving.windows.early.tolist(), shaving.windows.late.tolist()
+
+        plain, fast = each_way(found)
+        assert plain == fast
+        refuted += plain[0]
+    assert 0 < refuted < 12
+
+
+@thorough
+@with_numba
+@pytest.mark.parametrize("limit", [None, 4])
+def test_dynamic_programming(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "AT_LEAST", 1)
+    costs = Costs(per="stage", forward=(3, 4, 2, 5), backward=(7, 6, 8, 5))
+    graph = relaxed_graph(Pipeline(2, 4, "wave", 2, costs=costs, memory=Memory(limit=limit)))
+
+    def found() -> list[Any]:
+        questions = [Question(graph, most) for most in range(80, 130, 7)]
+        for question in questions:
+            question.go_on(Limits(Clock(100), 0.0, 2))
+        return [(question.refuted, question.started) for question in questions]
+
+    plain, fast = each_way(found)
+    assert plain == fast
+    assert {refuted for refuted, _ in plain} == {True, False}

@@ -62,8 +62,8 @@ class EdgeFinding:
         sizes = [len(machine.families) * self.count for machine in graph.machines]
         margins = np.array([graph.lead, graph.tail], dtype=np.int64) * scale
         self._own = np.array(own, dtype=np.int64)
-        self._rules = _rows(waits.T), np.cumsum([0, *sizes]), _rows(margins)
-        self._sizes = len(sizes), len(waits), self.families, self.count, 1 << max(max(sizes) - 1, 0).bit_length()
+        self.rules = _rows(waits.T), np.cumsum([0, *sizes]), _rows(margins)
+        self.sizes = len(sizes), len(waits), self.families, self.count, 1 << max(max(sizes) - 1, 0).bit_length()
         self._longest = int(margins.max(axis=1).sum() + self.count * waits[:, 3].sum())
 
     def raised(self, durations: IntArray, bounds: IntArray, below: int, limits: Limits) -> IntArray:
@@ -83,17 +83,22 @@ class EdgeFinding:
 
     def _raised(self, durations: IntArray, bounds: IntArray, below: int, clock: Clock) -> IntArray:
         """:meth:`raised` by one thread."""
-        found, state, operations = bounds.copy(), np.zeros(2, np.int64), self.families * self.count
-        starts, trees = (_rows(np.zeros(shape, np.int64)) for shape in ((5, operations), (6, 2 * self._sizes[-1])))
-        work = starts, _rows(np.repeat(self._own[None, :], 4, axis=0)), trees
+        found, state, operations, work = bounds.copy(), np.zeros(2, np.int64), self.families * self.count, self.room()
         longest = int(durations.sum(axis=1).max(initial=0)) * self.count + self._longest + abs(below)
         assert longest < -NEVER // 4, "far from never"
         rows = np.ascontiguousarray(durations).ravel()
         while state[0] < len(found) and not clock.over:
             often = min(ROUNDS * operations * (len(found) - int(state[0])), OFTEN)
-            raise_bounds(often, 2 * longest - NEVER, below, self._sizes, self._rules, rows, found, work, state)
+            raise_bounds(often, 2 * longest - NEVER, below, self.sizes, self.rules, rows, found, work, state)
             clock.charge(SECONDS * int(state[1]))
         return found
+
+    def room(self) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...], tuple[IntArray, ...]]:
+        """Room for one thread: of each operation its earliest start, its negative latest end, its duration, and two numbers more;
+        the operations of each machine in four orders; a tree."""
+        operations = self.families * self.count
+        starts, trees = (_rows(np.zeros(shape, np.int64)) for shape in ((5, operations), (6, 2 * self.sizes[-1])))
+        return starts, _rows(np.repeat(self._own[None, :], 4, axis=0)), trees
 
 
 def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
@@ -101,13 +106,17 @@ def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limi
 
     ``graph`` and ``scale``: as for :class:`EdgeFinding`, of a pipeline with whole weight gradients.
     """
-    kinds = (Kind.I if family.kind == Kind.B else Kind(family.kind) for family in graph.families)
-    parts = [many.parts.index((kind, family.stage)) for kind, family in zip(kinds, graph.families, strict=True)]
     least_first = np.argsort(listed.bounds, kind="stable")
-    durations, bounds = many.durations(listed.ends[least_first])[:, parts], listed.bounds[least_first]
+    durations, bounds = durations_on(listed.ends[least_first], many, graph), listed.bounds[least_first]
     listed.bounds[least_first] = EdgeFinding(graph, scale).raised(durations, bounds, listed.below, limits)
     listed.shorten(listed.below)
     listed.tight = not limits.clock.over
+
+
+def durations_on(ends: IntArray, many: ManyCuts, graph: FamilyGraph) -> IntArray:
+    """The durations of a graph's families on some cuts: a row for each."""
+    kinds = (Kind.I if family.kind == Kind.B else Kind(family.kind) for family in graph.families)
+    return many.durations(ends)[:, [many.parts.index((kind, f.stage)) for kind, f in zip(kinds, graph.families, strict=True)]]
 
 
 def _rows(table: IntArray) -> tuple[IntArray, ...]:
@@ -296,13 +305,22 @@ def follow(sizes: Any, waits: Any, starts: Any) -> bool:
 def rounds_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
     """Whether operations do not fit into ``most`` ticks: after how many rounds that is clear; negative: it is not, after so
     many."""
-    machines, _, families, count, width = sizes
-    waits, begin, (lead, tail) = rules
-    starts, (by_early, by_late, by_end, by_start), tree = work
-    early, minus_late, time, raised, leaf = starts
+    _, _, families, count, _ = sizes
+    lead, tail = rules[2]
+    early, minus_late = work[0][0], work[0][1]
     for family in range(families):
         for operation in range(family * count, family * count + count):
             early[operation], minus_late[operation] = lead[family], tail[family] - most
+    return rounds_until_settled(sizes, rules, work)
+
+
+def rounds_until_settled(sizes: Any, rules: Any, work: Any) -> int:
+    """Raise earliest starts and lower latest ends until nothing changes: after how many rounds it is clear that operations do not
+    fit; negative: it is not, after so many."""
+    machines, _, families, count, width = sizes
+    waits, begin, _ = rules
+    starts, (by_early, by_late, by_end, by_start), tree = work
+    early, minus_late, time, raised, leaf = starts
     rounds, later = 0, True
     while later and rounds < families * count:
         rounds += 1
@@ -322,7 +340,21 @@ def rounds_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
     return -rounds
 
 
-PARTS = (join, put, change, add, until_without, sort, grow, find_edges, find_precedences, raise_starts, follow, rounds_until_full)
+SETTLING = (
+    join,
+    put,
+    change,
+    add,
+    until_without,
+    sort,
+    grow,
+    find_edges,
+    find_precedences,
+    raise_starts,
+    follow,
+    rounds_until_settled,
+)
+PARTS = (*SETTLING, rounds_until_full)
 
 
 @loop(1.6e-5, ("found", "state"), PARTS)

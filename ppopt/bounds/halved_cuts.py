@@ -88,8 +88,7 @@ def _add(many: ManyCuts, strongest: Sequence[int], found: Listed, ends: IntArray
         ends = ends[many.each(ends, strongest).max(axis=1) < found.below]
     bounds = many.each(ends).max(axis=1)
     small = bounds < found.below
-    found.ends = np.concatenate([found.ends, ends[small]])
-    found.bounds = np.concatenate([found.bounds, bounds[small]])
+    found.add(ends[small], bounds[small])
 
 
 def _sharpen(many: ManyCuts, found: Listed, learn: Callable[[IntArray], object], clock: Clock) -> None:

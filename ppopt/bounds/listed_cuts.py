@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -67,11 +67,21 @@ class Listed:
     bounds: IntArray
     below: int
     tight: bool = False
+    shaved: npt.NDArray[np.bool_] = field(init=False)
+    """Of each cut, whether shaving (:mod:`ppopt.bounds.shaving`) was tried on it, in vain."""
+
+    def __post_init__(self) -> None:
+        self.shaved = np.zeros(len(self.ends), dtype=np.bool_)
 
     @property
     def bound(self) -> int:
         """No cut that is left has less, in ticks."""
         return min(self.below, int(self.bounds.min(initial=self.below)))
+
+    def add(self, ends: IntArray, bounds: IntArray) -> None:
+        """List some cuts more."""
+        self.ends, self.bounds = np.concatenate([self.ends, ends]), np.concatenate([self.bounds, bounds])
+        self.shaved = np.append(self.shaved, np.zeros(len(ends), dtype=np.bool_))
 
     def raised(self, many: ManyCuts, since: int) -> None:
         """With what certificates say that were learned behind so many."""
@@ -94,7 +104,7 @@ class Listed:
             self._keep(~np.all((self.ends >= least) & (self.ends <= most), axis=1))
 
     def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        self.ends, self.bounds = self.ends[kept], self.bounds[kept]
+        self.ends, self.bounds, self.shaved = self.ends[kept], self.bounds[kept], self.shaved[kept]
 
 
 def _as_bytes(rows: IntArray) -> npt.NDArray[np.void]:

@@ -217,14 +217,13 @@ class PartitionChoice:
         if best is not None and not self.words and known and self.listed.first and self.iterated.spent:
             self._look_with_order(self.listed, best.pipeline.counts)
             return
-        more = strategies.ITERATED if self.over.listing and not self.over.limited else 1
-        if best is not None and self.iterated.due(best, self.words, more * (self._begun + self._spent)):
+        if best is not None and self.iterated.due(best, self.words, self._begun + self._spent):
             if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, self._promising())) is not best:
                 self._follow(found, ())
             return
         if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
             return
-        for looks in self.looks:
+        for looks in () if self.listed.alone else self.looks:
             if best is not None and not self.words and (known or looks is not self.listed) and looks.due(self._spent):
                 self._look_with_order(looks, best.pipeline.counts)
                 return
@@ -267,6 +266,10 @@ class PartitionChoice:
 
     def _next_cut(self) -> None:
         """Look at the cut with the least bound of those that are left, or longer at the unsettled leaf with the least bound."""
+        if self.over.bound < min(self.value, self.enough) and self.listed.tightening:
+            self.steps.append(self.listed.tighten(self._clock))
+            self._report()
+            return
         leaf = min((leaf for leaf in self.leaves.values() if not leaf.settled), key=lambda leaf: leaf.bound, default=None)
         most = min(self.value, self.enough)
         if leaf is not None and (leaf.bound < self.over.bound or self.over.bound >= most):

@@ -11,7 +11,7 @@ from ppopt.clock import Limits
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
-from ppopt.search.over_cuts import saved_by
+from ppopt.search.layer_amounts import saved_by
 
 
 def least_memory(pipeline: Pipeline, shares: Sequence[Fraction], limits: Limits) -> Fraction:

@@ -10,6 +10,7 @@ list, which those settled leave.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -22,9 +23,11 @@ from ppopt.clock import Clock, Limits
 from ppopt.search import strategies
 from ppopt.search.boxes import Looked, Looks, boxes
 from ppopt.search.choices import Time
+from ppopt.search.cuts import plain
 from ppopt.search.near_cuts import At
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
+from ppopt.search.step import Taken
 
 LEAST_BOXES = 50_000
 """Boxes that a list has time for at least, where one is tried. Measured: 48 and 56 layers in 8 stages need 50,000 to 330,000; 28
@@ -67,6 +70,8 @@ class AmongListed(Looks):
         """Seconds for the next list."""
         self._too_long = False
         """Whether the last list came to no end, or said nothing new."""
+        self._as_tight = False
+        """Whether the list is as tight as it gets without a look at single cuts."""
 
     @property
     def first(self) -> bool:
@@ -84,6 +89,30 @@ class AmongListed(Looks):
         if not self._over.listing and self._too_long:
             return self.useful and self.spent + self._listing <= 2 * others
         return self._may_take(4 * others if self._over.listing else 2 * others)
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing more is to be asked of several cuts at once: edge finding and shaving have left few single ones."""
+        listed = self._over.listed
+        return listed is not None and listed.tight and not self._over.limited
+
+    @property
+    def tightening(self) -> bool:
+        """Whether edge finding or shaving may refute listed cuts. Within a limit of memory, of which these know nothing, it is
+        asked no more once they did not."""
+        listed = self._over.listed
+        return self.useful and listed is not None and not self._as_tight and not listed.shaved.all()
+
+    def tighten(self, clock: Clock) -> Taken:
+        """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes."""
+        over, begun, listed = self._over, time.monotonic(), self._over.listed
+        assert listed is not None
+        before = len(listed.ends)
+        over.tighten_list(Limits(clock.slice(self.seconds), 0.0, self._settings.workers))
+        refuted = before - len(listed.ends)
+        self._as_tight = over.limited and not refuted
+        said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
+        return Taken("edge finding and shaving on the cuts that are left", time.monotonic() - begun, said)
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""
@@ -138,6 +167,7 @@ class AmongListed(Looks):
         asked = Fraction(lower) + self._part * (Fraction(below) - Fraction(lower))
         limits = Limits(clock.slice(self._listing), 0.0, self._settings.workers)
         done = over.list_cuts(asked, MOST, limits, self._learned, strategies.LISTING * self._settings.seconds)
+        self._as_tight = False
         self._part = min(2 * self._part, Fraction(1)) if done else self._part / 2
         self._listing = min(2 * self._listing, strategies.MOST_LISTING * self._settings.seconds)
         while not clock.over and (counts := over.least_listed(below)) is not None and self._learned(counts):

@@ -19,17 +19,19 @@ from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
+from ppopt.bounds.shaving import shave_listed
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
-from ppopt.pipeline import CHOOSE, Costs, IntArray, Layers, Pipeline
+from ppopt.pipeline import CHOOSE, Costs, IntArray, Pipeline
 from ppopt.pipeline.cutting import StageLevels
 from ppopt.pipeline.rewriting import undivided
 from ppopt.pipeline.scaling import sizes_of
 from ppopt.schedule import Objective
 from ppopt.search.cut_ticks import CutTicks, scale_of_amounts
+from ppopt.search.layer_amounts import least_amounts
 
 if TYPE_CHECKING:
     from ppopt.bounds.scheduled_cuts import Box, FoundCut
@@ -336,6 +338,16 @@ class OverCuts:
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True
 
+    def tighten_list(self, limits: Limits) -> None:
+        """Leave out listed cuts that edge finding refutes, or else shaving, those of the least bounds first."""
+        assert self.listed is not None
+        assert self.many is not None
+        given = self.listed, self.many, self._reasons.graph, self._scale, limits
+        if not self.listed.tight:
+            tighten(*given)
+        shave_listed(*given)
+        self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))
+
     def least_listed(self, below: Fraction | float) -> Counts | None:
         """The listed cut that is left of the least bound, below that much; ``None``: there is none."""
         listed = self.listed
@@ -377,23 +389,3 @@ def _without_step(pipeline: Pipeline) -> Pipeline:
     if layers is pipeline.layers:
         return pipeline
     return pipeline.changed(layers=layers, route_of_microbatch=pipeline.route_of_microbatch)
-
-
-def least_amounts(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
-    """Per group, what a layer holds of a microbatch, what is left of that between ``I`` and ``W``, and its weights.
-
-    If it recomputes as is said, or as is best for it where that is open.
-    """
-    activation, retained, weights = (layers.each(name) for name in ("activation", "retained", "weights"))
-    held = [(value or Fraction(0)) - saved_by(layers, g, recompute) for g, value in enumerate(activation)]
-    kept = [own if value is None else min(own, value) for own, value in zip(held, retained, strict=True)]
-    return held, kept, [value or Fraction(0) for value in weights]
-
-
-def saved_by(layers: Layers, group: int, recompute: Any) -> Fraction:
-    """What a layer of a group holds less at most, where it recomputes as is said, or as is best for it."""
-    if recompute == CHOOSE or not isinstance(recompute, str):
-        levels = layers.groups[group].recompute if layers.has_backward(group) else ()
-        return max((level.saved for level in levels), default=Fraction(0))
-    level = layers.level_of(group, recompute)
-    return Fraction(0) if level is None else level.saved

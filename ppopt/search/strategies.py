@@ -16,6 +16,7 @@ from ppopt.search.step import Step
 from ppopt.search.steps.binding_order import BindingOrder
 from ppopt.search.steps.closed_forms import MemoryBound, OneMachine, Work
 from ppopt.search.steps.decisions import Decide, Minimise
+from ppopt.search.steps.dynamic_programming import DynamicProgramming
 from ppopt.search.steps.integer_program import IntegerProgram
 from ppopt.search.steps.list_schedules import ListSchedules, NamedHeuristics, PacedSchedules
 from ppopt.search.steps.makespan_first import MakespanFirst
@@ -152,6 +153,12 @@ def to_beat(run: Run) -> bool:
     return run.problem.enough is not None and not many(run)
 
 
+def narrow(run: Run) -> bool:
+    """A makespan that is to be beaten is not much above the bound."""
+    incumbent = run.incumbent
+    return incumbent.best is not None and incumbent.to_beat - incumbent.lower <= tuning.WIDE * incumbent.to_beat
+
+
 def nothing_found(run: Run) -> bool:
     """No schedule is known."""
     return run.incumbent.best is None
@@ -216,6 +223,7 @@ IN_TURN = (Turn(TabuSearch, whole(1 / 8)), Turn(Neighbourhoods, whole(1 / 10)))
 as long, values are 0.1 % larger on average."""
 
 SMALL: tuple[Entry, ...] = (
+    Turn(DynamicProgramming, left(9 / 10), every(to_beat, narrow)),
     # what others have reached may be out of reach
     Turn(Decide, left(1 / 3), to_beat, {"between": False, "exact": True}),
     # a first look at a cut of layers takes a second or a few: measured, without this they hardly get to neighbourhoods
@@ -272,6 +280,7 @@ SMALL: tuple[Entry, ...] = (
     # of many operations a step that was in vain is left out: measured, neighbourhoods make more of its time
     Turn(Windows, whole(1 / 12), every(no(span), again(Windows))),
     Turn(TabuSearch, left(1 / 4)),
+    Turn(DynamicProgramming, left(1 / 2), every(no(many), no(wide))),
     # one long question, once nothing better is found: measured, 3 devices of 4 chunks, 12 microbatches are proved in 17 s; short
     # ones leave 2.6 % open after 40 s
     Turn(Decide, left(1 / 3), every(unbeaten, no(wide)), {"between": False, "bound": False}),

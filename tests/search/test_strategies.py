@@ -166,6 +166,7 @@ CONDITIONS = {
     "nothing found": (strategies.nothing_found, lambda: run_of(FEW), lambda: offered("a test")),
     "to beat": (strategies.to_beat, lambda: run_of(FEW, enough=20), lambda: run_of(FEW)),
     "to beat with many": (strategies.to_beat, lambda: run_of(FEW, enough=20), lambda: run_of(MANY, enough=20)),
+    "narrow": (strategies.narrow, lambda: opened(FEW, 0), lambda: opened(FEW, 2 * tuning.WIDE)),
     "bound": (strategies.bound, lambda: run_of(FEW, words=WAIT), lambda: run_of(FEW)),
     "no": (strategies.no(strategies.span), lambda: run_of(FEW), lambda: run_of(FEW, objective="span")),
     "every": (

@@ -1,0 +1,24 @@
+"""Dynamic programming over what has started: is there a schedule of at most some makespan?
+
+Microbatches of a route are alike and run in order, so how many operations of each family have started says which ones: few sets
+of operations can have started at a time, while a search that decides which of two operations comes first meets each of them
+again and again (for job shops: Gromicho, van Hoorn, Saldanha-da-Gama and Timmer, "Solving the job-shop scheduling problem
+optimally by dynamic programming", 2012). A state is such a set, when each machine is free, and what it runs until then.
+Operations start one after the other by time, so that a layer of states has those where as many have started.
+
+* Of two states where the same operations have started, one is left out if in the other every machine is free no later, the last
+  operation has started no later, and what the machines still run ends before anybody could take it up behind the first one:
+  what follows the one can follow the other, at the same times.
+* A state is left out where some operation would end later than shaving (:mod:`ppopt.bounds.shaving`) says, or where what is left
+  for a machine would, even if it may be interrupted, and starts as early as chains of waits let it.
+* What a device holds depends on the set alone.
+
+The same is done with time running backwards; which direction has fewer states is not known beforehand. Measured for 28 layers on
+a good cut in a loop of 4 on 4 devices, 8 microbatches: that there is none 0.05, 0.3 % below the optimum takes 11 and 1.5 s, where
+CP-SAT takes more than 100, and 33 s.
+"""
+
+from ppopt.dynamic.question import Question
+from ppopt.dynamic.tables import unknown
+
+__all__ = ["Question", "unknown"]

@@ -1,0 +1,69 @@
+"""Is there a schedule of at most some makespan?"""
+
+from __future__ import annotations
+
+from ppopt.bounds.edge_finding import EdgeFinding
+from ppopt.bounds.shaving import Shaving, Windows
+from ppopt.clock import Limits
+from ppopt.constraints import FamilyGraph
+from ppopt.dynamic.layers import Layers
+
+BEHIND = 4
+"""Times as much work as the direction of time that is behind the other one may have. Not measured."""
+
+
+class Question:
+    """Whether a graph has a schedule that takes at most ``most`` ticks. It can go on where it stopped (:meth:`go_on`).
+
+    ``refuted``: it has none. ``started``: else the families in the order in which their operations start in one, by number;
+    where nothing is before and behind the operations of a device it is the best one.
+    """
+
+    def __init__(self, graph: FamilyGraph, most: int) -> None:
+        self.most, self.refuted = most, False
+        self.started: tuple[int, ...] | None = None
+        self._graph, self._shaving = graph, Shaving(EdgeFinding(graph), graph.duration, most)
+        self._both: tuple[Layers, ...] = ()
+        """Those of both directions of time."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer is known."""
+        return self.refuted or self.started is not None
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it will not be known, as there are too many states."""
+        return bool(self._both) and all(one.given_up for one in self._both)
+
+    def go_on(self, limits: Limits) -> None:
+        """Until the answer is known, or the clock is over.
+
+        Both directions of time are gone in turn, until one of them has come to its end.
+        """
+        self._shaving.go_on(limits.clock)
+        self.refuted = self._shaving.refuted
+        if self.answered or not self._shaving.ended:
+            return
+        if not self._both:
+            windows, last = self._shaving.windows, self.most
+            back = Windows(last - windows.late[::-1], last - windows.early[::-1])
+            self._both = Layers(self._graph, windows), Layers(self._graph.reversed(), back)
+        while not self._ended and not limits.clock.over:
+            self._next.advance(limits)
+        for backwards, one in enumerate(self._both):
+            self.refuted = self.refuted or one.refuted
+            if one.found:
+                families, last = one.started(), len(self._graph.families) - 1
+                self.started = tuple(last - family for family in families[::-1]) if backwards else tuple(families)
+
+    @property
+    def _ended(self) -> bool:
+        return self.given_up or any(one.found or one.refuted for one in self._both)
+
+    @property
+    def _next(self) -> Layers:
+        """The direction that is to go on: the one that is further, but the other one where that had less than a quarter of its
+        work. So it takes a quarter more than the better direction, if that is further, and five times as long if it never is."""
+        other, further = sorted((one for one in self._both), key=lambda one: (not one.given_up, one.depth, -one.work))
+        return other if not other.given_up and BEHIND * other.work < further.work else further

@@ -1,0 +1,94 @@
+"""Shaving: the windows have what the best schedules have, and what is refuted has none."""
+
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+
+from ppopt.bounds.edge_finding import EdgeFinding
+from ppopt.bounds.many_cuts import counts_of
+from ppopt.bounds.shaving import Shaving
+from ppopt.clock import Clock
+from ppopt.constraints import relaxed_graph
+from ppopt.op import Kind
+from ppopt.search import Settings, solve_closed
+from tests.bounds.test_edge_finding import limits, over_cuts, settled
+from tests.bounds.test_many_cuts import PLACES
+from tests.support.layered import cuts
+from tests.support.tiers import thorough
+
+
+def check(number: int, seed: int) -> int:
+    """Compare with the best schedules of random pipelines; how many makespans were refuted that edge finding does not refute."""
+    rng, more = Random(seed), 0
+    for _ in range(number):
+        pipeline = settled(rng, rng.choice(PLACES))
+        graph = relaxed_graph(pipeline, links=False)
+        best = solve_closed(pipeline, settings=Settings(seconds=30, workers=1)).schedule
+        assert best is not None
+        shaving = Shaving(EdgeFinding(graph), graph.duration, best.makespan)
+        shaving.go_on(Clock(100))
+        assert shaving.ended
+        assert not shaving.refuted
+        early, late = shaving.windows
+        if not pipeline.costs.split:  # else families may have no operations of their own
+            starts = dict(zip(np.concatenate(best.order.rows).tolist(), np.concatenate(best.start).tolist(), strict=True))
+            for number_of, family in enumerate(graph.families):
+                first = pipeline.index.family(family.stage, Kind(family.kind))
+                in_turn = sorted(starts[first + n] for n in range(pipeline.microbatches))  # microbatches are alike
+                for n, start in enumerate(in_turn):
+                    place = number_of * pipeline.microbatches + n
+                    assert early[place] <= start, pipeline
+                    assert start + graph.duration[number_of] <= late[place]
+        least = int(EdgeFinding(graph).raised(np.array([graph.duration]), np.array([0]), best.makespan + 1, limits())[0])
+        asked = Shaving(EdgeFinding(graph), graph.duration, best.makespan - 1)
+        asked.go_on(Clock(100))
+        more += asked.refuted and least < best.makespan
+    return more
+
+
+def test_windows_have_what_the_best_schedules_have() -> None:
+    assert check(25, 1) > 1
+
+
+@thorough
+def test_windows_have_what_the_best_of_hundreds_of_schedules_have() -> None:
+    assert check(250, 2) > 30
+
+
+def test_it_goes_on_where_it_stopped() -> None:
+    graph = relaxed_graph(settled(Random(3), PLACES[1]), links=False)
+    at_once, slow, turns = (Shaving(EdgeFinding(graph), graph.duration, 300) for _ in range(3))
+    at_once.go_on(Clock(100))
+    while not slow.ended:
+        slow.go_on(Clock(1e-6, deterministic=True))
+    assert np.array_equal(slow.windows.early, at_once.windows.early)
+    assert np.array_equal(slow.windows.late, at_once.windows.late)
+    turns.go_on(Clock(0))
+    assert not turns.ended
+
+
+def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
+    rng, left_out = Random(11), 0
+    for place in (*PLACES[:3], *PLACES[:3]):
+        over = over_cuts(rng, place)
+        many, per_unit = over.many, over.per_unit
+        assert many is not None
+        values = {}
+        for counts in cuts(many.layers, over.pipeline.stages):
+            result = solve_closed(over.pipeline.changed(partition=counts), settings=Settings(seconds=30, workers=1))
+            assert result.value is not None
+            values[counts] = int(result.value * per_unit)
+        below = min(values.values()) + 1
+        assert over.list_cuts(Fraction(below, per_unit), len(values), limits(), lambda counts: False, 0)
+        assert over.listed is not None
+        assert not over.listed.tight
+        before = len(over.listed.ends)
+        over.tighten_list(limits(workers=2))
+        assert over.listed.tight
+        assert over.listed.shaved.all()
+        left = {counts_of(row, many.layers) for row in over.listed.ends}
+        assert all(value >= below for counts, value in values.items() if counts not in left)
+        assert over.bound == Fraction(over.listed.bound, per_unit)
+        left_out += before - len(left)
+    assert left_out > 1

@@ -1,0 +1,145 @@
+"""Dynamic programming: whether there is a schedule, and which one is the best, compared with a plain model of all operations."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from ppopt.clock import Clock, Limits
+from ppopt.constraints import FamilyGraph, relaxed_graph
+from ppopt.dynamic import Question, layers, unknown
+from ppopt.op import Kind
+from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
+from ppopt.schedule import Order, Schedule
+from ppopt.timing import time_order
+from tests.support.plain_model import optimum
+from tests.support.tiers import thorough
+
+PLACES = (("linear", 3, 1, 5), ("wave", 2, 2, 4), ("loop", 2, 2, 4), ("wave", 3, 2, 3), ("loop", 2, 3, 3), ("linear", 4, 1, 4))
+
+
+def limits(seconds: float = 100, workers: int = 1, deterministic: bool = False) -> Limits:
+    return Limits(Clock(seconds, deterministic=deterministic), 0.0, workers)
+
+
+def drawn(rng: Random) -> Pipeline | None:
+    """A random pipeline whose backwards are whole, maybe within little memory; ``None``: that is too little."""
+    placement, devices, chunks, microbatches = rng.choice(PLACES)
+    stages = devices * chunks
+
+    def each(least: int, most: int) -> list[int]:
+        return [rng.randint(least, most) for _ in range(stages)]
+
+    costs = Costs(per="stage", forward=each(0, 7), backward=each(0, 12))
+    memory = Memory(activation=each(0, 4), limit=rng.choice((None, 6 + 4 * chunks)))
+    try:
+        return Pipeline(devices, microbatches, placement, chunks, costs=costs, memory=memory)
+    except PipelineError:
+        return None
+
+
+def schedule_of(pipeline: Pipeline, graph: FamilyGraph, started: tuple[int, ...]) -> Schedule:
+    rows, seen = [list[int]() for _ in range(pipeline.devices)], dict.fromkeys(range(len(graph.families)), 0)
+    for number in started:
+        family = graph.families[number]
+        assert isinstance(family.kind, Kind)
+        rows[graph.owner[number]].append(pipeline.index.family(family.stage, family.kind) + seen[number])
+        seen[number] += 1
+    return time_order(pipeline, Order(pipeline.index, tuple(np.array(row, dtype=np.int64) for row in rows)))
+
+
+def check(number: int, seed: int) -> tuple[int, int]:
+    """Compare with optima: how many, and how many of them are within a limit that binds."""
+    rng, seen, bound = Random(seed), 0, 0
+    while seen < number:
+        pipeline = drawn(rng)
+        best = None if pipeline is None else optimum(pipeline, "makespan", patience=5)
+        if pipeline is None or best is None:
+            continue
+        graph, workers = relaxed_graph(pipeline), rng.choice((1, 2))
+        assert unknown(graph) is None
+        below = Question(graph, best - 1)
+        below.go_on(limits(workers=workers))
+        assert below.refuted, pipeline
+        for most in (best, best + rng.randint(1, 4), best + 60):
+            question = Question(graph, most)
+            question.go_on(limits(workers=workers))
+            assert question.started is not None, (pipeline, most)
+            schedule = schedule_of(pipeline, graph, question.started)
+            assert schedule.within_memory
+            assert schedule.makespan <= most
+            assert schedule.makespan == best
+        seen += 1
+        free = optimum(pipeline.changed(memory=Memory()), "makespan", patience=5) if pipeline.memory.limit else best
+        bound += free is not None and free < best
+    return seen, bound
+
+
+def test_what_is_found_is_the_best_and_less_is_refuted() -> None:
+    seen, bound = check(30, 1)
+    assert seen == 30
+    assert bound >= 2
+
+
+@thorough
+def test_what_is_found_is_the_best_and_less_is_refuted_of_hundreds() -> None:
+    _, bound = check(300, 2)
+    assert bound >= 20
+
+
+HARD = Pipeline(3, 6, "loop", 2, costs=Costs(per="stage", forward=(3, 4, 2, 5, 3, 4), backward=(7, 6, 8, 5, 9, 7)))
+
+
+def test_it_goes_on_where_it_stopped() -> None:
+    graph = relaxed_graph(HARD)
+    at_once = Question(graph, 10**3)
+    at_once.go_on(limits())
+    assert at_once.started is not None
+    best = schedule_of(HARD, graph, at_once.started).makespan
+    slow, turns = Question(graph, best), 0
+    while not slow.answered:
+        slow.go_on(limits(0.002, deterministic=True))
+        turns += 1
+        assert turns < 10_000
+    assert turns > 5
+    assert slow.started is not None
+    assert schedule_of(HARD, graph, slow.started).makespan == best
+    refuted = Question(graph, best - 1)
+    refuted.go_on(limits())
+    assert refuted.refuted
+
+
+def test_several_threads_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "AT_LEAST", 1)
+    found = []
+    for workers in (1, 2, 3):
+        question = Question(relaxed_graph(HARD), 10**3)
+        question.go_on(limits(workers=workers))
+        assert question.started is not None
+        found.append(schedule_of(HARD, relaxed_graph(HARD), question.started).makespan)
+    assert len(set(found)) == 1
+
+
+def test_too_many_states_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "MOST", 5)
+    question = Question(relaxed_graph(HARD), 10**3)
+    question.go_on(limits())
+    assert question.given_up
+    assert not question.answered
+    question.go_on(limits())
+    assert not question.answered
+
+
+def test_what_comes_before_and_behind_operations_counts() -> None:
+    pipeline = Pipeline(2, 3, costs=Costs(forward=2, backward=3, optimizer=4))
+    refuted, found = (Question(relaxed_graph(pipeline), most) for most in (23, 24))
+    for question in (refuted, found):
+        question.go_on(limits())
+    assert refuted.refuted  # 2 + 3 * 5 on the second device, then its gradient has 3 to go on the first one, and 4
+    assert found.started is not None
+
+
+def test_what_states_cannot_tell_is_said() -> None:
+    assert unknown(relaxed_graph(HARD)) is None
+    assert unknown(relaxed_graph(HARD.changed(links=Links(latency=1)))) == "it knows nothing of latency"
+    assert unknown(relaxed_graph(Pipeline(2, 4, "bidirectional"))) == "it knows one route alone"
