@@ -160,7 +160,7 @@ def shave(parts: int, sizes: Any, rules: Any, early: Any, minus_late: Any, work:
                     rounds = settle(early, minus_late, sizes, rules, work)
                     spent += abs(rounds) * families * count
                     if rounds > 0:
-                        state[2] = 1
+                        state[1], state[2] = spent, 1
                         return
                     keep(early, minus_late, sizes, work)
         operation += 1

@@ -50,9 +50,8 @@ class Layers:
     def advance(self, limits: Limits) -> None:
         """Find the next layer; where the clock is over before that, nothing changes."""
         parts = limits.threads if self.number > AT_LEAST * limits.threads else 1
-        found = [
-            _Next(self._tables, self._rows, range(self.number * i // parts, self.number * (i + 1) // parts)) for i in range(parts)
-        ]
+        parts_of = [range(self.number * i // parts, self.number * (i + 1) // parts) for i in range(parts)]
+        found = [_Next(self._tables, self._rows, some, MOST // parts) for some in parts_of]
         in_threads(lambda number: found[number].find(limits.clock), replace(limits, workers=parts))
         self.work += sum(part.work for part in found)
         if any(part.given_up for part in found):
@@ -88,8 +87,8 @@ class Layers:
 class _Next:
     """The states behind some of a layer."""
 
-    def __init__(self, tables: Tables, rows: IntArray, some: range) -> None:
-        self._tables, self._before = tables, rows
+    def __init__(self, tables: Tables, rows: IntArray, some: range, most: int) -> None:
+        self._tables, self._before, self._most = tables, rows, most
         room = 4 * len(some) + 8 * tables.families
         self._sizes = *tables.sizes, 1 << max(4 * len(some), 2**8).bit_length()
         self._table = np.full(self._sizes[-1], -1, dtype=np.int64)
@@ -113,7 +112,7 @@ class _Next:
             expand(often, tables.largest, *given, *self._found, self._scratch, state)
             self.work += int(state[3])
             clock.charge(SECONDS * int(state[3]))
-            if state[2] > MOST:
+            if state[2] > self._most:
                 self.given_up = True
                 return
 

@@ -1,7 +1,8 @@
 """The loop that finds the states of one layer from those of the layer before; see :mod:`ppopt.compiled`.
 
 A state is a row of numbers: ``words`` with how many operations of each family have started, ``bits`` for each family; when each
-machine is free; the family that it runs then, -1: nothing that others wait for; and when the last operation started.
+machine is free, no earlier than the last operation started; the family that it runs until then, -1: nothing that others wait for;
+and when the last operation started.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ def look_at(rows: Any, at: int, sizes: Any, rules: Any, windows: Any, order: Any
 
 
 def start_of(family: int, rows: Any, at: int, sizes: Any, rules: Any, windows: Any, scratch: Any) -> int:
-    """When the next operation of a family starts if it is the next of all; :data:`NEVER`: it cannot be that."""
+    """When the next operation of a family starts if it is the next of all, no earlier than the last one, until when all machines
+    count as busy; :data:`NEVER`: it cannot be that."""
     count, machines, words = sizes[1], sizes[2], sizes[3]
     owner, time, into, before, shift = rules[0], rules[1], rules[2], rules[3], rules[4]
     claim, limit = rules[10], rules[15]
@@ -167,7 +169,7 @@ def start_of(family: int, rows: Any, at: int, sizes: Any, rules: Any, windows: A
             return NEVER
         if m >= 0 and done[other] == m + 1 and rows[runs + owner[other]] == other:
             start = max(start, rows[free + owner[other]])
-    if start < rows[runs + machines] or start + time[family] > windows[1][family * count + n]:
+    if start + time[family] > windows[1][family * count + n]:
         return NEVER
     for machine in range(machines):
         if start > latest[machine] and machine != own:

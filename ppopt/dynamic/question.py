@@ -15,8 +15,8 @@ BEHIND = 4
 class Question:
     """Whether a graph has a schedule that takes at most ``most`` ticks. It can go on where it stopped (:meth:`go_on`).
 
-    ``refuted``: it has none. ``started``: else the families in the order in which their operations start in one, by number;
-    where nothing is before and behind the operations of a device it is the best one.
+    ``refuted``: it has none. ``started``: else a family, by number, for each operation, in an order in which those of each
+    machine run in one. That is the best one of the graph where nothing is before and behind the operations of a device.
     """
 
     def __init__(self, graph: FamilyGraph, most: int) -> None:

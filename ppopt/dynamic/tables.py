@@ -81,6 +81,8 @@ def unknown(graph: FamilyGraph) -> str | None:
         return "it knows one route alone"
     if any(wait.lag for wait in (*graph.precedences, *graph.implied)):
         return "it knows nothing of latency"
+    if graph.owners > graph.devices:
+        return "it knows nothing of links that are busy"
     if len(graph.machines) > graph.owners or any(graph.owner[held.first] != graph.owner[held.last] for held in graph.held):
         return "it takes each operation to need one machine alone, which gives back what it holds"
     return None

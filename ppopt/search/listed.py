@@ -70,6 +70,8 @@ class AmongListed(Looks):
         """Seconds for the next list."""
         self._too_long = False
         """Whether the last list came to no end, or said nothing new."""
+        self._tightening = seconds
+        """Seconds for edge finding and shaving, twice as many after a turn in which no cut was done."""
         self._as_tight = False
         """Whether the list is as tight as it gets without a look at single cuts."""
 
@@ -92,7 +94,7 @@ class AmongListed(Looks):
 
     @property
     def alone(self) -> bool:
-        """Whether nothing more is to be asked of several cuts at once: edge finding and shaving have left few single ones."""
+        """Whether nothing is to be asked of several cuts at once, as edge finding has left few, which are settled one by one."""
         listed = self._over.listed
         return listed is not None and listed.tight and not self._over.limited
 
@@ -108,9 +110,12 @@ class AmongListed(Looks):
         over, begun, listed = self._over, time.monotonic(), self._over.listed
         assert listed is not None
         before = len(listed.ends)
-        over.tighten_list(Limits(clock.slice(self.seconds), 0.0, self._settings.workers))
+        asked, tight = int(listed.shaved.sum()), listed.tight
+        over.tighten_list(Limits(clock.slice(self._tightening), 0.0, self._settings.workers))
         refuted = before - len(listed.ends)
         self._as_tight = over.limited and not refuted
+        if not refuted and tight == listed.tight and asked == int(listed.shaved.sum()):
+            self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
         return Taken("edge finding and shaving on the cuts that are left", time.monotonic() - begun, said)
 

@@ -142,4 +142,5 @@ def test_what_comes_before_and_behind_operations_counts() -> None:
 def test_what_states_cannot_tell_is_said() -> None:
     assert unknown(relaxed_graph(HARD)) is None
     assert unknown(relaxed_graph(HARD.changed(links=Links(latency=1)))) == "it knows nothing of latency"
+    assert unknown(relaxed_graph(HARD.changed(links=Links(occupancy=1)))) == "it knows nothing of links that are busy"
     assert unknown(relaxed_graph(Pipeline(2, 4, "bidirectional"))) == "it knows one route alone"

@@ -37,6 +37,8 @@ class DynamicProgramming(Step):
             return "it knows nothing of constraints that bind"
         if problem.pipeline.costs.split:
             return "weight gradients of their own leave too many states"
+        if problem.pipeline.ticks.pauses:
+            return "it knows nothing of pauses between passes"
         if pairs_save_time(problem.pipeline):
             return "it knows nothing of overlapped pairs"
         if run.incumbent.best is None:
@@ -49,7 +51,8 @@ class DynamicProgramming(Step):
         pipeline = run.problem.pipeline
         while run.goes_on and not limits.clock.over:
             question = self._question
-            if question is None or question.started is not None or question.most < incumbent.to_beat - 1:
+            beaten = question is not None and question.started is not None and question.most >= incumbent.to_beat
+            if question is None or beaten or question.most < incumbent.to_beat - 1:
                 question = self._question = dynamic.Question(relaxed_graph(pipeline), incumbent.to_beat - 1)
             question.go_on(limits)
             if question.refuted:
@@ -60,6 +63,8 @@ class DynamicProgramming(Step):
             schedule = run.problem.obeying(_schedule(pipeline, relaxed_graph(pipeline), question.started))
             if schedule is None:
                 return "not decided: memory is more than states know of"
+            if schedule.makespan > question.most:
+                return "not decided: the rules are more than states know of"
             incumbent.offer(schedule, self.name)
             said = incumbent.text()
             if not pipeline.ticks.margins:
