@@ -200,11 +200,6 @@ in 8 stages, whose bound is below the best schedule; 1.6 s for those below the m
 MOST_LISTING = 1 / 6
 """What it may take at most, after lists that came to no end. Measured: 56 layers in 8 stages need 10 s for a list of 8000."""
 
-ITERATED = 2
-"""Times as long as all else iterated search over cuts and orders may take once cuts are listed where memory is not limited: looks
-at single cuts hardly raise the bound from there on. Measured for 36 and 40 layers in a loop of 4 on 4 devices, 60 s: with the
-same time as all else 1.4 and 1.5 % are open, with twice as much 0.6 to 0.7 and 0 to 0.6 %."""
-
 RESTRICTED = 1 / 2
 """What the search for what a runtime can run may take; what it leaves goes to that without the restriction."""
 
