@@ -16,12 +16,13 @@ class Question:
     """Whether a graph has a schedule that takes at most ``most`` ticks. It can go on where it stopped (:meth:`go_on`).
 
     ``refuted``: it has none. ``started``: else a family, by number, for each operation, in an order in which those of each
-    machine run in one. That is the best one of the graph where nothing is before and behind the operations of a device.
+    machine run in one whose last operation ends as early as can be: after ``least`` ticks.
     """
 
     def __init__(self, graph: FamilyGraph, most: int) -> None:
         self.most, self.refuted = most, False
         self.started: tuple[int, ...] | None = None
+        self.least = 0
         self._graph, self._shaving = graph, Shaving(EdgeFinding(graph), graph.duration, most)
         self._both: tuple[Layers, ...] = ()
         """Those of both directions of time."""
@@ -56,6 +57,7 @@ class Question:
             if one.found:
                 families, last = one.started(), len(self._graph.families) - 1
                 self.started = tuple(last - family for family in families[::-1]) if backwards else tuple(families)
+                self.least = one.least
 
     @property
     def _ended(self) -> bool:

@@ -68,7 +68,7 @@ def check(number: int, seed: int) -> tuple[int, int]:
             schedule = schedule_of(pipeline, graph, question.started)
             assert schedule.within_memory
             assert schedule.makespan <= most
-            assert schedule.makespan == best
+            assert schedule.makespan == question.least == best
         seen += 1
         free = optimum(pipeline.changed(memory=Memory()), "makespan", patience=5) if pipeline.memory.limit else best
         bound += free is not None and free < best

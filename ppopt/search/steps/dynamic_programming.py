@@ -68,7 +68,7 @@ class DynamicProgramming(Step):
             incumbent.offer(schedule, self.name)
             said = incumbent.text()
             if not pipeline.ticks.margins:
-                incumbent.prove(schedule.makespan, self.name)
+                incumbent.prove(question.least, self.name)
         return said
 
 
