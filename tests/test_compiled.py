@@ -329,11 +329,14 @@ def test_edge_finding() -> None:
     bounds, below = durations.sum(axis=1), 5 * int(durations.sum(axis=1).max())
 
     def found() -> list[int]:
-        return EdgeFinding(graph).raised(durations, bounds, below, Limits(Clock(100), 0.0, 2)).tolist()
+        edges, limits = EdgeFinding(graph), Limits(Clock(100), 0.0, 2)
+        once = edges.asked(durations, bounds, int(np.median(bounds)) * 2, limits, once=True)
+        return [*edges.raised(durations, bounds, below, limits).tolist(), *once[0].tolist(), *once[1].tolist()]
 
     plain, fast = each_way(found)
     assert plain == fast
-    assert (np.array(fast) > bounds).sum() > 30
+    assert (np.array(fast[:40]) > bounds).sum() > 30
+    assert 0 < (np.array(fast[40:80]) > bounds).sum() < 40
 
 
 @thorough

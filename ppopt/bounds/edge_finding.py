@@ -21,13 +21,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ppopt.bounds.listed_cuts import Listed
-from ppopt.bounds.many_cuts import ManyCuts
 from ppopt.clock import Clock, Limits, in_threads
 from ppopt.compiled import bare, expect, loop
 from ppopt.constraints import FamilyGraph, Precedence
-from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
 SECONDS = 1.5e-7
@@ -72,26 +70,36 @@ class EdgeFinding:
 
         ``durations``: a row of those of all families for each.
         """
-        found, parts = bounds.copy(), limits.threads
-        expect(ROUNDS * self.families * self.count * len(durations), raise_bounds)
+        return self.asked(durations, bounds, below, limits, once=False)[0]
+
+    def asked(
+        self, durations: IntArray, bounds: IntArray, below: int, limits: Limits, once: bool
+    ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """What :meth:`raised` says, or, where they are asked ``once``, ``below`` for those that have no makespan below that; and
+        of which that is known before the clock is over."""
+        found, done, parts = bounds.copy(), np.zeros(len(bounds), dtype=np.bool_), limits.threads
+        expect((1 if once else ROUNDS) * self.families * self.count * len(durations), raise_bounds)
 
         def raise_part(part: int) -> None:
-            found[part::parts] = self._raised(durations[part::parts], bounds[part::parts], below, limits.clock)
+            own = durations[part::parts], bounds[part::parts], below, once
+            found[part::parts], done[part::parts] = self._asked(*own, limits.clock)
 
         in_threads(raise_part, limits)
-        return found
+        return found, done
 
-    def _raised(self, durations: IntArray, bounds: IntArray, below: int, clock: Clock) -> IntArray:
-        """:meth:`raised` by one thread."""
+    def _asked(
+        self, durations: IntArray, bounds: IntArray, below: int, once: bool, clock: Clock
+    ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """:meth:`asked` by one thread."""
         found, state, operations, work = bounds.copy(), np.zeros(2, np.int64), self.families * self.count, self.room()
         longest = int(durations.sum(axis=1).max(initial=0)) * self.count + self._longest + abs(below)
         assert longest < -NEVER // 4, "far from never"
         rows = np.ascontiguousarray(durations).ravel()
         while state[0] < len(found) and not clock.over:
             often = min(ROUNDS * operations * (len(found) - int(state[0])), OFTEN)
-            raise_bounds(often, 2 * longest - NEVER, below, self.sizes, self.rules, rows, found, work, state)
+            raise_bounds(often, 2 * longest - NEVER, below, once, self.sizes, self.rules, rows, found, work, state)
             clock.charge(SECONDS * int(state[1]))
-        return found
+        return found, np.arange(len(found)) < state[0]
 
     def room(self) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...], tuple[IntArray, ...]]:
         """Room for one thread: of each operation its earliest start, its negative latest end, its duration, and two numbers more;
@@ -99,24 +107,6 @@ class EdgeFinding:
         operations = self.families * self.count
         starts, trees = (_rows(np.zeros(shape, np.int64)) for shape in ((5, operations), (6, 2 * self.sizes[-1])))
         return starts, _rows(np.repeat(self._own[None, :], 4, axis=0)), trees
-
-
-def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
-    """Raise the bounds of listed cuts, the least ones first, as far as there is time.
-
-    ``graph`` and ``scale``: as for :class:`EdgeFinding`, of a pipeline with whole weight gradients.
-    """
-    least_first = np.argsort(listed.bounds, kind="stable")
-    durations, bounds = durations_on(listed.ends[least_first], many, graph), listed.bounds[least_first]
-    listed.bounds[least_first] = EdgeFinding(graph, scale).raised(durations, bounds, listed.below, limits)
-    listed.shorten(listed.below)
-    listed.tight = not limits.clock.over
-
-
-def durations_on(ends: IntArray, many: ManyCuts, graph: FamilyGraph) -> IntArray:
-    """The durations of a graph's families on some cuts: a row for each."""
-    kinds = (Kind.I if family.kind == Kind.B else Kind(family.kind) for family in graph.families)
-    return many.durations(ends)[:, [many.parts.index((kind, f.stage)) for kind, f in zip(kinds, graph.families, strict=True)]]
 
 
 def _rows(table: IntArray) -> tuple[IntArray, ...]:
@@ -358,9 +348,9 @@ PARTS = (*SETTLING, rounds_until_full)
 
 
 @loop(1.6e-5, ("found", "state"), PARTS)
-def raise_bounds(below: int, sizes: Any, rules: Any, durations: Any, found: Any, work: Any, state: Any) -> None:
+def raise_bounds(below: int, once: bool, sizes: Any, rules: Any, durations: Any, found: Any, work: Any, state: Any) -> None:
     """Raise bounds up to ``below``, from that of the durations ``state[0]`` on, until enough operations were raised, each counted
-    as often as it was: ``state[1]``."""
+    as often as it was: ``state[1]``. ``once``: only those that are no less."""
     rules, work = bare(rules), bare(work)
     _, _, families, count, _ = sizes
     time = work[0][2]
@@ -379,6 +369,8 @@ def raise_bounds(below: int, sizes: Any, rules: Any, durations: Any, found: Any,
                 high = most
             most = min(low + step - 1, (low + high - 1) // 2)
             spent += abs(rounds) * families * count
+            if once:
+                break
         found[row] = low
         row += 1
     state[0], state[1] = row, spent

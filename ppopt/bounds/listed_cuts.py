@@ -9,8 +9,7 @@ is least: at the lowest end if it counts so often, at the highest one if it is t
   of which the least load has room, and of which those that give memory back can have begun. With numbers that are not possible
   the device is said to idle all the time, which is never less.
 
-A box that may have smaller bounds is halved; of a single cut the bound itself is made. So no cut is missed that has room and
-whose bound is smaller.
+A box that may have smaller bounds is halved; of a single cut its bound is made. So none with room and a smaller bound is missed.
 """
 
 from __future__ import annotations
@@ -32,6 +31,10 @@ from ppopt.pipeline import IntArray
 
 Values: TypeAlias = npt.NDArray[np.float64]
 
+NEVER = 2**62
+"""What nothing is asked for."""
+EDGES, SHAVING, BOUNDS = range(3)
+"""By what cuts may be refuted, and their bounds raised (:attr:`Listed.asked`)."""
 MOST_NUMBERS = 1000
 """Numbers of operations that are looked at in a phase; one with more says nothing of boxes. Measured: 2 stages on a device, 16
 microbatches."""
@@ -60,18 +63,24 @@ class SomeCuts:
 class Listed:
     """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left.
 
-    ``tight``: whether these bounds are as tight as edge finding makes them (:mod:`ppopt.bounds.edge_finding`).
+    ``tight``: whether edge finding was asked of all of them, maybe when ``below`` was more.
     """
 
     ends: IntArray
     bounds: IntArray
     below: int
     tight: bool = False
-    shaved: npt.NDArray[np.bool_] = field(init=False)
-    """Of each cut, whether shaving (:mod:`ppopt.bounds.shaving`) was tried on it, in vain."""
+    asked: IntArray = field(init=False)
+    """Of each cut (a row) the least ``below`` at which edge finding, then shaving, did not refute it, and edge finding raised its
+    bound (:mod:`ppopt.bounds.tight_lists`)."""
 
     def __post_init__(self) -> None:
-        self.shaved = np.zeros(len(self.ends), dtype=np.bool_)
+        self.asked = _nothing_asked(len(self.ends))
+
+    def todo(self, by: int) -> IntArray:
+        """Places of the cuts that are to be asked, the least bounds first; ``by``: a column of :attr:`asked`."""
+        todo = np.flatnonzero(self.asked[:, by] > (self.below if by != BOUNDS else NEVER - 1))
+        return todo[np.argsort(self.bounds[todo], kind="stable")]
 
     @property
     def bound(self) -> int:
@@ -81,7 +90,7 @@ class Listed:
     def add(self, ends: IntArray, bounds: IntArray) -> None:
         """List some cuts more."""
         self.ends, self.bounds = np.concatenate([self.ends, ends]), np.concatenate([self.bounds, bounds])
-        self.shaved = np.append(self.shaved, np.zeros(len(ends), dtype=np.bool_))
+        self.asked = np.concatenate([self.asked, _nothing_asked(len(ends))])
 
     def raised(self, many: ManyCuts, since: int) -> None:
         """With what certificates say that were learned behind so many."""
@@ -104,7 +113,12 @@ class Listed:
             self._keep(~np.all((self.ends >= least) & (self.ends <= most), axis=1))
 
     def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        self.ends, self.bounds, self.shaved = self.ends[kept], self.bounds[kept], self.shaved[kept]
+        self.ends, self.bounds, self.asked = self.ends[kept], self.bounds[kept], self.asked[kept]
+
+
+def _nothing_asked(cuts: int) -> IntArray:
+    """That so many cuts were asked for nothing yet (:attr:`Listed.asked`)."""
+    return np.full((cuts, 3), NEVER, dtype=np.int64)
 
 
 def _as_bytes(rows: IntArray) -> npt.NDArray[np.void]:

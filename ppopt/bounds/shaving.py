@@ -19,14 +19,10 @@ from ppopt.bounds.edge_finding import (
     SECONDS,
     SETTLING,
     EdgeFinding,
-    durations_on,
     rounds_until_settled,
 )
-from ppopt.bounds.listed_cuts import Listed
-from ppopt.bounds.many_cuts import ManyCuts
-from ppopt.clock import Clock, Limits, in_threads
+from ppopt.clock import Clock
 from ppopt.compiled import bare, loop
-from ppopt.constraints import FamilyGraph
 from ppopt.pipeline import IntArray
 
 PARTS = 4, 8, 16
@@ -88,28 +84,6 @@ class Shaving:
             self.refuted = bool(state[2])
             if state[0] == operations:
                 self._turns, state[0] = self._turns + 1, 0
-
-
-def shave_listed(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
-    """Leave out listed cuts that shaving refutes, those of the least bounds first, as far as there is time.
-
-    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`.
-    """
-    edges = EdgeFinding(graph, scale)
-    todo = np.flatnonzero(~listed.shaved)
-    todo = todo[np.argsort(listed.bounds[todo], kind="stable")]
-    durations, waiting = durations_on(listed.ends[todo], many, graph), iter(range(len(todo)))
-
-    def shave_next(_: int) -> None:
-        while not limits.clock.over and (number := next(waiting, None)) is not None:
-            shaving = Shaving(edges, durations[number], listed.below - 1)
-            shaving.go_on(limits.clock)
-            listed.shaved[todo[number]] = shaving.ended
-            if shaving.refuted:
-                listed.bounds[todo[number]] = listed.below
-
-    in_threads(shave_next, limits)
-    listed.shorten(listed.below)
 
 
 def settle(early: Any, minus_late: Any, sizes: Any, rules: Any, work: Any) -> int:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.bounds.halved_cuts import seconds_of_halves
-from ppopt.bounds.listed_cuts import LEARNING, SomeCuts, seconds_of_box
+from ppopt.bounds.listed_cuts import LEARNING, SHAVING, SomeCuts, seconds_of_box
 from ppopt.clock import Clock, Limits
 from ppopt.search import strategies
 from ppopt.search.boxes import Looked, Looks, boxes
@@ -103,18 +103,18 @@ class AmongListed(Looks):
         """Whether edge finding or shaving may refute listed cuts. Within a limit of memory, of which these know nothing, it is
         asked no more once they did not."""
         listed = self._over.listed
-        return self.useful and listed is not None and not self._as_tight and not listed.shaved.all()
+        return self.useful and listed is not None and not self._as_tight and len(listed.todo(SHAVING)) > 0
 
     def tighten(self, clock: Clock) -> Taken:
         """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes."""
         over, begun, listed = self._over, time.monotonic(), self._over.listed
         assert listed is not None
         before = len(listed.ends)
-        asked, tight = int(listed.shaved.sum()), listed.tight
+        asked = listed.asked.copy()
         over.tighten_list(Limits(clock.slice(self._tightening), 0.0, self._settings.workers))
         refuted = before - len(listed.ends)
         self._as_tight = over.limited and not refuted
-        if not refuted and tight == listed.tight and asked == int(listed.shaved.sum()):
+        if not refuted and np.array_equal(asked, listed.asked):
             self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
         return Taken("edge finding and shaving on the cuts that are left", time.monotonic() - begun, said)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, durations_of, plain_certificates, work_certificates
-from ppopt.bounds.edge_finding import tighten
 from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
-from ppopt.bounds.shaving import shave_listed
+from ppopt.bounds.tight_lists import shave_listed, tighten
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
@@ -342,10 +341,9 @@ class OverCuts:
         """Leave out listed cuts that edge finding refutes, or else shaving, those of the least bounds first."""
         assert self.listed is not None
         assert self.many is not None
-        given = self.listed, self.many, self._reasons.graph, self._scale, limits
-        if not self.listed.tight:
-            tighten(*given)
-        shave_listed(*given)
+        given = self.listed, self.many, self._reasons.graph, self._scale
+        tighten(*given, limits.slice(limits.clock.left / 2))
+        shave_listed(*given, limits)
         self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))
 
     def least_listed(self, below: Fraction | float) -> Counts | None:
