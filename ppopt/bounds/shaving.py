@@ -86,12 +86,11 @@ class Shaving:
                 self._turns, state[0] = self._turns + 1, 0
 
 
-def settle(early: Any, minus_late: Any, sizes: Any, rules: Any, work: Any) -> int:
-    """Begin with these windows, and raise and lower what follows (:func:`~ppopt.bounds.edge_finding.rounds_until_settled`)."""
+def load(early: Any, minus_late: Any, sizes: Any, work: Any) -> None:
+    """Begin with these windows."""
     there, back = work[0][0], work[0][1]
     for operation in range(sizes[2] * sizes[3]):
         there[operation], back[operation] = early[operation], minus_late[operation]
-    return rounds_until_settled(sizes, rules, work)
 
 
 def keep(early: Any, minus_late: Any, sizes: Any, work: Any) -> None:
@@ -101,7 +100,7 @@ def keep(early: Any, minus_late: Any, sizes: Any, work: Any) -> None:
         early[operation], minus_late[operation] = there[operation], back[operation]
 
 
-@loop(1.6e-5, ("early", "minus_late", "state"), (*SETTLING, settle, keep))
+@loop(1.6e-5, ("early", "minus_late", "state"), (*SETTLING, load, keep))
 def shave(parts: int, sizes: Any, rules: Any, early: Any, minus_late: Any, work: Any, state: Any) -> None:
     """Narrow the windows by asking about the operations from ``state[0]`` on, until enough operations were raised, each counted
     as often as it was: ``state[1]``. ``state[2]``: whether some operation has no time left."""
@@ -117,8 +116,7 @@ def shave(parts: int, sizes: Any, rules: Any, early: Any, minus_late: Any, work:
                 if room <= 0:
                     break
                 part = room // parts
-                for other in range(families * count):
-                    there[other], back[other] = early[other], minus_late[other]
+                load(early, minus_late, sizes, work)
                 if side == 0:
                     back[operation] = -early[operation] - part - time[operation]
                 else:
@@ -131,7 +129,8 @@ def shave(parts: int, sizes: Any, rules: Any, early: Any, minus_late: Any, work:
                         early[operation] += part + 1
                     else:
                         minus_late[operation] += part + 1
-                    rounds = settle(early, minus_late, sizes, rules, work)
+                    load(early, minus_late, sizes, work)
+                    rounds = rounds_until_settled(sizes, rules, work)
                     spent += abs(rounds) * families * count
                     if rounds > 0:
                         state[1], state[2] = spent, 1

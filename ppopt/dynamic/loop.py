@@ -34,52 +34,42 @@ def unpack(rows: Any, at: int, sizes: Any, done: Any) -> None:
         word += 1
 
 
-def find_heads(rows: Any, at: int, sizes: Any, rules: Any, windows: Any, done: Any, head: Any) -> bool:
-    """When the next operation of each family starts at the earliest, as far as chains of waits say; ``False``: too late."""
-    families, count, machines, words, _, _, _, _ = sizes
-    owner, time, into, before, shift = rules[0], rules[1], rules[2], rules[3], rules[4]
-    early, late = windows[0], windows[1]
-    free, runs = at + words, at + words + machines
-    now = rows[runs + machines]
-    for family in range(families):
-        n = done[family]
-        if n == count:
-            head[family] = NEVER
-            continue
-        start = max(rows[free + owner[family]], now, early[family * count + n])
-        for i in range(into[family], into[family + 1]):
-            other, m = before[i], n - shift[i]
-            if m < 0:
-                continue
-            if done[other] <= m:
-                ended = early[other * count + m] + time[other]
-                if other < family:
-                    ended = max(ended, head[other] + (m - done[other] + 1) * time[other])
-                start = max(start, ended)
-            elif done[other] == m + 1 and rows[runs + owner[other]] == other:
-                start = max(start, rows[free + owner[other]])
-        if start + time[family] > late[family * count + n]:
-            return False
-        head[family] = start
-    return True
-
-
 def release(family: int, n: int, rows: Any, at: int, sizes: Any, rules: Any, windows: Any, done: Any, head: Any) -> int:
-    """When an operation behind the next one of its family can start at the earliest, for what it waits for."""
+    """When an operation can start at the earliest, for its window and what it waits for.
+
+    ``head``: when the next operation of each family does, :data:`NEVER` where that is not known.
+    """
     count, machines, words = sizes[1], sizes[2], sizes[3]
     owner, time, into, before, shift = rules[0], rules[1], rules[2], rules[3], rules[4]
-    free, runs = at + words, at + words + machines
-    start: int = windows[0][family * count + n]
+    early, free, runs = windows[0], at + words, at + words + machines
+    start: int = early[family * count + n]
     for i in range(into[family], into[family + 1]):
         other, m = before[i], n - shift[i]
         if m < 0:
             continue
         if done[other] <= m:
+            start = max(start, early[other * count + m] + time[other])
             if head[other] < NEVER:
                 start = max(start, head[other] + (m - done[other] + 1) * time[other])
         elif done[other] == m + 1 and rows[runs + owner[other]] == other:
             start = max(start, rows[free + owner[other]])
     return start
+
+
+def find_heads(rows: Any, at: int, sizes: Any, rules: Any, windows: Any, done: Any, head: Any) -> bool:
+    """When the next operation of each family starts at the earliest, as far as chains of waits say; ``False``: too late."""
+    families, count, _, words, _, _, _, _ = sizes
+    owner, time, late, free = rules[0], rules[1], windows[1], at + words
+    for family in range(families):
+        head[family] = NEVER
+    for family in range(families):
+        n = done[family]
+        if n < count:
+            ready = release(family, n, rows, at, sizes, rules, windows, done, head)
+            head[family] = max(rows[free + owner[family]], ready)
+            if head[family] + time[family] > late[family * count + n]:
+                return False
+    return True
 
 
 def fits(machine: int, rows: Any, at: int, sizes: Any, rules: Any, windows: Any, scratch: Any) -> bool:
@@ -273,7 +263,7 @@ def put(after: Any, to: int, table: Any, chain: Any, parent: Any, sizes: Any, ru
     return True
 
 
-PARTS = (unpack, find_heads, release, fits, list_todo, look_at, start_of, leaves_time, write, compare, is_no_worse, put)
+PARTS = (unpack, release, find_heads, fits, list_todo, look_at, start_of, leaves_time, write, compare, is_no_worse, put)
 
 
 @loop(2e-5, ("after", "parent", "chosen", "chain", "table", "state"), PARTS)

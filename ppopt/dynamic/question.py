@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.shaving import Shaving, Windows
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
 from ppopt.dynamic.layers import Layers
+from ppopt.op import Kind
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Order
 
 BEHIND = 4
 """Times as much work as the direction of time that is behind the other one may have. Not measured."""
@@ -59,6 +64,17 @@ class Question:
                 self.started = tuple(last - family for family in families[::-1]) if backwards else tuple(families)
                 self.least = one.least
 
+    def order(self, pipeline: Pipeline) -> Order:
+        """The order of the schedule that was found, for the pipeline that the graph is of."""
+        assert self.started is not None
+        graph = self._graph
+        rows, counts = [list[int]() for _ in range(graph.devices)], [0] * len(graph.families)
+        for number in self.started:
+            family = graph.families[number]
+            rows[graph.owner[number]].append(pipeline.index.family(family.stage, Kind(family.kind)) + counts[number])
+            counts[number] += 1
+        return Order(pipeline.index, tuple(np.array(row, dtype=np.int64) for row in rows))
+
     @property
     def _ended(self) -> bool:
         return self.given_up or any(one.found or one.refuted for one in self._both)
@@ -67,5 +83,5 @@ class Question:
     def _next(self) -> Layers:
         """The direction that is to go on: the one that is further, but the other one where that had less than a quarter of its
         work. So it takes a quarter more than the better direction, if that is further, and five times as long if it never is."""
-        other, further = sorted((one for one in self._both), key=lambda one: (not one.given_up, one.depth, -one.work))
+        other, further = sorted(self._both, key=lambda one: (not one.given_up, one.depth, -one.work))
         return other if not other.given_up and BEHIND * other.work < further.work else further

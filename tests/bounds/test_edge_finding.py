@@ -15,7 +15,7 @@ from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.pipeline import Costs, Layer, Layers, Links, Pipeline
 from ppopt.search import Settings, solve_closed
-from ppopt.search.over_cuts import OverCuts
+from ppopt.search.over_cuts import Counts, OverCuts
 from tests.bounds.test_many_cuts import PLACES, drawn
 from tests.support.layered import cuts
 from tests.support.tiers import thorough
@@ -214,18 +214,24 @@ def over_cuts(rng: Random, place: tuple[str, int, int, int]) -> OverCuts:
     )  # fmt: skip
 
 
+def values_of(over: OverCuts) -> dict[Counts, int]:
+    """The optimum of every cut, in ticks."""
+    values = {}
+    for counts in cuts(len(over.pipeline.layers or ()), over.pipeline.stages):
+        result = solve_closed(over.pipeline.changed(partition=counts), settings=Settings(seconds=30, workers=1))
+        assert result.reason == "optimal"
+        assert result.value is not None
+        values[counts] = int(result.value * over.per_unit)
+    return values
+
+
 def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
     rng, left_out, stayed = Random(7), 0, 0
     for place in (*PLACES[:3], *PLACES[:3]):
         over = over_cuts(rng, place)
         many, per_unit = over.many, over.per_unit
         assert many is not None
-        values = {}
-        for counts in cuts(many.layers, over.pipeline.stages):
-            result = solve_closed(over.pipeline.changed(partition=counts), settings=Settings(seconds=30, workers=1))
-            assert result.reason == "optimal"
-            assert result.value is not None
-            values[counts] = int(result.value * per_unit)
+        values = values_of(over)
         below = min(values.values()) + 1
         known = many.each(np.array([np.cumsum(counts)[:-1] for counts in values])).max(axis=1)
         assert over.list_cuts(Fraction(below, per_unit), len(values), limits(workers=2), lambda counts: False, 100)

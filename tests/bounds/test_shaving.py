@@ -12,9 +12,8 @@ from ppopt.clock import Clock
 from ppopt.constraints import relaxed_graph
 from ppopt.op import Kind
 from ppopt.search import Settings, solve_closed
-from tests.bounds.test_edge_finding import limits, over_cuts, settled
+from tests.bounds.test_edge_finding import limits, over_cuts, settled, values_of
 from tests.bounds.test_many_cuts import PLACES
-from tests.support.layered import cuts
 from tests.support.tiers import thorough
 
 
@@ -74,11 +73,7 @@ def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
         over = over_cuts(rng, place)
         many, per_unit = over.many, over.per_unit
         assert many is not None
-        values = {}
-        for counts in cuts(many.layers, over.pipeline.stages):
-            result = solve_closed(over.pipeline.changed(partition=counts), settings=Settings(seconds=30, workers=1))
-            assert result.value is not None
-            values[counts] = int(result.value * per_unit)
+        values = values_of(over)
         below = min(values.values()) + 1
         assert over.list_cuts(Fraction(below, per_unit), len(values), limits(), lambda counts: False, 0)
         assert over.listed is not None

@@ -2,15 +2,12 @@
 
 from random import Random
 
-import numpy as np
 import pytest
 
 from ppopt.clock import Clock, Limits
-from ppopt.constraints import FamilyGraph, relaxed_graph
+from ppopt.constraints import relaxed_graph
 from ppopt.dynamic import Question, layers, unknown
-from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
-from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 from tests.support.plain_model import optimum
 from tests.support.tiers import thorough
@@ -38,16 +35,6 @@ def drawn(rng: Random) -> Pipeline | None:
         return None
 
 
-def schedule_of(pipeline: Pipeline, graph: FamilyGraph, started: tuple[int, ...]) -> Schedule:
-    rows, seen = [list[int]() for _ in range(pipeline.devices)], dict.fromkeys(range(len(graph.families)), 0)
-    for number in started:
-        family = graph.families[number]
-        assert isinstance(family.kind, Kind)
-        rows[graph.owner[number]].append(pipeline.index.family(family.stage, family.kind) + seen[number])
-        seen[number] += 1
-    return time_order(pipeline, Order(pipeline.index, tuple(np.array(row, dtype=np.int64) for row in rows)))
-
-
 def check(number: int, seed: int) -> tuple[int, int]:
     """Compare with optima: how many, and how many of them are within a limit that binds."""
     rng, seen, bound = Random(seed), 0, 0
@@ -65,7 +52,7 @@ def check(number: int, seed: int) -> tuple[int, int]:
             question = Question(graph, most)
             question.go_on(limits(workers=workers))
             assert question.started is not None, (pipeline, most)
-            schedule = schedule_of(pipeline, graph, question.started)
+            schedule = time_order(pipeline, question.order(pipeline))
             assert schedule.within_memory
             assert schedule.makespan <= most
             assert schedule.makespan == question.least == best
@@ -95,7 +82,7 @@ def test_it_goes_on_where_it_stopped() -> None:
     at_once = Question(graph, 10**3)
     at_once.go_on(limits())
     assert at_once.started is not None
-    best = schedule_of(HARD, graph, at_once.started).makespan
+    best = time_order(HARD, at_once.order(HARD)).makespan
     slow, turns = Question(graph, best), 0
     while not slow.answered:
         slow.go_on(limits(0.002, deterministic=True))
@@ -103,7 +90,7 @@ def test_it_goes_on_where_it_stopped() -> None:
         assert turns < 10_000
     assert turns > 5
     assert slow.started is not None
-    assert schedule_of(HARD, graph, slow.started).makespan == best
+    assert time_order(HARD, slow.order(HARD)).makespan == best
     refuted = Question(graph, best - 1)
     refuted.go_on(limits())
     assert refuted.refuted
@@ -116,7 +103,7 @@ def test_several_threads_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         question = Question(relaxed_graph(HARD), 10**3)
         question.go_on(limits(workers=workers))
         assert question.started is not None
-        found.append(schedule_of(HARD, relaxed_graph(HARD), question.started).makespan)
+        found.append(time_order(HARD, question.order(HARD)).makespan)
     assert len(set(found)) == 1
 
 

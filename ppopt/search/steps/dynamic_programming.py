@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ppopt import dynamic
-from ppopt.constraints import FamilyGraph, pairs_save_time, relaxed_graph
-from ppopt.op import Kind as OpKind
-from ppopt.pipeline import Pipeline
-from ppopt.schedule import Order, Schedule
+from ppopt.constraints import pairs_save_time, relaxed_graph
 from ppopt.search.run import Run
 from ppopt.search.step import SCATTERED, Kind, Step
 from ppopt.timing import time_order
@@ -60,7 +55,7 @@ class DynamicProgramming(Step):
                 return f"none of {pipeline.time(question.most)}"
             if question.started is None:
                 return "too many states" if question.given_up else f"{pipeline.time(question.most)}: not decided in time"
-            schedule = run.problem.obeying(_schedule(pipeline, relaxed_graph(pipeline), question.started))
+            schedule = run.problem.obeying(time_order(pipeline, question.order(pipeline)))
             if schedule is None:
                 return "not decided: memory is more than states know of"
             if schedule.makespan > question.most:
@@ -70,14 +65,3 @@ class DynamicProgramming(Step):
             if not pipeline.ticks.margins:
                 incumbent.prove(question.least, self.name)
         return said
-
-
-def _schedule(pipeline: Pipeline, graph: FamilyGraph, started: tuple[int, ...]) -> Schedule:
-    """The schedule in which operations start in this order: of each the family."""
-    rows, counts = [list[int]() for _ in range(graph.devices)], [0] * len(graph.families)
-    for number in started:
-        family = graph.families[number]
-        if isinstance(family.kind, OpKind):
-            rows[graph.owner[number]].append(pipeline.index.family(family.stage, family.kind) + counts[number])
-        counts[number] += 1
-    return time_order(pipeline, Order(pipeline.index, tuple(np.array(row, dtype=np.int64) for row in rows)))
