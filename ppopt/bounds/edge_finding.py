@@ -101,12 +101,12 @@ class EdgeFinding:
             clock.charge(SECONDS * int(state[1]))
         return found, np.arange(len(found)) < state[0]
 
-    def room(self) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...], tuple[IntArray, ...]]:
+    def room(self) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...], tuple[IntArray, ...], IntArray]:
         """Room for one thread: of each operation its earliest start, its negative latest end, its duration, and two numbers more;
-        the operations of each machine in four orders; a tree."""
+        the operations of each machine in four orders; a tree; for each machine with what windows nothing is raised."""
         operations = self.families * self.count
         starts, trees = (_rows(np.zeros(shape, np.int64)) for shape in ((5, operations), (6, 2 * self.sizes[-1])))
-        return starts, _rows(np.repeat(self._own[None, :], 4, axis=0)), trees
+        return starts, _rows(np.repeat(self._own[None, :], 4, axis=0)), trees, np.full(self.sizes[0], NEVER)
 
 
 def _rows(table: IntArray) -> tuple[IntArray, ...]:
@@ -292,42 +292,63 @@ def follow(sizes: Any, waits: Any, starts: Any) -> bool:
     return missing == 0
 
 
-def rounds_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
-    """Whether operations do not fit into ``most`` ticks: after how many rounds that is clear; negative: it is not, after so
-    many."""
-    _, _, families, count, _ = sizes
+def raised_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
+    """Whether operations do not fit into ``most`` ticks: what :func:`raised_until_settled` says of these windows."""
+    machines, _, families, count, _ = sizes
     lead, tail = rules[2]
-    early, minus_late = work[0][0], work[0][1]
+    early, minus_late, settled = work[0][0], work[0][1], work[3]
+    for machine in range(machines):
+        settled[machine] = NEVER
     for family in range(families):
         for operation in range(family * count, family * count + count):
             early[operation], minus_late[operation] = lead[family], tail[family] - most
-    return rounds_until_settled(sizes, rules, work)
+    return raised_until_settled(sizes, rules, work)
 
 
-def rounds_until_settled(sizes: Any, rules: Any, work: Any) -> int:
-    """Raise earliest starts and lower latest ends until nothing changes: after how many rounds it is clear that operations do not
-    fit; negative: it is not, after so many."""
+def moved(begin: int, end: int, order: Any, early: Any, minus_late: Any) -> int:
+    """By how much the windows of a machine's operations are narrower, together, than they would be from 0 to 0."""
+    found = 0
+    for at in range(begin, end):
+        found += early[order[at]] + minus_late[order[at]]
+    return found
+
+
+def raised_until_settled(sizes: Any, rules: Any, work: Any) -> int:
+    """Raise earliest starts and lower latest ends until nothing changes. How many operations were raised, each counted as often
+    as it was, until it is clear that they do not fit; negative: they do, after so many.
+
+    A machine is left out while its windows are those of when nothing was raised there (``work[3]``, see :func:`moved`): windows
+    only become narrower.
+    """
     machines, _, families, count, width = sizes
     waits, begin, _ = rules
-    starts, (by_early, by_late, by_end, by_start), tree = work
+    starts, (by_early, by_late, by_end, by_start), tree, settled = work
     early, minus_late, time, raised, leaf = starts
+    number: int = 1
     rounds, later = 0, True
     while later and rounds < families * count:
         rounds += 1
         later = False
         if not follow(sizes, waits, starts):
-            return rounds
+            return number
         for machine in range(machines):
             first, last = begin[machine], begin[machine + 1]
+            before = moved(first, last, by_early, early, minus_late)
+            if before == settled[machine]:
+                continue
+            number += last - first
             there = raise_starts(first, last, width, starts, (by_early, by_late, by_end, by_start), tree)
             if there == FULL:
-                return rounds
+                return number
             turned = (minus_late, early, time, raised, leaf)
             back = raise_starts(first, last, width, turned, (by_late, by_early, by_start, by_end), tree)
             if back == FULL:
-                return rounds
-            later = later or there == LATER or back == LATER
-    return -rounds
+                return number
+            if there == SAME and back == SAME:
+                settled[machine] = before
+            else:
+                later = True
+    return -number
 
 
 SETTLING = (
@@ -342,9 +363,10 @@ SETTLING = (
     find_precedences,
     raise_starts,
     follow,
-    rounds_until_settled,
+    moved,
+    raised_until_settled,
 )
-PARTS = (*SETTLING, rounds_until_full)
+PARTS = (*SETTLING, raised_until_full)
 
 
 @loop(1.6e-5, ("found", "state"), PARTS)
@@ -362,13 +384,13 @@ def raise_bounds(below: int, once: bool, sizes: Any, rules: Any, durations: Any,
         low, high, step = found[row], below, 1
         most = below - 1
         while low < high:
-            rounds = rounds_until_full(most, sizes, rules, work)
-            if rounds > 0:
+            raised = raised_until_full(most, sizes, rules, work)
+            if raised > 0:
                 low, step = most + 1, 2 * step
             else:
                 high = most
             most = min(low + step - 1, (low + high - 1) // 2)
-            spent += abs(rounds) * families * count
+            spent += abs(raised)
             if once:
                 break
         found[row] = low

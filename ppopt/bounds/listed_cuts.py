@@ -39,8 +39,7 @@ MOST_NUMBERS = 1000
 """Numbers of operations that are looked at in a phase; one with more says nothing of boxes. Measured: 2 stages on a device, 16
 microbatches."""
 AT_ONCE = 256
-"""Boxes that are looked at together. Measured: to list 3400 cuts of 56 layers in 8 stages takes 4.5 s, with 64 at once 6.9, with
-1024 5.8."""
+"""Boxes that are looked at together. Measured: 3400 cuts of 56 layers in 8 stages take 4.5 s, with 64 6.9, with 1024 5.8."""
 LEARNING = 5e-6
 """Deterministic seconds of a listed cut where certificates are learned. Measured: about as long on an idle machine."""
 SECONDS = 2.4e-9
@@ -63,13 +62,14 @@ class SomeCuts:
 class Listed:
     """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left.
 
-    ``tight``: whether edge finding was asked of all of them, maybe when ``below`` was more.
+    ``tight``: whether edge finding was asked of all, maybe when ``below`` was more. ``gained``: see :mod:`ppopt.bounds.shaving`.
     """
 
     ends: IntArray
     bounds: IntArray
     below: int
     tight: bool = False
+    gained: IntArray | None = None
     asked: IntArray = field(init=False)
     """Of each cut (a row) the least ``below`` at which edge finding, then shaving, did not refute it, and edge finding raised its
     bound (:mod:`ppopt.bounds.tight_lists`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.listed_cuts import BOUNDS, EDGES, SHAVING, Listed
 from ppopt.bounds.many_cuts import ManyCuts
-from ppopt.bounds.shaving import Shaving
+from ppopt.bounds.shaving import Shaving, nothing_gained
 from ppopt.clock import Limits, in_threads
 from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
@@ -36,12 +36,13 @@ def shave_listed(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int,
     ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`.
     """
     edges = EdgeFinding(graph, scale)
+    gained = listed.gained = nothing_gained(edges) if listed.gained is None else listed.gained
     todo = listed.todo(SHAVING)
     durations, waiting = durations_on(listed.ends[todo], many, graph), iter(range(len(todo)))
 
     def shave_next(_: int) -> None:
         while not limits.clock.over and (number := next(waiting, None)) is not None:
-            shaving = Shaving(edges, durations[number], listed.below - 1)
+            shaving = Shaving(edges, durations[number], listed.below - 1, gained)
             shaving.go_on(limits.clock)
             if shaving.ended:
                 listed.asked[todo[number], SHAVING] = listed.below

@@ -19,6 +19,8 @@ FIRST, SECOND = 1, 2
 """Which of two states has machines that are free no later."""
 NEVER = 2**60
 """A time that does not come."""
+NO_LIMIT = 2**60
+"""What a machine may hold where memory is not limited."""
 
 
 def unpack(rows: Any, at: int, sizes: Any, done: Any) -> None:
@@ -167,6 +169,36 @@ def start_of(family: int, rows: Any, at: int, sizes: Any, rules: Any, windows: A
     return start
 
 
+def begins_by(rows: Any, at: int, sizes: Any, rules: Any, scratch: Any) -> int:
+    """Until when something starts, whatever is next: later than that an operation could be moved before all others.
+
+    It can be where all that it waits for has started, and nothing else on its machine starts before it would end: nothing starts
+    before what is next, nor before its head. All else may keep its time, so that among the schedules that end in time the one
+    whose starts have the least sum begins by then, however other states were left out. Where memory is limited, what takes some
+    may not be moved.
+    """
+    machines, time, of, own = sizes[2], rules[1], rules[5], rules[6]
+    claim, limit = rules[10], rules[15]
+    head, begin = scratch[1], scratch[10]
+    found = NEVER
+    for machine in range(machines):
+        first, second = NEVER, NEVER
+        for i in range(of[machine], of[machine + 1]):
+            ready = head[own[i]]
+            if ready < first:
+                first, second = ready, first
+            elif ready < second:
+                second = ready
+        for i in range(of[machine], of[machine + 1]):
+            family = own[i]
+            start = begin[family]
+            if start < found and (claim[family] == 0 or limit[machine] == NO_LIMIT):
+                end = start + time[family]
+                alone = (second if head[family] == first else first) >= end
+                found = min(found, start if alone else max(end - 1, start))
+    return found
+
+
 def leaves_time(family: int, end: int, rules: Any, order: Any, scratch: Any) -> bool:
     """Whether all that is left for the machine can still end in time behind the next operation of a family, which ends then."""
     begin, of, number, time, late = order
@@ -263,10 +295,11 @@ def put(after: Any, to: int, table: Any, chain: Any, parent: Any, sizes: Any, ru
     return True
 
 
-PARTS = (unpack, release, find_heads, fits, list_todo, look_at, start_of, leaves_time, write, compare, is_no_worse, put)
+LOOKING = (unpack, release, find_heads, fits, list_todo, look_at)
+GOING_ON = (start_of, begins_by, leaves_time, write, compare, is_no_worse, put)
 
 
-@loop(2e-5, ("after", "parent", "chosen", "chain", "table", "state"), PARTS)
+@loop(2e-5, ("after", "parent", "chosen", "chain", "table", "state"), (*LOOKING, *GOING_ON))
 def expand(
     sizes: Any,
     rules: Any,
@@ -285,7 +318,7 @@ def expand(
     more or enough was looked at: ``state[3]``."""
     rules, windows, order, scratch = bare(rules), bare(windows), bare(order), bare(scratch)
     families, width = sizes[0], sizes[4]
-    time, done = rules[1], scratch[0]
+    time, done, begin = rules[1], scratch[0], scratch[10]
     looked, number, room = 0, state[2], len(parent) - families
     one = state[0]
     while one < state[1] and looked < OFTEN and number <= room:
@@ -293,8 +326,11 @@ def expand(
         looked += 1
         if look_at(rows, at, sizes, rules, windows, order, scratch):
             for family in range(families):
-                start = start_of(family, rows, at, sizes, rules, windows, scratch)
-                if start == NEVER:
+                begin[family] = start_of(family, rows, at, sizes, rules, windows, scratch)
+            last = begins_by(rows, at, sizes, rules, scratch)
+            for family in range(families):
+                start = begin[family]
+                if start > last or start == NEVER:
                     continue
                 looked += 1
                 if not leaves_time(family, start + time[family], rules, order, scratch):

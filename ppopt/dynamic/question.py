@@ -13,9 +13,6 @@ from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.schedule import Order
 
-BEHIND = 4
-"""Times as much work as the direction of time that is behind the other one may have. Not measured."""
-
 
 class Question:
     """Whether a graph has a schedule that takes at most ``most`` ticks. It can go on where it stopped (:meth:`go_on`).
@@ -81,7 +78,6 @@ class Question:
 
     @property
     def _next(self) -> Layers:
-        """The direction that is to go on: the one that is further, but the other one where that had less than a quarter of its
-        work. So it takes a quarter more than the better direction, if that is further, and five times as long if it never is."""
-        other, further = sorted(self._both, key=lambda one: (not one.given_up, one.depth, -one.work))
-        return other if not other.given_up and BEHIND * other.work < further.work else further
+        """The direction that is to go on: the one with fewer states in its last layer, so never from a layer that has more states
+        than the widest of the other direction."""
+        return min(self._both, key=lambda one: (one.given_up, one.number))

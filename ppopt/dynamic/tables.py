@@ -9,10 +9,8 @@ import numpy as np
 
 from ppopt.bounds.shaving import Windows
 from ppopt.constraints import FamilyGraph
+from ppopt.dynamic.loop import NO_LIMIT
 from ppopt.pipeline import IntArray
-
-NO_LIMIT = 2**60
-"""What a machine may hold where memory is not limited."""
 
 
 class Tables:
@@ -71,7 +69,7 @@ class Tables:
     def scratch(self) -> tuple[IntArray, ...]:
         """Room for what is to be known of one state."""
         of_machine, of_family, of_operation = self.machines, self.families, self.families * self.count
-        sizes = (*[of_family] * 5, of_operation, *[of_machine] * 3, of_family)
+        sizes = (*[of_family] * 5, of_operation, *[of_machine] * 3, of_family, of_family)
         return tuple(np.zeros(size, dtype=np.int64) for size in sizes)
 
 

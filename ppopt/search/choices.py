@@ -80,10 +80,11 @@ def solve_branches(
 ) -> tuple[Result, ...]:
     """The result of each branch, as far as it matters which of them has the best of all; those not begun are left out.
 
-    Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of what is left, the most
-    promising first, and what is still open goes on from where it was. In deterministic mode each has an equal share of the
-    limit, once. Where the partition is open, too, those of few stages come first: they are settled in seconds, and what they
-    reach is out of reach for many cuts of the others. ``clock``: one that has the time of the settings left, not a new one.
+    Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of half of what is left,
+    the most promising first, and what is still open goes on from where it was: what the last one reaches may end the others. In
+    deterministic mode each has an equal share of the limit, once. Where the partition is open, too, those of few stages come
+    first: they are settled in seconds, and what they reach is out of reach for many cuts of the others. ``clock``: one that has
+    the time of the settings left, not a new one.
     """
     clock = clock or settings.limits().clock
     if len(branches) == 1:
@@ -92,9 +93,10 @@ def solve_branches(
     while opened := turns.in_order():
         if turns.all_begun and clock.left < strategies.PLACEMENT * settings.seconds:
             break
+        behind = clock.left / 2 if len(opened) > 1 else 0.0
         for turn, i in enumerate(opened):
             if turns.is_open(i):
-                share = max(strategies.PLACEMENT * settings.seconds, clock.left / (len(opened) - turn))
+                share = max(strategies.PLACEMENT * settings.seconds, (clock.left - behind) / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
                 own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too
                 with at(f"[{i + 1}/{len(branches)}] {brief(branches[i].pipeline)}"):

@@ -7,7 +7,7 @@ import numpy as np
 
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.many_cuts import counts_of
-from ppopt.bounds.shaving import Shaving
+from ppopt.bounds.shaving import Shaving, nothing_gained
 from ppopt.clock import Clock
 from ppopt.constraints import relaxed_graph
 from ppopt.op import Kind
@@ -25,7 +25,10 @@ def check(number: int, seed: int) -> int:
         graph = relaxed_graph(pipeline, links=False)
         best = solve_closed(pipeline, settings=Settings(seconds=30, workers=1)).schedule
         assert best is not None
-        shaving = Shaving(EdgeFinding(graph), graph.duration, best.makespan)
+        edges = EdgeFinding(graph)
+        gained = nothing_gained(edges)
+        Shaving(edges, graph.duration, best.makespan + rng.randint(-3, 3), gained).go_on(Clock(100))  # in whatever order is asked
+        shaving = Shaving(edges, graph.duration, best.makespan, gained)
         shaving.go_on(Clock(100))
         assert shaving.ended
         assert not shaving.refuted
@@ -39,8 +42,8 @@ def check(number: int, seed: int) -> int:
                     place = number_of * pipeline.microbatches + n
                     assert early[place] <= start, pipeline
                     assert start + graph.duration[number_of] <= late[place]
-        least = int(EdgeFinding(graph).raised(np.array([graph.duration]), np.array([0]), best.makespan + 1, limits())[0])
-        asked = Shaving(EdgeFinding(graph), graph.duration, best.makespan - 1)
+        least = int(edges.raised(np.array([graph.duration]), np.array([0]), best.makespan + 1, limits())[0])
+        asked = Shaving(edges, graph.duration, best.makespan - 1, gained)
         asked.go_on(Clock(100))
         more += asked.refuted and least < best.makespan
     return more
@@ -53,6 +56,21 @@ def test_windows_have_what_the_best_schedules_have() -> None:
 @thorough
 def test_windows_have_what_the_best_of_many_schedules_have() -> None:
     assert check(120, 2) > 3
+
+
+def test_what_narrowed_most_is_asked_first() -> None:
+    graph = relaxed_graph(settled(Random(3), PLACES[1]), links=False)
+    edges = EdgeFinding(graph)
+    gained = nothing_gained(edges)
+    most = int(edges.raised(np.array([graph.duration]), np.array([0]), 10**6, limits())[0])
+    Shaving(edges, graph.duration, most, gained).go_on(Clock(100))
+    assert gained.max() > 0
+    of_all = gained.sum()
+    first = int(gained.argmax())
+    again = Shaving(edges, graph.duration, most, gained)
+    assert again._order[0] == first
+    again.go_on(Clock(100))
+    assert gained.sum() > of_all
 
 
 def test_it_goes_on_where_it_stopped() -> None:
