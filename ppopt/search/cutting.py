@@ -212,7 +212,8 @@ class PartitionChoice:
 
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
-        best = self.best
+        few = self._promising().few(self.settings.limits().threads)
+        best = None if few else self.best  # few cuts are solved one by one, each with searches of its own
         known = self.over.bound < min(self.value, self.enough)  # else what is open is in leaves
         if best is not None and not self.words and known and self.listed.first and self.iterated.spent:
             self._look_with_order(self.listed, best.pipeline.counts)

@@ -50,6 +50,11 @@ class Promising(NamedTuple):
     cuts: Sequence[Counts] = ()
     everywhere: bool = True
 
+    def few(self, threads: int) -> bool:
+        """Whether these are all that may be better, and no more than are searched at a time. Measured: with one hard cut and one
+        listed one left rounds of order and cut took 16 of 60 s in vain."""
+        return not self.everywhere and len(self.cuts) <= threads
+
 
 NOTHING_KNOWN = Promising()
 

@@ -1,5 +1,6 @@
 """Placement, chunks, microbatches and recompute that are left open: which choices there are, and the scope of the answer."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,12 @@ from typing import Any
 import pytest
 
 import ppopt as pp
+from ppopt.clock import Clock
 from ppopt.files import read_model, result_dict
 from ppopt.pipeline import PipelineError
-from ppopt.search import Scope
+from ppopt.schedule import Objective
+from ppopt.search import Result, Scope, Settings, solve_closed
+from ppopt.search.choices import Report, Time, solve_branches
 from tests.support.open_choices import path_of, subsets
 from tests.support.tiers import thorough
 
@@ -46,6 +50,35 @@ def test_an_own_order_is_for_one_of_the_choices(tmp_path: Path) -> None:
     rows = [[row.placement for row in point.named if row.name == "own order"] for point in result.points]
     assert rows == [[], ["wave"]]
     assert result.value == 12.5
+
+
+class Searched:
+    """A search on one placement, all of whose turns but the last leave it open; it takes no time, and notes what it is given."""
+
+    def __init__(self, found: Result, turns: int) -> None:
+        self.pipeline, self.result = found.pipeline, None
+        self.left = list[float]()
+        self._found, self._turns = found, turns
+
+    result: Result | None
+
+    def floor(self, objective: Objective) -> Time:
+        return 0
+
+    def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
+        self.left.append(clock.left)
+        over = len(self.left) == self._turns
+        ticks = self._found.ticks._replace(lower_bound=0)
+        opened = dataclasses.replace(self._found, reason="feasible", limit="time", ticks=ticks)
+        self.result = self._found if over else opened
+        return self.result
+
+
+def test_placements_share_half_of_the_time_that_is_left() -> None:
+    found = solve_closed(pp.Pipeline(2, 2), settings=Settings(workers=1))
+    one, other = Searched(found, 3), Searched(found, 2)
+    solve_branches([one, other], "makespan", Settings(seconds=1000))
+    assert [round(seconds, -1) for seconds in (*one.left, *other.left)] == [250, 250, 1000, 500, 500]
 
 
 def test_chunks_are_two_where_a_placement_takes_several() -> None:

@@ -147,6 +147,9 @@ def test_something_better_may_be_on_leaves_and_listed_cuts() -> None:
     assert over.listed is not None
     assert len(set(cuts)) == len(cuts) == 1 + len(over.listed.ends)
     assert cuts[1] == over.least_listed(10**6)
+    assert looks.promising([leaf], 10**6).few(len(cuts))
+    assert not looks.promising([leaf], 10**6).few(len(cuts) - 1)
     assert looks.promising([], 10**6 + 1).everywhere  # others may take that long
+    assert not looks.promising([], 10**6 + 1).few(len(cuts))
     over.listed.tight = False
     assert looks.promising([leaf], 10) == NOTHING_KNOWN
