@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ppopt.bounds.certified_cuts import CertifiedCuts
 from ppopt.bounds.listed_cuts import LEARNING, Listed
 from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts, Row
 from ppopt.clock import Clock
@@ -33,9 +34,6 @@ ROOM = 2**20
 """Pairs of halves that are found at once, at least."""
 PAIRS = 2**26
 """Pairs of halves between two looks at the clock, which take 7 ms by what a cut takes."""
-FEW = 8
-"""Certificates that are asked before all others. Measured: of 1.6 million cuts of 40 layers that halves leave, 8 certificates
-leave 189,000, all 90 of them 121,000."""
 ASKING = 2e-6
 """Deterministic seconds of a cut that halves leave. Measured: as long on an idle machine."""
 MOST_UNCOMPILED = 10**5
@@ -69,26 +67,20 @@ def cuts_of_halves(many: ManyCuts, below: int, most: int, clock: Clock, learn: C
     if halves is None or below >= EXACT:
         return None
     found = Listed(np.zeros((0, many.stages - 1), dtype=np.int64), np.zeros(0, dtype=np.int64), below)
-    strongest: list[int] | None = None
+    certified: CertifiedCuts | None = None
     for ends in halves.below(found, clock):
         clock.charge(ASKING * len(ends))
-        _add(many, strongest or [], found, ends)
-        if strongest is None or len(found.ends) > most:
+        begun, certified = certified is None, certified or CertifiedCuts(many)
+        bounds = certified.bounds(ends)
+        small = bounds < found.below
+        found.add(ends[small], bounds[small])
+        if begun or len(found.ends) > most:
             _sharpen(many, found, learn, clock)
             _shorten(found, most)
-            strongest = many.strongest(ends, found.below, FEW)
+            certified = CertifiedCuts(many)
     _sharpen(many, found, learn, clock)
     _shorten(found, most)
     return None if clock.over else found
-
-
-def _add(many: ManyCuts, strongest: Sequence[int], found: Listed, ends: IntArray) -> None:
-    """Add the cuts whose bound is small enough to those that are found; ``strongest``: certificates that are asked first."""
-    if strongest:
-        ends = ends[many.each(ends, strongest).max(axis=1) < found.below]
-    bounds = many.each(ends).max(axis=1)
-    small = bounds < found.below
-    found.add(ends[small], bounds[small])
 
 
 def _sharpen(many: ManyCuts, found: Listed, learn: Callable[[IntArray], object], clock: Clock) -> None:

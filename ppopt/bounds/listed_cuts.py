@@ -22,8 +22,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ppopt.bounds.certified_cuts import CertifiedCuts
 from ppopt.bounds.filling import Count
-from ppopt.bounds.many_cuts import AT_ONCE as CUTS_AT_ONCE
 from ppopt.bounds.many_cuts import EXACT, ManyCuts, ManyFillings, ManyPhases, Row, ends_of
 from ppopt.clock import Clock
 from ppopt.op import Kind
@@ -94,10 +94,8 @@ class Listed:
 
     def raised(self, many: ManyCuts, since: int) -> None:
         """With what certificates say that were learned behind so many."""
-        new = range(since, many.learned)
-        if new and len(self.ends):
-            parts = (self.ends[i : i + CUTS_AT_ONCE] for i in range(0, len(self.ends), CUTS_AT_ONCE))
-            np.maximum(self.bounds, np.concatenate([many.each(some, new).max(axis=1) for some in parts]), out=self.bounds)
+        if since < many.learned and len(self.ends):
+            np.maximum(self.bounds, CertifiedCuts(many, since).bounds(self.ends), out=self.bounds)
             self.shorten(self.below)
 
     def shorten(self, below: int) -> None:

@@ -62,14 +62,14 @@ class ManyCuts:
         self._heads, self._tails = _Leasts(self), _Leasts(self)
         self._work: list[Row] = []
         self._of_device: list[int] = []
-        self._known: set[Certificate] = set()
+        self._known: dict[Certificate, None] = {}
 
     def learn(self, certificate: Certificate) -> None:
         """A certificate that holds for every cut, of one span."""
         assert certificate.spans == 1, "certificates of several spans are of no device"
         if certificate in self._known:
             return
-        self._known.add(certificate)
+        self._known[certificate] = None
         self._work.append(self.row(certificate.work))
         stages = [part.stage for part, _ in certificate.work.times]
         self._of_device.append(int(self.device_of[stages[0] if stages else 0]))
@@ -117,9 +117,9 @@ class ManyCuts:
     def _last(self, kind: Kind) -> int:
         return int((self._times if self.stages > 1 else self._first)[kind][-1])
 
-    def certified(self) -> Iterator[tuple[Row, list[Row], list[Row]]]:
-        """What was learned: the work of each certificate, its heads and its tails."""
-        for certificate in self._known:
+    def certified(self, since: int = 0) -> Iterator[tuple[Row, list[Row], list[Row]]]:
+        """What was learned, behind the first ones: the work of each certificate, its heads and its tails."""
+        for certificate in itertools.islice(self._known, since, None):
             yield (
                 self.row(certificate.work),
                 [self.row(way) for way in certificate.heads],
@@ -164,15 +164,6 @@ class ManyCuts:
         value = _products(duration, [self._work[i] for i in chosen])
         value += self._heads.of(duration, chosen) + self._tails.of(duration, chosen)
         return value
-
-    def strongest(self, ends: IntArray, below: int, most: int) -> list[int]:
-        """A few of the certificates, ``most`` at most, by which most of these cuts have a bound of ``below`` or more."""
-        left = self._certified(self.durations(ends), range(self.learned)) >= below
-        chosen = list[int]()
-        while len(chosen) < most and left.any():
-            chosen.append(int(np.argmax(left.sum(axis=0))))
-            left = left[~left[:, chosen[-1]]]
-        return chosen
 
     def fits(self, ends: IntArray) -> npt.NDArray[np.bool_]:
         """Whether every device of each cut has room for its weights and a microbatch."""
