@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts, Row
-from ppopt.compiled import available, bare, expect, loop
+from ppopt.compiled import available, bare, loop
 from ppopt.pipeline import IntArray
 
 FEW = 2**12
@@ -47,7 +47,6 @@ class CertifiedCuts:
             for at in range(0, len(ends), AT_ONCE):
                 found[at : at + AT_ONCE] = self._many.each(ends[at : at + AT_ONCE], self._new).max(axis=1)
             return found
-        expect(len(ends) * self._shape[0] * self._shape[2], bound_cuts)
         given = self._shape, self._sizes, self._constants, self._table, np.ascontiguousarray(ends).ravel()
         bound_cuts(len(ends), 3 * self._largest, *given, np.zeros_like(self._constants), found)
         return found

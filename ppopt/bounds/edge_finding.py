@@ -93,11 +93,11 @@ class EdgeFinding:
         """:meth:`asked` by one thread."""
         found, state, operations, work = bounds.copy(), np.zeros(2, np.int64), self.families * self.count, self.room()
         longest = int(durations.sum(axis=1).max(initial=0)) * self.count + self._longest + abs(below)
-        assert longest < -NEVER // 4, "far from never"
+        assert 2 * longest * operations < -NEVER // 2, "far from never"
         rows = np.ascontiguousarray(durations).ravel()
         while state[0] < len(found) and not clock.over:
             often = min(ROUNDS * operations * (len(found) - int(state[0])), OFTEN)
-            raise_bounds(often, 2 * longest - NEVER, below, once, self.sizes, self.rules, rows, found, work, state)
+            raise_bounds(often, 2 * longest * operations - NEVER, below, once, self.sizes, self.rules, rows, found, work, state)
             clock.charge(SECONDS * int(state[1]))
         return found, np.arange(len(found)) < state[0]
 
@@ -306,7 +306,7 @@ def raised_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
 
 
 def moved(begin: int, end: int, order: Any, early: Any, minus_late: Any) -> int:
-    """By how much the windows of a machine's operations are narrower, together, than they would be from 0 to 0."""
+    """The sum of earliest starts and of negative latest ends of a machine's operations: more where any window is narrower."""
     found = 0
     for at in range(begin, end):
         found += early[order[at]] + minus_late[order[at]]
@@ -314,8 +314,8 @@ def moved(begin: int, end: int, order: Any, early: Any, minus_late: Any) -> int:
 
 
 def raised_until_settled(sizes: Any, rules: Any, work: Any) -> int:
-    """Raise earliest starts and lower latest ends until nothing changes. How many operations were raised, each counted as often
-    as it was, until it is clear that they do not fit; negative: they do, after so many.
+    """Raise earliest starts and lower latest ends until nothing changes. One more than operations were looked at, each counted as
+    often as it was, until it is clear that they do not fit; negative: they may, after so many.
 
     A machine is left out while its windows are those of when nothing was raised there (``work[3]``, see :func:`moved`): windows
     only become narrower.

@@ -24,13 +24,13 @@ SECONDS = 1.3e-6
 class Layers:
     """The states where the same number of operations has started, from none on: a *layer* after the other.
 
-    ``depth``: that number; ``number``: of states there; ``work``: states, and what may follow them, that were looked at so far.
+    ``depth``: that number; ``number``: of states there.
     """
 
     def __init__(self, graph: FamilyGraph, windows: Windows) -> None:
         self._tables = tables = Tables(graph, windows)
         self._rows = tables.beginning()
-        self.depth, self.number, self.work = 0, 1, 0
+        self.depth, self.number = 0, 1
         self._operations = tables.families * tables.count
         self._before: list[tuple[IntArray, IntArray]] = []
         """For each state of each layer behind the first its place in the one before, and the family that started."""
@@ -53,7 +53,6 @@ class Layers:
         parts_of = [range(self.number * i // parts, self.number * (i + 1) // parts) for i in range(parts)]
         found = [_Next(self._tables, self._rows, some, MOST // parts) for some in parts_of]
         in_threads(lambda number: found[number].find(limits.clock), replace(limits, workers=parts))
-        self.work += sum(part.work for part in found)
         if any(part.given_up for part in found):
             self.given_up = True
         elif all(part.complete for part in found):
@@ -94,7 +93,7 @@ class _Next:
         self._table = np.full(self._sizes[-1], -1, dtype=np.int64)
         self._rows, (self._parent, self._chosen, self._chain) = _zeros(room * tables.width), (_zeros(room) for _ in range(3))
         self._state, self._scratch = np.array([some.start, some.stop, 0, 0], dtype=np.int64), tables.scratch()
-        self.work, self.given_up = 0, False
+        self.given_up = False
 
     @property
     def complete(self) -> bool:
@@ -110,7 +109,6 @@ class _Next:
                 self._make_room(len(self._parent))
             often = int(state[1] - state[0])
             expand(often, tables.largest, *given, *self._found, self._scratch, state)
-            self.work += int(state[3])
             clock.charge(SECONDS * int(state[3]))
             if state[2] > self._most:
                 self.given_up = True

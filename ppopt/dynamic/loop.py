@@ -173,9 +173,9 @@ def begins_by(rows: Any, at: int, sizes: Any, rules: Any, scratch: Any) -> int:
     """Until when something starts, whatever is next: later than that an operation could be moved before all others.
 
     It can be where all that it waits for has started, and nothing else on its machine starts before it would end: nothing starts
-    before what is next, nor before its head. All else may keep its time, so that among the schedules that end in time the one
-    whose starts have the least sum begins by then, however other states were left out. Where memory is limited, what takes some
-    may not be moved.
+    before what is next, nor before its head. All else may keep its time. So of all ways to go on from this state that end in time
+    the one whose starts have the least sum begins by then, whatever states were left out. Where memory is limited, what takes
+    some may not be moved.
     """
     machines, time, of, own = sizes[2], rules[1], rules[5], rules[6]
     claim, limit = rules[10], rules[15]

@@ -42,7 +42,7 @@ class Question:
     def go_on(self, limits: Limits) -> None:
         """Until the answer is known, or the clock is over.
 
-        Both directions of time are gone in turn, until one of them has come to its end.
+        Until one direction of time has come to its end.
         """
         self._shaving.go_on(limits.clock)
         self.refuted = self._shaving.refuted
@@ -79,5 +79,5 @@ class Question:
     @property
     def _next(self) -> Layers:
         """The direction that is to go on: the one with fewer states in its last layer, so never from a layer that has more states
-        than the widest of the other direction."""
+        than the widest of the other direction, unless that was given up."""
         return min(self._both, key=lambda one: (one.given_up, one.number))

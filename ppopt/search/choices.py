@@ -81,10 +81,11 @@ def solve_branches(
     """The result of each branch, as far as it matters which of them has the best of all; those not begun are left out.
 
     Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of half of what is left,
-    the most promising first, and what is still open goes on from where it was: what the last one reaches may end the others. In
-    deterministic mode each has an equal share of the limit, once. Where the partition is open, too, those of few stages come
-    first: they are settled in seconds, and what they reach is out of reach for many cuts of the others. ``clock``: one that has
-    the time of the settings left, not a new one.
+    the most promising first, and what is still open goes on from where it was: what the last one reaches may end the others. All
+    that is left is shared where half of it is little, and by integer programs, which begin anew. In deterministic mode each has
+    an equal share of the limit, once. Where the partition is open, too, those of few stages come first: they are settled in
+    seconds, and what they reach is out of reach for many cuts of the others. ``clock``: one that has the time of the settings
+    left, not a new one.
     """
     clock = clock or settings.limits().clock
     if len(branches) == 1:
@@ -93,7 +94,8 @@ def solve_branches(
     while opened := turns.in_order():
         if turns.all_begun and clock.left < strategies.PLACEMENT * settings.seconds:
             break
-        behind = clock.left / 2 if len(opened) > 1 else 0.0
+        least = len(opened) * strategies.PLACEMENT * settings.seconds
+        behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > least and settings.solver != "ilp" else 0.0
         for turn, i in enumerate(opened):
             if turns.is_open(i):
                 share = max(strategies.PLACEMENT * settings.seconds, (clock.left - behind) / (len(opened) - turn))

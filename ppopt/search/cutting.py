@@ -2,9 +2,8 @@
 
 Two problems take turns (logic-based Benders decomposition). That over the cuts (:class:`OverCuts`) gives the cut with the least
 bound, by the certificates that are known. The cut's own one-machine bound comes with new certificates
-(:mod:`ppopt.bounds.certificates`), which hold for every cut. Where they say no more, the cut is solved like any pipeline
-(a leaf), as far as it may beat the best one. No cut has less than the least of what is known of the cuts that are left and of the
-leaves that are not settled.
+(:mod:`ppopt.bounds.certificates`), which hold for every cut. Where they say no more, the cut is solved as any pipeline (a leaf),
+as far as it may beat the best. No cut has less than the least of what is known of those that are left and of unsettled leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from ppopt.search import strategies, tuning
 from ppopt.search.alike import AlikeLayers
 from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, AroundSettled, Everywhere
-from ppopt.search.choices import Branch, ClosedBranch, Time
+from ppopt.search.choices import Branch, ClosedBranch, Report, Time
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import CutPipelines, fastest, plain, shown, without_an_answer
 from ppopt.search.cuts_of_others import CutsOfOthers
@@ -47,7 +46,6 @@ from ppopt.search.step import Taken
 from ppopt.search.whereabouts import at
 
 AnyLooks: TypeAlias = AmongListed | Around | AroundSettled | Everywhere
-Report: TypeAlias = Callable[[Fraction | None, Fraction], None]
 
 
 @dataclass
@@ -65,9 +63,9 @@ class _Leaf:
 class PartitionChoice:
     """The best schedule over every cut of the layers, for a pipeline that leaves that open, and maybe what recomputes.
 
-    The search can go on where it stopped (:meth:`go_on`). ``words_of`` gives what binds beside the rules on a cut; ``beside``
-    gives rows to show; ``turns_of`` the search on a cut where what binds leaves the order of microbatches alone open. Times of
-    the objective are in the user's unit.
+    It can go on where it stopped (:meth:`go_on`). ``result``: what it has shown so far; ``words``: what binds on the best cut.
+    ``words_of`` gives what binds beside the rules on a cut; ``beside`` gives rows to show; ``turns_of`` the search on a cut where
+    what binds leaves the order of microbatches alone open. Times of the objective are in the user's unit.
     """
 
     pipeline: Pipeline
@@ -77,7 +75,6 @@ class PartitionChoice:
     beside: Callable[[], Sequence[Row]] = lambda: ()
     turns_of: Callable[[Pipeline], Branch | None] = lambda pipeline: None
     result: Result | None = None
-    """What the search has shown so far."""
     best: Schedule | None = None
     value: Time = math.inf
     enough: Time = math.inf
@@ -86,7 +83,6 @@ class PartitionChoice:
     versions: dict[str, str] = field(default_factory=dict)
     named: tuple[Row, ...] | None = None
     words: tuple[Word, ...] = ()
-    """What binds on the best cut."""
     seconds: float = 0.0
     progress: Report | None = None
 
@@ -212,7 +208,7 @@ class PartitionChoice:
 
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
-        few = self._promising().few(self.settings.limits().threads)
+        few = self._promising().few
         best = None if few else self.best  # few cuts are solved one by one, each with searches of its own
         known = self.over.bound < min(self.value, self.enough)  # else what is open is in leaves
         if best is not None and not self.words and known and self.listed.first and self.iterated.spent:
@@ -229,7 +225,7 @@ class PartitionChoice:
                 self._look_with_order(looks, best.pipeline.counts)
                 return
         before = self._clock.spent
-        self._next_cut()
+        self._next_cut(few)
         self._spent += self._clock.spent - before
 
     def _promising(self) -> Promising:
@@ -265,15 +261,19 @@ class PartitionChoice:
         self.steps.append(Taken(name, time.monotonic() - begun, str(looked)))
         self._report()
 
-    def _next_cut(self) -> None:
-        """Look at the cut with the least bound of those that are left, or longer at the unsettled leaf with the least bound."""
+    def _next_cut(self, few: Sequence[Counts]) -> None:
+        """Look at the cut that has the least bound, or longer at such a leaf; where ``few`` are left, at each as long."""
         if self.over.bound < min(self.value, self.enough) and self.listed.tightening:
             self.steps.append(self.listed.tighten(self._clock))
             self._report()
             return
-        leaf = min((leaf for leaf in self.leaves.values() if not leaf.settled), key=lambda leaf: leaf.bound, default=None)
+        if few and few[-1] not in self.leaves:  # leaves come first
+            self._look(few[-1], "cut")
+            return
+        leaves = [self.leaves[counts] for counts in few] or [leaf for leaf in self.leaves.values() if not leaf.settled]
+        leaf = min(leaves, key=lambda leaf: (leaf.seconds if few else 0, leaf.bound), default=None)
         most = min(self.value, self.enough)
-        if leaf is not None and (leaf.bound < self.over.bound or self.over.bound >= most):
+        if leaf is not None and (few or leaf.bound < self.over.bound or self.over.bound >= most):
             self._solve(leaf, "longer at cut")
             return
         says = self.offered.below > self.over.bound  # else the answer is known

@@ -43,6 +43,10 @@ LATE = 2
 seconds with 16 microbatches, 10 with 8, as ramps leave more cuts to be asked."""
 
 
+FEW = 2
+"""Measured: with one hard cut and a listed one left rounds of order and cut took 16 of 60 s in vain."""
+
+
 class Promising(NamedTuple):
     """Cuts that may be better than the best, the most promising first; ``everywhere``: whether cuts that are not among these may
     be better, too."""
@@ -50,10 +54,10 @@ class Promising(NamedTuple):
     cuts: Sequence[Counts] = ()
     everywhere: bool = True
 
-    def few(self, threads: int) -> bool:
-        """Whether these are all that may be better, and no more than are searched at a time. Measured: with one hard cut and one
-        listed one left rounds of order and cut took 16 of 60 s in vain."""
-        return not self.everywhere and len(self.cuts) <= threads
+    @property
+    def few(self) -> Sequence[Counts]:
+        """All that may be better, if they are :data:`FEW`, so that each is solved and nothing is searched for among them."""
+        return self.cuts if not self.everywhere and len(self.cuts) <= FEW else ()
 
 
 NOTHING_KNOWN = Promising()

@@ -11,7 +11,7 @@ from ppopt.clock import Clock, Limits
 from ppopt.pipeline import Layers, Memory, Pipeline
 from ppopt.search import listed, strategies
 from ppopt.search.boxes import boxes
-from ppopt.search.listed import NOTHING_KNOWN, AmongListed
+from ppopt.search.listed import NOTHING_KNOWN, AmongListed, Promising
 from ppopt.search.over_cuts import OverCuts
 from tests.search.test_boxes import SETTINGS, best_in
 from tests.support.layered import on
@@ -147,9 +147,9 @@ def test_something_better_may_be_on_leaves_and_listed_cuts() -> None:
     assert over.listed is not None
     assert len(set(cuts)) == len(cuts) == 1 + len(over.listed.ends)
     assert cuts[1] == over.least_listed(10**6)
-    assert looks.promising([leaf], 10**6).few(len(cuts))
-    assert not looks.promising([leaf], 10**6).few(len(cuts) - 1)
+    assert Promising(cuts[:2], everywhere=False).few == cuts[:2]
+    assert not Promising([*cuts, (1, 3), (3, 1)], everywhere=False).few
     assert looks.promising([], 10**6 + 1).everywhere  # others may take that long
-    assert not looks.promising([], 10**6 + 1).few(len(cuts))
+    assert not Promising(cuts[:2], everywhere=True).few
     over.listed.tight = False
     assert looks.promising([leaf], 10) == NOTHING_KNOWN
