@@ -261,7 +261,7 @@ class PartitionChoice:
         self.steps.append(Taken(name, time.monotonic() - begun, str(looked)))
         self._report()
 
-    def _next_cut(self, few: Sequence[Counts]) -> None:
+    def _next_cut(self, few: Sequence[Counts] = ()) -> None:
         """Look at the cut that has the least bound, or longer at such a leaf; where ``few`` are left, at each as long."""
         if self.over.bound < min(self.value, self.enough) and self.listed.tightening:
             self.steps.append(self.listed.tighten(self._clock))

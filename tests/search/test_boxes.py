@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import pytest
@@ -181,7 +182,7 @@ def test_looks_at_all_cuts_go_on_in_vain() -> None:
 class Eager(PartitionChoice):
     """A search that does nothing but look at cut and order together."""
 
-    def _next_cut(self) -> None:
+    def _next_cut(self, few: Sequence[Counts] = ()) -> None:
         self._spent = 1e9
 
 

@@ -237,6 +237,20 @@ def test_of_equal_bounds_a_cut_that_had_no_look_comes_before_a_longer_look(monke
     assert looked_at(1) == set()
 
 
+def test_few_cuts_that_are_left_are_looked_at_as_long() -> None:
+    first, other, *_ = cuts(PIPELINE)
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+    choice._clock = Clock(60)
+    leaf = choice._leaf(PIPELINE.changed(partition=first))
+    leaf.bound -= 1
+    choice._next_cut((first, other))
+    assert set(choice.leaves) == {first, other}  # a first look comes before a longer one, whatever the bounds are
+    choice.leaves[other].seconds, choice.leaves[other].settled = leaf.seconds / 2, False
+    before = choice.leaves[other].seconds
+    choice._next_cut((first, other))
+    assert choice.leaves[other].seconds == 2 * before
+
+
 def test_the_order_of_a_cut_that_cannot_be_good_enough_is_not_searched() -> None:
     best = NAMED["gpipe"].schedule(PIPELINE.changed(partition=(5, 5, 4)))
     choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))

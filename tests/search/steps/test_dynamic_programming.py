@@ -54,7 +54,7 @@ def test_it_goes_on_where_it_stopped() -> None:
     run.clock = Clock(60, deterministic=True)
     step, turns = run.step(DynamicProgramming), 0
     while run.incumbent.value > run.incumbent.lower:
-        step.run(run, 0.003)
+        step.run(run, 0.001)
         turns += 1
         assert turns < 5000
     assert turns > 2
