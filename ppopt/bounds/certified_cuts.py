@@ -7,6 +7,8 @@ these ways, and the rows of a cut's ends are summed up.
 
 from __future__ import annotations
 
+import itertools
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from ppopt.compiled import available, bare, loop
 from ppopt.pipeline import IntArray
 
 FEW = 2**12
-"""Cuts of which arrays tell it as quickly, without numba: about 50 ms."""
+"""Below so many cuts products of arrays are as quick as the loop, and numba is not loaded: about 50 ms."""
 
 
 class CertifiedCuts:
@@ -27,29 +29,36 @@ class CertifiedCuts:
 
     def __init__(self, many: ManyCuts, since: int = 0) -> None:
         self._many, self._new = many, range(since, many.learned)
-        ways, sizes = list[Row](), list[int]()
-        for work, heads, tails in many.certified(since):
-            ways += [work, *heads, *tails]
-            sizes += [len(heads), len(tails)]
-        forms = [many.of_ends([(1, way)]) for way in ways]
-        tables = np.array(many.time_tables)
-        often = np.array([form for form, _ in forms]).reshape(len(ways), len(tables), many.stages - 1).astype(np.int64)
-        self._sizes = np.array(sizes, dtype=np.int64)
-        self._constants = np.array([constant for _, constant in forms], dtype=np.int64)
-        self._table = np.ascontiguousarray(np.einsum("wke,kl->elw", often, tables)).ravel()
-        self._shape = many.stages - 1, tables.shape[1], len(ways)
-        self._largest = int(np.abs(self._table).max(initial=0)) * many.stages + int(np.abs(self._constants).max(initial=0))
 
     def bounds(self, ends: IntArray) -> IntArray:
         """In ticks; ``ends``: a row for each cut, where its stages end but for the last one."""
         found = np.zeros(len(ends), dtype=np.int64)
-        if len(ends) < FEW or self._largest >= EXACT or not available():
+        if not self._new or len(ends) < FEW or not available() or self._largest >= EXACT:
             for at in range(0, len(ends), AT_ONCE):
                 found[at : at + AT_ONCE] = self._many.each(ends[at : at + AT_ONCE], self._new).max(axis=1)
             return found
-        given = self._shape, self._sizes, self._constants, self._table, np.ascontiguousarray(ends).ravel()
-        bound_cuts(len(ends), 3 * self._largest, *given, np.zeros_like(self._constants), found)
+        sizes, constants, table = self._tables
+        shape = table.shape[0], table.shape[1], len(constants)
+        rows = np.ascontiguousarray(ends).ravel()
+        bound_cuts(len(ends), 3 * self._largest, shape, sizes, constants, table.ravel(), rows, np.zeros_like(constants), found)
         return found
+
+    @cached_property
+    def _tables(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Of each certificate how many heads and tails it has, of each of its ways the constant, and what it has of each end and
+        number of layers, ``[end, layers, way]``."""
+        ways, sizes = list[Row](), list[int]()
+        for work, heads, tails in itertools.islice(self._many.certified(self._new.start), len(self._new)):
+            ways += [work, *heads, *tails]
+            sizes += [len(heads), len(tails)]
+        each, constants = zip(*(self._many.by_layers([way]) for way in ways), strict=True)
+        return np.array(sizes, dtype=np.int64), np.array(constants, dtype=np.int64), np.ascontiguousarray(np.stack(each, axis=-1))
+
+    @cached_property
+    def _largest(self) -> int:
+        """No number of a way is larger."""
+        _, constants, table = self._tables
+        return int(np.abs(table).max(initial=0)) * self._many.stages + int(np.abs(constants).max(initial=0))
 
 
 @loop(1e-3, ("sums", "found"))

@@ -67,17 +67,16 @@ def cuts_of_halves(many: ManyCuts, below: int, most: int, clock: Clock, learn: C
     if halves is None or below >= EXACT:
         return None
     found = Listed(np.zeros((0, many.stages - 1), dtype=np.int64), np.zeros(0, dtype=np.int64), below)
-    certified: CertifiedCuts | None = None
+    certified, sharpened = CertifiedCuts(many), False
     for ends in halves.below(found, clock):
         clock.charge(ASKING * len(ends))
-        begun, certified = certified is None, certified or CertifiedCuts(many)
         bounds = certified.bounds(ends)
         small = bounds < found.below
         found.add(ends[small], bounds[small])
-        if begun or len(found.ends) > most:
+        if not sharpened or len(found.ends) > most:
             _sharpen(many, found, learn, clock)
             _shorten(found, most)
-            certified = CertifiedCuts(many)
+            certified, sharpened = CertifiedCuts(many), True
     _sharpen(many, found, learn, clock)
     _shorten(found, most)
     return None if clock.over else found
@@ -177,12 +176,8 @@ def _forms(many: ManyCuts) -> list[tuple[int, IntArray]]:
             device = int(many.device_of[int(np.flatnonzero(work[0])[0]) % many.stages])
             own = (int(work[0].sum()), int(heads[0][0].sum() + tails[0][0].sum())), (work, heads[0], tails[0])
             best[device] = max(best.get(device, own), own, key=lambda of: of[0])
-    tables, found = np.array(many.time_tables), list[tuple[int, IntArray]]()
-    for _, (_, ways) in sorted(best.items()):
-        often, constant = many.of_ends((1, way) for way in ways)
-        each = often.astype(np.int64).reshape(len(tables), -1)
-        found.append((int(constant), np.einsum("te,tl->el", each, tables)))
-    return found
+    each = (many.by_layers(ways) for _, (_, ways) in sorted(best.items()))
+    return [(constant, found) for found, constant in each]
 
 
 def _placed(most: int, number: int) -> SmallInts:

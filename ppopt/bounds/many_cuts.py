@@ -114,6 +114,13 @@ class ManyCuts:
             ends = np.concatenate([ends, first])
         return ends.ravel(), constant
 
+    def by_layers(self, ways: Iterable[Row]) -> tuple[IntArray, int]:
+        """Some ways, one after the other, as a constant and a sum over the ends: ``[end, layers before it]``."""
+        often, constant = self.of_ends((1, way) for way in ways)
+        tables = np.array(self.time_tables)
+        found: IntArray = np.einsum("te,tl->el", often.astype(np.int64).reshape(len(tables), -1), tables)
+        return found, int(constant)
+
     def _last(self, kind: Kind) -> int:
         return int((self._times if self.stages > 1 else self._first)[kind][-1])
 

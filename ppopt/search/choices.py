@@ -91,14 +91,14 @@ def solve_branches(
     if len(branches) == 1:
         return (branches[0].go_on(clock, enough, progress),)
     turns = _Turns(branches, [branch.floor(objective) for branch in branches], settings.deterministic, enough)
+    least = strategies.PLACEMENT * settings.seconds
     while opened := turns.in_order():
-        if turns.all_begun and clock.left < strategies.PLACEMENT * settings.seconds:
+        if turns.all_begun and clock.left < least:
             break
-        least = len(opened) * strategies.PLACEMENT * settings.seconds
-        behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > least and settings.solver != "ilp" else 0.0
+        behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > len(opened) * least and settings.solver != "ilp" else 0.0
         for turn, i in enumerate(opened):
             if turns.is_open(i):
-                share = max(strategies.PLACEMENT * settings.seconds, (clock.left - behind) / (len(opened) - turn))
+                share = max(least, (clock.left - behind) / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
                 own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too
                 with at(f"[{i + 1}/{len(branches)}] {brief(branches[i].pipeline)}"):

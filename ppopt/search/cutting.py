@@ -208,14 +208,14 @@ class PartitionChoice:
 
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
-        few = self._promising().few
-        best = None if few else self.best  # few cuts are solved one by one, each with searches of its own
+        promising = self._promising()
+        best = None if promising.few else self.best  # few cuts are solved one by one, each with searches of its own
         known = self.over.bound < min(self.value, self.enough)  # else what is open is in leaves
         if best is not None and not self.words and known and self.listed.first and self.iterated.spent:
             self._look_with_order(self.listed, best.pipeline.counts)
             return
         if best is not None and self.iterated.due(best, self.words, self._begun + self._spent):
-            if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, self._promising())) is not best:
+            if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, promising)) is not best:
                 self._follow(found, ())
             return
         if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
@@ -225,7 +225,7 @@ class PartitionChoice:
                 self._look_with_order(looks, best.pipeline.counts)
                 return
         before = self._clock.spent
-        self._next_cut(few)
+        self._next_cut(promising.few)
         self._spent += self._clock.spent - before
 
     def _promising(self) -> Promising:

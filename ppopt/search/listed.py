@@ -44,7 +44,8 @@ seconds with 16 microbatches, 10 with 8, as ramps leave more cuts to be asked.""
 
 
 FEW = 2
-"""Measured: with one hard cut and a listed one left rounds of order and cut took 16 of 60 s in vain."""
+"""So many cuts, at most, are solved one by one, with no search among them. Measured: with one hard cut and a listed one left
+rounds of order and cut took 16 of 60 s in vain."""
 
 
 class Promising(NamedTuple):
