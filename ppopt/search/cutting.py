@@ -218,7 +218,8 @@ class PartitionChoice:
             if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, promising)) is not best:
                 self._follow(found, ())
             return
-        if best is not None and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
+        here = best is not None and promising.may_hold(best.pipeline.counts)
+        if best is not None and here and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
             return
         for looks in () if self.listed.alone else self.looks:
             if best is not None and not self.words and (known or looks is not self.listed) and looks.due(self._spent):
@@ -230,9 +231,8 @@ class PartitionChoice:
 
     def _promising(self) -> Promising:
         """Where something better may be: on the leaves that are not settled, and on listed cuts."""
-        leaves = [leaf for leaf in self.leaves.values() if not leaf.settled and leaf.bound < self.value]
-        leaves.sort(key=lambda leaf: leaf.bound)
-        return self.listed.promising([leaf.pipeline.counts for leaf in leaves], self.value)
+        leaves = (leaf for leaf in self.leaves.values() if not leaf.settled and leaf.bound < self.value)
+        return self.listed.promising([leaf.pipeline.counts for leaf in sorted(leaves, key=lambda leaf: leaf.bound)], self.value)
 
     def _improve(self, best: Schedule) -> bool:
         """Search for a better order of the best cut; ``False``: none of that cut is good enough."""

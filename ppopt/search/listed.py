@@ -60,6 +60,10 @@ class Promising(NamedTuple):
         """All that may be better, if they are :data:`FEW`, so that each is solved and nothing is searched for among them."""
         return self.cuts if not self.everywhere and len(self.cuts) <= FEW else ()
 
+    def may_hold(self, counts: Counts) -> bool:
+        """Whether something better may be on that cut."""
+        return self.everywhere or counts in self.cuts
+
 
 NOTHING_KNOWN = Promising()
 

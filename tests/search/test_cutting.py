@@ -14,9 +14,11 @@ from ppopt.files import result_dict
 from ppopt.interrupt import check
 from ppopt.named import NAMED, Restriction
 from ppopt.pipeline import Layers, Memory, Mix, Pipeline
+from ppopt.schedule import Schedule
 from ppopt.search import Result, Settings, solve
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
+from ppopt.search.listed import FEW, Promising
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.summary import opinion_lines
 from ppopt.search.verifying import verify
@@ -262,6 +264,26 @@ def test_the_order_of_a_cut_that_cannot_be_good_enough_is_not_searched() -> None
     choice.enough = math.inf
     assert choice._improve(best)
     assert choice.steps[0].name == "the order on 5,5,4"
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_nor_is_that_of_one_that_is_not_among_those_that_are_left(everywhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = NAMED["gpipe"].schedule(PIPELINE.changed(partition=(5, 5, 4)))
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+    choice._clock, choice._begun = Clock(60), 60.0
+    choice._found(best, ())
+    choice.iterated._in_vain = 100
+    asked = list[Schedule]()
+
+    def improve(schedule: Schedule) -> bool:
+        asked.append(schedule)
+        return True
+
+    left = Promising([(5, 4, 5)] * (FEW + 1), everywhere)
+    monkeypatch.setattr(choice, "_improve", improve)
+    monkeypatch.setattr(choice.listed, "promising", lambda leaves, below: left)
+    choice._next()
+    assert asked == ([best] if everywhere else [])
 
 
 def test_two_routes_have_certificates() -> None:
