@@ -21,6 +21,7 @@ from ppopt.clock import Clock, Limits
 from ppopt.compiled import LOADING, Loop, bare, loop, using
 from ppopt.constraints import Family, Precede, relaxed_graph, rules_of
 from ppopt.dynamic import Question, layers
+from ppopt.dynamic import question as question_module
 from ppopt.heuristics import PRIORITIES, Jobs, loops, run_jobs
 from ppopt.heuristics.running import Heaps
 from ppopt.named import find
@@ -364,14 +365,17 @@ def test_shaving() -> None:
 @pytest.mark.parametrize("limit", [None, 4])
 def test_dynamic_programming(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "AT_LEAST", 1)
+    monkeypatch.setattr(question_module, "WIDEST", 3)
     costs = Costs(per="stage", forward=(3, 4, 2, 5), backward=(7, 6, 8, 5))
     graph = relaxed_graph(Pipeline(2, 4, "wave", 2, costs=costs, memory=Memory(limit=limit)))
 
     def found() -> list[Any]:
         questions = [Question(graph, most) for most in range(80, 130, 7)]
-        for question in questions:
+        beams = [Question(graph, most) for most in range(80, 130, 7)]
+        for question, beam in zip(questions, beams, strict=True):
             question.go_on(Limits(Clock(100), 0.0, 2))
-        return [(question.refuted, question.started) for question in questions]
+            beam.look(Limits(Clock(100), 0.0, 1))
+        return [(question.refuted, question.started) for question in (*questions, *beams)]
 
     plain, fast = each_way(found)
     assert plain == fast

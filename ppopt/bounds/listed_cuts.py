@@ -62,24 +62,29 @@ class SomeCuts:
 class Listed:
     """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left.
 
-    ``tight``: whether edge finding was asked of all, maybe when ``below`` was more. ``gained``: see :mod:`ppopt.bounds.shaving`.
+    ``tight``: whether edge finding was asked of all, maybe when ``below`` was more; ``least``: their bound when shaving was asked
+    first. ``gained``: see :mod:`ppopt.bounds.shaving`.
     """
 
     ends: IntArray
     bounds: IntArray
     below: int
     tight: bool = False
+    least: int | None = None
     gained: IntArray | None = None
     asked: IntArray = field(init=False)
-    """Of each cut (a row) the least ``below`` at which edge finding, then shaving, did not refute it, and edge finding raised its
-    bound (:mod:`ppopt.bounds.tight_lists`)."""
+    """Of each cut (a row) below how many ticks edge finding, then shaving, did not refute it the last time, and edge finding
+    raised its bound (:mod:`ppopt.bounds.tight_lists`)."""
 
     def __post_init__(self) -> None:
-        self.asked = _nothing_asked(len(self.ends))
+        self.asked = np.full((len(self.ends), 3), NEVER, dtype=np.int64)
 
-    def todo(self, by: int) -> IntArray:
-        """Places of the cuts that are to be asked, the least bounds first; ``by``: a column of :attr:`asked`."""
-        todo = np.flatnonzero(self.asked[:, by] > (self.below if by != BOUNDS else NEVER - 1))
+    def todo(self, by: int, below: int | None = None) -> IntArray:
+        """Places of the cuts that are to be asked, the least bounds first; ``by``: a column of :attr:`asked`; ``below``: for less
+        than so many ticks, which a cut is asked once that may have less."""
+        asked, below = self.asked[:, by], self.below if below is None else below
+        again = asked > below if below < self.below else asked != below
+        todo = np.flatnonzero((asked == NEVER if by == BOUNDS else again) & (self.bounds < below))
         return todo[np.argsort(self.bounds[todo], kind="stable")]
 
     @property
@@ -90,7 +95,7 @@ class Listed:
     def add(self, ends: IntArray, bounds: IntArray) -> None:
         """List some cuts more."""
         self.ends, self.bounds = np.concatenate([self.ends, ends]), np.concatenate([self.bounds, bounds])
-        self.asked = np.concatenate([self.asked, _nothing_asked(len(ends))])
+        self.asked = np.concatenate([self.asked, np.full((len(ends), 3), NEVER, dtype=np.int64)])
 
     def raised(self, many: ManyCuts, since: int) -> None:
         """With what certificates say that were learned behind so many."""
@@ -112,11 +117,6 @@ class Listed:
 
     def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
         self.ends, self.bounds, self.asked = self.ends[kept], self.bounds[kept], self.asked[kept]
-
-
-def _nothing_asked(cuts: int) -> IntArray:
-    """That so many cuts were asked for nothing yet (:attr:`Listed.asked`)."""
-    return np.full((cuts, 3), NEVER, dtype=np.int64)
 
 
 def _as_bytes(rows: IntArray) -> npt.NDArray[np.void]:

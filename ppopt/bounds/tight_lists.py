@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from threading import Lock
+from typing import TypeAlias
+
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.listed_cuts import BOUNDS, EDGES, SHAVING, Listed
 from ppopt.bounds.many_cuts import ManyCuts
-from ppopt.bounds.shaving import Shaving, nothing_gained
+from ppopt.bounds.shaving import Shaving, Windows, nothing_gained
 from ppopt.clock import Limits, in_threads
 from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
+
+Look: TypeAlias = Callable[[IntArray, IntArray, Windows, int], int | None]
+"""Looks for a schedule on a cut, given where its stages end, the durations of its families, the windows of its operations, and
+how many ticks it may take at most: the ticks that what is found takes, ``None``: nothing is found."""
+
+WAYS = Fraction(1, 2), Fraction(3, 4), Fraction(1)
+"""Parts of the way from the bound of a list to the best: cuts are to be refuted below each of them, one after the other.
+Measured, 28 layers with placement and chunks open, 60 s: of one with 1800 listed cuts 0.6 % stay open, 2.5 % where they are asked
+below the best alone; five that are proved take as long."""
 
 
 def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
@@ -30,26 +45,44 @@ def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limi
         listed.tight = True
 
 
-def shave_listed(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
-    """Leave out listed cuts that shaving refutes, those of the least bounds first, as far as there is time.
+def shave_listed(
+    listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits, look: Look | None = None
+) -> None:
+    """Leave out listed cuts that shaving refutes, those of the least bounds first, as far as there is time: some way on at first
+    (:data:`WAYS`), which raises the bound of all sooner.
 
-    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`.
+    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`. ``look``: looks at those that are left, in
+    several threads; all are asked for less than what it has found.
     """
-    edges = EdgeFinding(graph, scale)
+    edges, found, lock = EdgeFinding(graph, scale), listed.below, Lock()
     gained = listed.gained = nothing_gained(edges) if listed.gained is None else listed.gained
-    todo = listed.todo(SHAVING)
-    durations, waiting = durations_on(listed.ends[todo], many, graph), iter(range(len(todo)))
+    least = listed.least = listed.bound if listed.least is None else listed.least
+
+    def shave(place: int, own: IntArray, below: int) -> int | None:
+        """Whether there is less than ``below`` on a cut: what is found."""
+        shaving = Shaving(edges, own, below - 1, gained)
+        shaving.go_on(limits.clock)
+        if shaving.refuted:
+            listed.bounds[place] = below
+        elif shaving.ended:
+            listed.asked[place, SHAVING] = below
+            return None if look is None else look(listed.ends[place], own, shaving.windows, below - 1)
+        return None
 
     def shave_next(_: int) -> None:
+        nonlocal found
         while not limits.clock.over and (number := next(waiting, None)) is not None:
-            shaving = Shaving(edges, durations[number], listed.below - 1, gained)
-            shaving.go_on(limits.clock)
-            if shaving.ended:
-                listed.asked[todo[number], SHAVING] = listed.below
-            if shaving.refuted:
-                listed.bounds[todo[number]] = listed.below
+            place, better = int(todo[number]), True
+            while better and listed.bounds[place] < (below := min(target, found)):
+                less = shave(place, durations[number], below)
+                with lock:
+                    found, better = min(found, less or found), less is not None
 
-    in_threads(shave_next, limits)
+    for way in WAYS:
+        target = least + math.ceil(way * (listed.below - least))
+        todo = listed.todo(SHAVING, target)
+        durations, waiting = durations_on(listed.ends[todo], many, graph), iter(range(len(todo)))
+        in_threads(shave_next, limits)
     listed.shorten(listed.below)
 
 

@@ -17,6 +17,11 @@ Operations start one after the other by time, so that a layer of states has thos
 The same is done with time running backwards; which direction has fewer states is not known beforehand, so that the one goes on
 that has fewer in its last layer. Measured for 28 layers on a good cut in a loop of 4 on 4 devices, 8 microbatches: that there is
 none 0.05, 0.3 % below the optimum takes 11 to 15 and 1.5 s, where CP-SAT takes more than 100, and 33 s.
+
+Where few states of each layer are kept, those that leave the machines the most time, this is a beam search (Ow and Morton,
+"Filtered beam search in scheduling", 1988). Windows that are shaved for a makespan little above the optimum lead it there.
+Measured for cuts whose best schedule is within 1 % of their bound: it is found in 0.3 s, where tabu search is 3 to 7 % above it
+after 1.5 s. Where 4 % are between them nothing is found.
 """
 
 from ppopt.dynamic.question import Question

@@ -9,7 +9,7 @@ import numpy as np
 from ppopt.bounds.shaving import Windows
 from ppopt.clock import Clock, Limits, in_threads
 from ppopt.constraints import FamilyGraph
-from ppopt.dynamic.loop import expand, merge
+from ppopt.dynamic.loop import expand, judge, merge
 from ppopt.dynamic.tables import Tables
 from ppopt.pipeline import IntArray
 
@@ -24,10 +24,12 @@ SECONDS = 1.3e-6
 class Layers:
     """The states where the same number of operations has started, from none on: a *layer* after the other.
 
-    ``depth``: that number; ``number``: of states there.
+    ``depth``: that number; ``number``: of states there. ``widest``: more are not kept in a layer (a *beam*), but those that leave
+    the machines the most time by Jackson's rule, all together; ``whole``: whether all were kept so far.
     """
 
-    def __init__(self, graph: FamilyGraph, windows: Windows) -> None:
+    def __init__(self, graph: FamilyGraph, windows: Windows, widest: int | None = None) -> None:
+        self.widest, self.whole = widest, True
         self._tables = tables = Tables(graph, windows)
         self._rows = tables.beginning()
         self.depth, self.number = 0, 1
@@ -45,7 +47,12 @@ class Layers:
     @property
     def refuted(self) -> bool:
         """Whether they cannot, as no state is left."""
-        return not self.number
+        return not self.number and self.whole
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to be found."""
+        return not self.number or self.given_up or self.found
 
     def advance(self, limits: Limits) -> None:
         """Find the next layer; where the clock is over before that, nothing changes."""
@@ -60,8 +67,20 @@ class Layers:
             for other in found[1:]:
                 first.merge(other)
             self._rows, parent, chosen = first.kept()
+            if self.widest is not None and len(parent) > self.widest:
+                best = self._most_slack(self.widest, limits.clock)
+                self._rows = self._rows.reshape(-1, self._tables.width)[best].ravel()
+                parent, chosen, self.whole = parent[best], chosen[best], False
             self._before.append((parent, chosen))
             self.depth, self.number = self.depth + 1, len(parent)
+
+    def _most_slack(self, number: int, clock: Clock) -> IntArray:
+        """The places of so many states that leave the machines the most time."""
+        tables = self._tables
+        slacks = _zeros(len(self._rows) // tables.width)
+        judge(len(slacks), tables.largest, (*tables.sizes, 0), tables.rules, tables.windows, self._rows, tables.scratch(), slacks)
+        clock.charge(SECONDS * len(slacks))
+        return np.argsort(-slacks, kind="stable")[:number]
 
     @property
     def least(self) -> int:

@@ -74,14 +74,16 @@ def find_heads(rows: Any, at: int, sizes: Any, rules: Any, windows: Any, done: A
     return True
 
 
-def fits(machine: int, rows: Any, at: int, sizes: Any, rules: Any, windows: Any, scratch: Any) -> bool:
-    """Whether what is left for a machine fits if it may be interrupted: always what has to end first (Jackson's rule)."""
+def slack_of(machine: int, rows: Any, at: int, sizes: Any, rules: Any, windows: Any, scratch: Any) -> int:
+    """How long before its latest end everything that is left for a machine ends, if it may be interrupted: always what has to end
+    first (Jackson's rule). Less than 0: some operation would be too late; at most :data:`NEVER`."""
     count = sizes[1]
     time, of, own = rules[1], rules[5], rules[6]
     late = windows[1]
     done, head, turn, ready, left, due = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4], scratch[9]
     first, last = of[machine], of[machine + 1]
     now = NEVER
+    slack: int = NEVER
     for i in range(first, last):
         family = own[i]
         turn[i], ready[i], left[i] = done[family], head[family], time[family]
@@ -101,15 +103,16 @@ def fits(machine: int, rows: Any, at: int, sizes: Any, rules: Any, windows: Any,
             now = coming
         else:
             now += left[best]
-            if now > least:
-                return False
+            slack = min(slack, least - now)
+            if slack < 0:
+                return slack
             family = own[best]
             turn[best] += 1
             left[best], ready[best] = time[family], NEVER
             if turn[best] < count:
                 due[best] = late[family * count + turn[best]]
                 ready[best] = release(family, turn[best], rows, at, sizes, rules, windows, done, head)
-    return True
+    return slack
 
 
 def list_todo(machine: int, order: Any, scratch: Any) -> None:
@@ -135,7 +138,7 @@ def look_at(rows: Any, at: int, sizes: Any, rules: Any, windows: Any, order: Any
     if not find_heads(rows, at, sizes, rules, windows, done, head):
         return False
     for machine in range(machines):
-        if not fits(machine, rows, at, sizes, rules, windows, scratch):
+        if slack_of(machine, rows, at, sizes, rules, windows, scratch) < 0:
             return False
         list_todo(machine, order, scratch)
         used[machine] = 0
@@ -295,7 +298,7 @@ def put(after: Any, to: int, table: Any, chain: Any, parent: Any, sizes: Any, ru
     return True
 
 
-LOOKING = (unpack, release, find_heads, fits, list_todo, look_at)
+LOOKING = (unpack, release, find_heads, slack_of, list_todo, look_at)
 GOING_ON = (start_of, begins_by, leaves_time, write, compare, is_no_worse, put)
 
 
@@ -372,3 +375,20 @@ def merge(
                 parent[number], chosen[number] = others[one], others[size + one]
                 number += 1
     state[2] = number
+
+
+@loop(1e-5, ("slacks",), (unpack, release, find_heads, slack_of))
+def judge(sizes: Any, rules: Any, windows: Any, rows: Any, scratch: Any, slacks: Any) -> None:
+    """Find the slack of all machines together (:func:`slack_of`) in each state, of those that have something left; -1: it is less
+    than 0 for one of them."""
+    rules, windows, scratch = bare(rules), bare(windows), bare(scratch)
+    machines, width = sizes[2], sizes[4]
+    for one in range(len(slacks)):
+        at = one * width
+        unpack(rows, at, sizes, scratch[0])
+        total = 0 if find_heads(rows, at, sizes, rules, windows, scratch[0], scratch[1]) else -1
+        for machine in range(machines):
+            slack = slack_of(machine, rows, at, sizes, rules, windows, scratch) if total >= 0 else NEVER
+            if slack < NEVER:
+                total = total + slack if slack >= 0 else -1
+        slacks[one] = total

@@ -33,6 +33,7 @@ from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import CutPipelines, fastest, plain, shown, without_an_answer
 from ppopt.search.cuts_of_others import CutsOfOthers
 from ppopt.search.iterated import IteratedSearch
+from ppopt.search.leaf import Leaf
 from ppopt.search.listed import AmongListed, Promising
 from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.offered_cuts import OfferedCuts
@@ -46,17 +47,6 @@ from ppopt.search.step import Taken
 from ppopt.search.whereabouts import at
 
 AnyLooks: TypeAlias = AmongListed | Around | AroundSettled | Everywhere
-
-
-@dataclass
-class _Leaf:
-    """A cut that is solved, what is known of it, and how long it is looked at next."""
-
-    pipeline: Pipeline
-    search: Branch
-    bound: Fraction
-    seconds: float
-    settled: bool = False
 
 
 @dataclass
@@ -78,7 +68,7 @@ class PartitionChoice:
     best: Schedule | None = None
     value: Time = math.inf
     enough: Time = math.inf
-    leaves: dict[Counts, _Leaf] = field(default_factory=dict)
+    leaves: dict[Counts, Leaf] = field(default_factory=dict)
     steps: list[Taken] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     named: tuple[Row, ...] | None = None
@@ -117,6 +107,7 @@ class PartitionChoice:
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """Search until the clock is over, or until no cut has less than ``enough``."""
         self.progress, self.enough, self._clock, begun = progress, enough, clock, time.monotonic()
+        self.over.shorten_list(enough)
         try:
             with noting():
                 if self.named is None:
@@ -128,7 +119,7 @@ class PartitionChoice:
                     self._begun = clock.spent
                 else:
                     self._all_alike()
-                while not self.closed and not self._clock.over and self.lower < min(self.enough, self.value):
+                while not self.closed and not self._clock.over and self.lower < self.most:
                     self._next()
         except KeyboardInterrupt:
             clock.interrupt()
@@ -149,6 +140,11 @@ class PartitionChoice:
         leaf.settled = leaf.settled or result.reason in ("optimal", "infeasible")
 
     # --- what is known ---
+
+    @property
+    def most(self) -> Time:
+        """Only what takes less matters."""
+        return min(self.value, self.enough)
 
     @property
     def lower(self) -> Time:
@@ -182,35 +178,34 @@ class PartitionChoice:
 
     def _all_alike(self) -> None:
         """Search where all layers are treated alike, if it is open what recomputes."""
-        lower, below = self.lower, min(self.value, self.enough)
+        lower = self.lower
 
         def report(value: Fraction) -> None:
             if self.progress is not None:
                 self.progress(value, Fraction(lower))
 
-        if lower < below and (found := self.alike.improved(below, self._clock, report)) is not None:
+        if lower < self.most and (found := self.alike.improved(self.most, self._clock, report)) is not None:
             self._follow(*found)
 
     def _first_looks(self) -> None:
         """Run the named schedules on cuts that others make, and look at cuts with small bounds near these."""
         others = self.others.cuts(self._clock, self.best is not None)
         if not self.offered.local and not self.listed.first:
-            self._ask(min(self.value, self.enough))
+            self._ask(self.most)
         for schedule in self.others.schedules:
             self._follow(schedule, ())
-        most = min(self.value, self.enough)
-        near = self.offered.first(others, most, self._clock)
-        if self.offered.local and (found := self._ask(most)) is not None:
-            near = [self.offered.near(found, most, self._clock)]
+        near = self.offered.first(others, self.most, self._clock)
+        if self.offered.local and (found := self._ask(self.most)) is not None:
+            near = [self.offered.near(found, self.most, self._clock)]
         for counts in near:
-            if counts not in self.leaves and not self._clock.over and self.lower < min(self.value, self.enough):
+            if counts not in self.leaves and not self._clock.over and self.lower < self.most:
                 self._look(counts, "cut")
 
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
         promising = self._promising()
         best = None if promising.few else self.best  # few cuts are solved one by one, each with searches of its own
-        known = self.over.bound < min(self.value, self.enough)  # else what is open is in leaves
+        known = self.over.bound < self.most  # else what is open is in leaves
         if best is not None and not self.words and known and self.listed.first and self.iterated.spent:
             self._look_with_order(self.listed, best.pipeline.counts)
             return
@@ -231,14 +226,14 @@ class PartitionChoice:
 
     def _promising(self) -> Promising:
         """Where something better may be: on the leaves that are not settled, and on listed cuts."""
-        leaves = (leaf for leaf in self.leaves.values() if not leaf.settled and leaf.bound < self.value)
-        return self.listed.promising([leaf.pipeline.counts for leaf in sorted(leaves, key=lambda leaf: leaf.bound)], self.value)
+        leaves = (leaf for leaf in self.leaves.values() if not leaf.settled and leaf.bound < self.most)
+        return self.listed.promising([leaf.pipeline.counts for leaf in sorted(leaves, key=lambda leaf: leaf.bound)], self.most)
 
     def _improve(self, best: Schedule) -> bool:
         """Search for a better order of the best cut; ``False``: none of that cut is good enough."""
         leaf = self.leaves.get(best.pipeline.counts)
         least = self.over.bound_of(fastest(best.pipeline)) if leaf is None else self.value if leaf.settled else leaf.bound
-        if least >= min(self.value, self.enough):
+        if least >= self.most:
             return False
         if (found := self.order.improved(best, max(self.lower, least), self._clock, self.steps)) is not best:
             self._follow(found, ())
@@ -248,7 +243,7 @@ class PartitionChoice:
         """Search for cut and order together."""
         begun, name, before = time.monotonic(), looks.name(counts), self.over.listed
         with at("cuts and orders"):
-            looked = looks.look(counts, self.lower, min(self.value, self.enough), self._clock)
+            looked = looks.look(counts, self.lower, self.most, self._clock)
         if self.over.listed is not before:
             self.iterated.again()
         if looked.schedule is not None:
@@ -263,8 +258,10 @@ class PartitionChoice:
 
     def _next_cut(self, few: Sequence[Counts] = ()) -> None:
         """Look at the cut that has the least bound, or longer at such a leaf; where ``few`` are left, at each as long."""
-        if self.over.bound < min(self.value, self.enough) and self.listed.tightening:
-            self.steps.append(self.listed.tighten(self._clock))
+        if self.over.bound < self.most and self.listed.tightening:
+            useful = self.best is not None and self.iterated.useful(self.best, self.words)
+            if (schedule := self.listed.tighten(self._clock, self.steps, useful)) is not None:
+                self._follow(schedule, ())
             self._report()
             return
         if few and few[-1] not in self.leaves:  # leaves come first
@@ -272,26 +269,25 @@ class PartitionChoice:
             return
         leaves = [self.leaves[counts] for counts in few] or [leaf for leaf in self.leaves.values() if not leaf.settled]
         leaf = min(leaves, key=lambda leaf: (leaf.seconds if few else 0, leaf.bound), default=None)
-        most = min(self.value, self.enough)
-        if leaf is not None and (few or leaf.bound < self.over.bound or self.over.bound >= most):
+        if leaf is not None and (few or leaf.bound < self.over.bound or self.over.bound >= self.most):
             self._solve(leaf, "longer at cut")
             return
         says = self.offered.below > self.over.bound  # else the answer is known
         asked = says and not self.over.listing and self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
-        if not asked and (offered := self.offered.unasked(most, self._clock)) is not None:
+        if not asked and (offered := self.offered.unasked(self.most, self._clock)) is not None:
             self._look(offered, "cut")
             return
-        if (found := self._ask(most)) is None:
+        if (found := self._ask(self.most)) is None:
             return
         pipeline = self._at(found)
         if self.offered.local:
-            self._look(self.offered.near(found, most, self._clock), "cut")
+            self._look(self.offered.near(found, self.most, self._clock), "cut")
         elif pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)) or not self.over.settled:
             elsewhere = self.best is None or self.iterated.useful(self.best, self.words)  # better orders come from there
             long = not elsewhere and self._first_look > 1  # to look at it is as quick where that takes a second
-            self._look(self.offered.near(found, most, self._clock) if long else found, "cut")
+            self._look(self.offered.near(found, self.most, self._clock) if long else found, "cut")
 
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
@@ -314,7 +310,7 @@ class PartitionChoice:
         self.over.learn_from(fastest(pipeline))
         self._solve(self._leaf(pipeline), name)
 
-    def _leaf(self, pipeline: Pipeline) -> _Leaf:
+    def _leaf(self, pipeline: Pipeline) -> Leaf:
         """A cut that is looked at from now on."""
         counts, words, search = pipeline.counts, self.words_of(pipeline), self.turns_of(pipeline)
         settings = dataclasses.replace(self.settings, gap=0.0)
@@ -324,7 +320,7 @@ class PartitionChoice:
             search = closed = ClosedBranch(ClosedSearch(Problem(pipeline, self.objective, words), settings))
             closed.begin(None if self.best is None else retimed(self.best, pipeline, self.objective))
         bound = max(Fraction(self.over.bound), self.over.bound_of(fastest(pipeline)))
-        leaf = self.leaves[counts] = _Leaf(pipeline, search, bound, self._first_look)
+        leaf = self.leaves[counts] = Leaf(pipeline, search, bound, self._first_look)
         self.over.leave_out(counts)
         return leaf
 
@@ -335,8 +331,8 @@ class PartitionChoice:
             settled = [counts for counts, leaf in self.leaves.items() if leaf.settled]
             self._found(self.order.on_other_cuts(schedule, words, settled, self._clock, self.steps), words)
 
-    def _solve(self, leaf: _Leaf, name: str) -> None:
-        begun, most, before = time.monotonic(), min(self.value, self.enough), self.value
+    def _solve(self, leaf: Leaf, name: str) -> None:
+        begun, most, before = time.monotonic(), self.most, self.value
         with at(f"{name} {shown(leaf.pipeline.counts)}"):
             result = leaf.search.go_on(self._clock.slice(leaf.seconds), most, None)
         leaf.seconds *= 2

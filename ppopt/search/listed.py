@@ -20,11 +20,13 @@ import numpy as np
 from ppopt.bounds.halved_cuts import seconds_of_halves
 from ppopt.bounds.listed_cuts import LEARNING, SHAVING, SomeCuts, seconds_of_box
 from ppopt.clock import Clock, Limits
+from ppopt.schedule import Schedule
 from ppopt.search import strategies
 from ppopt.search.boxes import Looked, Looks, boxes
 from ppopt.search.choices import Time
-from ppopt.search.cuts import plain
-from ppopt.search.near_cuts import At
+from ppopt.search.cuts import plain, shown
+from ppopt.search.few_states import FewStates
+from ppopt.search.near_cuts import At, value_of
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -119,19 +121,25 @@ class AmongListed(Looks):
         listed = self._over.listed
         return self.useful and listed is not None and not self._as_tight and len(listed.todo(SHAVING)) > 0
 
-    def tighten(self, clock: Clock) -> Taken:
-        """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes."""
+    def tighten(self, clock: Clock, steps: list[Taken], look: bool) -> Schedule | None:
+        """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes; the best schedule that a beam
+        search finds on those that shaving leaves, if it is to ``look`` at them."""
         over, begun, listed = self._over, time.monotonic(), self._over.listed
         assert listed is not None
         before = len(listed.ends)
         asked = listed.asked.copy()
-        over.tighten_list(Limits(clock.slice(self._tightening), 0.0, self._settings.workers))
+        own = clock.slice(self._tightening)
+        few = FewStates(over.model.layers, over.per_unit, self._at, own)
+        over.tighten_list(Limits(own, 0.0, self._settings.workers), few if look else None)
         refuted = before - len(listed.ends)
         self._as_tight = over.limited and not refuted
         if not refuted and np.array_equal(asked, listed.asked):
             self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
-        return Taken("edge finding and shaving on the cuts that are left", time.monotonic() - begun, said)
+        if few.best is not None:
+            said += f"; best {plain(value_of(few.best, 'makespan'))} on {shown(few.best.pipeline.counts)}"
+        steps.append(Taken("edge finding and shaving on the cuts that are left", time.monotonic() - begun, said))
+        return few.best
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""

@@ -18,7 +18,7 @@ from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
-from ppopt.bounds.tight_lists import shave_listed, tighten
+from ppopt.bounds.tight_lists import Look, shave_listed, tighten
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
@@ -337,13 +337,13 @@ class OverCuts:
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True
 
-    def tighten_list(self, limits: Limits) -> None:
-        """Leave out listed cuts that edge finding refutes, or else shaving, those of the least bounds first."""
+    def tighten_list(self, limits: Limits, look: Look | None = None) -> None:
+        """Leave out listed cuts that edge finding refutes, or else shaving, those of the least bounds first; then ``look``."""
         assert self.listed is not None
         assert self.many is not None
         given = self.listed, self.many, self._reasons.graph, self._scale
         tighten(*given, limits.slice(limits.clock.left / 2))
-        shave_listed(*given, limits)
+        shave_listed(*given, limits, look)
         self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))
 
     def least_listed(self, below: Fraction | float) -> Counts | None:

@@ -7,11 +7,13 @@ import numpy as np
 
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.many_cuts import counts_of
-from ppopt.bounds.shaving import Shaving, nothing_gained
+from ppopt.bounds.shaving import Shaving, Windows, nothing_gained
 from ppopt.clock import Clock
 from ppopt.constraints import relaxed_graph
 from ppopt.op import Kind
+from ppopt.pipeline import IntArray
 from ppopt.search import Settings, solve_closed
+from ppopt.search.over_cuts import Counts
 from tests.bounds.test_edge_finding import limits, over_cuts, settled, values_of
 from tests.bounds.test_many_cuts import PLACES
 from tests.support.tiers import thorough
@@ -83,6 +85,36 @@ def test_it_goes_on_where_it_stopped() -> None:
     assert np.array_equal(slow.windows.late, at_once.windows.late)
     turns.go_on(Clock(0))
     assert not turns.ended
+
+
+def test_all_are_asked_for_less_than_what_is_found_on_one() -> None:
+    """Those behind a cut on which something is found, and that cut once more."""
+    over = over_cuts(Random(11), PLACES[0])
+    many, values = over.many, values_of(over)
+    assert many is not None
+    below, least = max(values.values()) + 1, min(values.values())
+    assert over.list_cuts(Fraction(below, over.per_unit), len(values), limits(), lambda counts: False, 0)
+    looked = list[tuple[Counts, int]]()
+
+    def look(ends: IntArray, durations: IntArray, windows: Windows, most: int) -> int | None:
+        """The optimum of a cut, where that is little enough."""
+        counts = counts_of(ends, many.layers)
+        assert (windows.late.max() - windows.early.min()) <= most
+        looked.append((counts, most))
+        return values[counts] if values[counts] <= most else None
+
+    over.tighten_list(limits(), look)
+    assert over.listed is not None
+    assert looked[0][1] < below - 1, "some way from the bound"
+    found = [values[counts] for counts, most in looked if values[counts] <= most]
+    assert min(found) == least
+    for number, (_, most) in enumerate(looked):
+        known = [values[counts] for counts, asked in looked[:number] if values[counts] <= asked]
+        assert most < min(known, default=below)
+    over.shorten_list(Fraction(least, over.per_unit))
+    left = [counts_of(row, many.layers) for row in over.listed.ends]
+    assert all(value >= least for counts, value in values.items() if counts not in left)
+    assert all(bound <= values[counts] for bound, counts in zip(over.listed.bounds.tolist(), left, strict=True))
 
 
 def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:

@@ -7,6 +7,8 @@ import pytest
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.dynamic import Question, layers, unknown
+from ppopt.dynamic import question as questions
+from ppopt.dynamic.layers import Layers
 from ppopt.pipeline import Costs, Links, Memory, Pipeline, PipelineError
 from ppopt.timing import time_order
 from tests.support.plain_model import optimum
@@ -49,13 +51,13 @@ def check(number: int, seed: int) -> tuple[int, int]:
         below.go_on(limits(workers=workers))
         assert below.refuted, pipeline
         for most in (best, best + rng.randint(1, 4), best + 60):
-            question = Question(graph, most)
-            question.go_on(limits(workers=workers))
-            assert question.started is not None, (pipeline, most)
-            schedule = time_order(pipeline, question.order(pipeline))
+            above = Question(graph, most)
+            above.go_on(limits(workers=workers))
+            assert above.started is not None, (pipeline, most)
+            schedule = time_order(pipeline, above.order(pipeline))
             assert schedule.within_memory
             assert schedule.makespan <= most
-            assert schedule.makespan == question.least == best
+            assert schedule.makespan == above.least == best
         seen += 1
         free = optimum(pipeline.changed(memory=Memory()), "makespan", patience=5) if pipeline.memory.limit else best
         bound += free is not None and free < best
@@ -72,6 +74,56 @@ def test_what_is_found_is_the_best_and_less_is_refuted() -> None:
 def test_what_is_found_is_the_best_and_less_is_refuted_of_many() -> None:
     _, bound = check(150, 2)
     assert bound >= 5
+
+
+def test_what_a_beam_finds_is_a_schedule_and_it_refutes_only_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, seen, found, best_found, refuted = Random(5), 0, 0, 0, 0
+    while seen < 40:
+        pipeline = drawn(rng)
+        best = None if pipeline is None else optimum(pipeline, "makespan", patience=5)
+        if pipeline is None or best is None:
+            continue
+        seen += 1
+        monkeypatch.setattr(questions, "WIDEST", rng.choice((1, 2, 100)))
+        for most in (best - 1, best, best + rng.randint(1, 6)):
+            asked = Question(relaxed_graph(pipeline), most)
+            asked.look(limits())
+            assert asked.least <= best
+            assert not (asked.refuted and most >= best)
+            assert not (asked.started and most < best)
+            refuted += asked.refuted
+            if asked.started is not None:
+                schedule = time_order(pipeline, asked.order(pipeline))
+                assert schedule.within_memory
+                assert best <= schedule.makespan <= most
+                found, best_found = found + 1, best_found + (schedule.makespan == best)
+                assert asked.least in (0, best)
+    assert found > 40
+    assert best_found > 30
+    assert refuted >= 20
+
+
+def test_a_beam_keeps_what_leaves_the_machines_the_most_time() -> None:
+    graph = relaxed_graph(HARD)
+    asked = Question(graph, 300)
+    asked.look(limits())
+    assert asked.started is not None
+    windows = asked._windows
+    assert windows is not None
+    few, many = Layers(graph, windows, 5), Layers(graph, windows)
+    while few.number == many.number:
+        few.advance(limits())
+        many.advance(limits())
+    assert few.number == 5
+    assert not few.whole
+    assert many.whole
+    kept = few._most_slack(5, Clock(1))
+    of_all = many._most_slack(many.number, Clock(1))
+    best = many._rows.reshape(-1, many._tables.width)[of_all[:5]]
+    assert few._rows.reshape(-1, few._tables.width)[kept].tolist() == best.tolist()
+    while not few.ended:
+        few.advance(limits())
+    assert not few.refuted
 
 
 HARD = Pipeline(3, 6, "loop", 2, costs=Costs(per="stage", forward=(3, 4, 2, 5, 3, 4), backward=(7, 6, 8, 5, 9, 7)))

@@ -266,6 +266,20 @@ def test_the_order_of_a_cut_that_cannot_be_good_enough_is_not_searched() -> None
     assert choice.steps[0].name == "the order on 5,5,4"
 
 
+def test_only_what_is_better_than_enough_is_promising(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another placement has reached counts, too."""
+    best = NAMED["gpipe"].schedule(PIPELINE.changed(partition=(5, 5, 4)))
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+    choice._found(best, ())
+    leaf = choice._leaf(PIPELINE.changed(partition=(5, 4, 5)))
+    asked = list[Any]()
+    monkeypatch.setattr(choice.listed, "promising", lambda leaves, below: asked.append((leaves, below)))
+    choice._promising()
+    choice.enough = leaf.bound
+    choice._promising()
+    assert asked == [([(5, 4, 5)], choice.value), ([], leaf.bound)]
+
+
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_nor_is_that_of_one_that_is_not_among_those_that_are_left(everywhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     best = NAMED["gpipe"].schedule(PIPELINE.changed(partition=(5, 5, 4)))

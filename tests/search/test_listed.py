@@ -11,8 +11,10 @@ from ppopt.clock import Clock, Limits
 from ppopt.pipeline import Layers, Memory, Pipeline
 from ppopt.search import listed, strategies
 from ppopt.search.boxes import boxes
+from ppopt.search.cuts import plain, shown
 from ppopt.search.listed import NOTHING_KNOWN, AmongListed, Promising
 from ppopt.search.over_cuts import OverCuts
+from ppopt.search.step import Taken
 from tests.search.test_boxes import SETTINGS, best_in
 from tests.support.layered import on
 
@@ -131,6 +133,25 @@ def test_a_cut_that_was_left_out_is_not_listed() -> None:
     assert over.list_cuts(Fraction(10**6), 100, Limits(Clock(60)), among(over)._learned, 60)
     assert len(over.listed.ends) == number - 1
     assert over.least_listed(0) is None
+
+
+@pytest.mark.parametrize("pipeline", [PIPELINE, FREE], ids=["within memory", "free"])
+def test_what_a_beam_finds_on_listed_cuts_is_the_best_of_them(pipeline: Pipeline) -> None:
+    known = best_in(pipeline, boxes().all_of(8, 4))
+    assert known is not None
+    best = Fraction(known[0])
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    looks = among(over, pipeline)
+    assert over.list_cuts(Fraction(best + 5), 100, Limits(Clock(60)), looks._learned, 0)
+    steps = list[Taken]()
+    found = looks.tighten(Clock(60), steps, look=True)
+    assert found is not None
+    assert found.makespan == best * found.pipeline.ticks.per_unit
+    assert found.within_memory
+    assert steps[0].outcome.endswith(f"; best {plain(best)} on {shown(found.pipeline.counts)}")
+    over.shorten_list(Fraction(best))
+    assert over.list_cuts(Fraction(best + 5), 100, Limits(Clock(60)), looks._learned, 0)
+    assert looks.tighten(Clock(60), steps, look=False) is None
 
 
 def test_something_better_may_be_on_leaves_and_listed_cuts() -> None:

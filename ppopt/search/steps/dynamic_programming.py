@@ -49,6 +49,7 @@ class DynamicProgramming(Step):
             beaten = question is not None and question.started is not None and question.most >= incumbent.to_beat
             if question is None or beaten or question.most < incumbent.to_beat - 1:
                 question = self._question = dynamic.Question(relaxed_graph(pipeline), incumbent.to_beat - 1)
+            question.look(limits)
             question.go_on(limits)
             if question.refuted:
                 incumbent.prove(question.most + 1, self.name)
