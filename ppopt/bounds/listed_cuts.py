@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ppopt.bounds.certified_cuts import CertifiedCuts
 from ppopt.bounds.filling import Count
 from ppopt.bounds.many_cuts import EXACT, ManyCuts, ManyFillings, ManyPhases, Row, ends_of
+from ppopt.bounds.shaving import Shaving
 from ppopt.clock import Clock
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
@@ -33,8 +34,8 @@ Values: TypeAlias = npt.NDArray[np.float64]
 
 NEVER = 2**62
 """What nothing is asked for."""
-EDGES, SHAVING, BOUNDS = range(3)
-"""By what cuts may be refuted, and their bounds raised (:attr:`Listed.asked`)."""
+EDGES, SHAVING, BOUNDS, LOOKED = range(4)
+"""By what cuts may be refuted, their bounds raised, and schedules found (:attr:`Listed.asked`)."""
 MOST_NUMBERS = 1000
 """Numbers of operations that are looked at in a phase; one with more says nothing of boxes. Measured: 2 stages on a device, 16
 microbatches."""
@@ -62,8 +63,8 @@ class SomeCuts:
 class Listed:
     """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left.
 
-    ``tight``: whether edge finding was asked of all, maybe when ``below`` was more; ``least``: their bound when shaving was asked
-    first. ``gained``: see :mod:`ppopt.bounds.shaving`.
+    ``tight``: whether edge finding was asked of all, maybe when ``below`` was more. ``least``: the bound when shaving began.
+    ``gained``: see :mod:`ppopt.bounds.shaving`. ``begun``: shaving that did not come to its end, by the ends and below what.
     """
 
     ends: IntArray
@@ -72,19 +73,19 @@ class Listed:
     tight: bool = False
     least: int | None = None
     gained: IntArray | None = None
+    begun: dict[tuple[bytes, int], Shaving] = field(default_factory=dict)
     asked: IntArray = field(init=False)
-    """Of each cut (a row) below how many ticks edge finding, then shaving, did not refute it the last time, and edge finding
-    raised its bound (:mod:`ppopt.bounds.tight_lists`)."""
+    """Of each cut (a row) the least number of ticks below which edge finding, then shaving, did not refute it, edge finding
+    raised its bound, and a look found nothing (:mod:`ppopt.bounds.tight_lists`)."""
 
     def __post_init__(self) -> None:
-        self.asked = np.full((len(self.ends), 3), NEVER, dtype=np.int64)
+        self.asked = np.full((len(self.ends), 4), NEVER, dtype=np.int64)
 
     def todo(self, by: int, below: int | None = None) -> IntArray:
-        """Places of the cuts that are to be asked, the least bounds first; ``by``: a column of :attr:`asked`; ``below``: for less
-        than so many ticks, which a cut is asked once that may have less."""
+        """Places of the cuts that are to be asked for less than ``below`` ticks (:attr:`below`), the least bounds first: those
+        that may have less, and were not asked for as little before; once for their bounds. ``by``: a column of :attr:`asked`."""
         asked, below = self.asked[:, by], self.below if below is None else below
-        again = asked > below if below < self.below else asked != below
-        todo = np.flatnonzero((asked == NEVER if by == BOUNDS else again) & (self.bounds < below))
+        todo = np.flatnonzero((asked == NEVER if by == BOUNDS else asked > below) & (self.bounds < below))
         return todo[np.argsort(self.bounds[todo], kind="stable")]
 
     @property
@@ -95,7 +96,7 @@ class Listed:
     def add(self, ends: IntArray, bounds: IntArray) -> None:
         """List some cuts more."""
         self.ends, self.bounds = np.concatenate([self.ends, ends]), np.concatenate([self.bounds, bounds])
-        self.asked = np.concatenate([self.asked, np.full((len(ends), 3), NEVER, dtype=np.int64)])
+        self.asked = np.concatenate([self.asked, np.full((len(ends), 4), NEVER, dtype=np.int64)])
 
     def raised(self, many: ManyCuts, since: int) -> None:
         """With what certificates say that were learned behind so many."""

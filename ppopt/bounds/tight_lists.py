@@ -8,8 +8,10 @@ from fractions import Fraction
 from threading import Lock
 from typing import TypeAlias
 
+import numpy as np
+
 from ppopt.bounds.edge_finding import EdgeFinding
-from ppopt.bounds.listed_cuts import BOUNDS, EDGES, SHAVING, Listed
+from ppopt.bounds.listed_cuts import BOUNDS, EDGES, LOOKED, SHAVING, Listed
 from ppopt.bounds.many_cuts import ManyCuts
 from ppopt.bounds.shaving import Shaving, Windows, nothing_gained
 from ppopt.clock import Limits, in_threads
@@ -59,28 +61,34 @@ def shave_listed(
     least = listed.least = listed.bound if listed.least is None else listed.least
 
     def shave(place: int, own: IntArray, below: int) -> int | None:
-        """Whether there is less than ``below`` on a cut: what is found."""
-        shaving = Shaving(edges, own, below - 1, gained)
+        """Refute that a cut has less than ``below``, or look for it: what is found."""
+        key = listed.ends[place].tobytes(), below
+        shaving = listed.begun.pop(key, None) or Shaving(edges, own, below - 1, gained)
         shaving.go_on(limits.clock)
         if shaving.refuted:
             listed.bounds[place] = below
-        elif shaving.ended:
-            listed.asked[place, SHAVING] = below
-            return None if look is None else look(listed.ends[place], own, shaving.windows, below - 1)
-        return None
+            return None
+        less = look(listed.ends[place], own, shaving.windows, below - 1) if shaving.ended and look is not None else None
+        if limits.clock.over and less is None:
+            listed.begun[key] = shaving
+        else:
+            of = [SHAVING, LOOKED] if below >= found else [SHAVING]  # else it may have less than the best all the same
+            listed.asked[place, of] = np.minimum(listed.asked[place, of], below)
+        return less
 
     def shave_next(_: int) -> None:
         nonlocal found
         while not limits.clock.over and (number := next(waiting, None)) is not None:
             place, better = int(todo[number]), True
-            while better and listed.bounds[place] < (below := min(target, found)):
+            while better and listed.bounds[place] < (below := min(target, found)) < listed.asked[place, by]:
                 less = shave(place, durations[number], below)
                 with lock:
                     found, better = min(found, less or found), less is not None
 
     for way in WAYS:
         target = least + math.ceil(way * (listed.below - least))
-        todo = listed.todo(SHAVING, target)
+        by = LOOKED if way == 1 and look is not None else SHAVING
+        todo = listed.todo(by, target)
         durations, waiting = durations_on(listed.ends[todo], many, graph), iter(range(len(todo)))
         in_threads(shave_next, limits)
     listed.shorten(listed.below)

@@ -33,9 +33,9 @@ class Question:
         self.least = 0
         self._graph, self._windows = graph, windows
         self._shaving = Shaving(EdgeFinding(graph), graph.duration, most) if windows is None else None
-        self._looked = False
         self._both: tuple[Layers, ...] = ()
         """Those of both directions of time."""
+        self._beams: tuple[Layers, ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -55,16 +55,15 @@ class Question:
             self._windows = self._shaving.windows if self._shaving.ended else None
 
     def look(self, limits: Limits) -> None:
-        """Look for a schedule by a beam search in each direction of time, once: few states of each layer go on, those that leave
+        """Look for a schedule by a beam search in each direction of time: few states of each layer go on, those that leave
         the machines the most time. What is found may not be the best, and there may be one where nothing is found."""
         self._shave(limits)
-        if not self.answered and self._windows is not None and not self._looked:
-            self._looked = True
-            both = self._directions(self._windows, WIDEST)
-            for one in both:
+        if not self.answered and self._windows is not None:
+            self._beams = self._beams or self._directions(self._windows, WIDEST)
+            for one in self._beams:
                 while not one.ended and not limits.clock.over:
                     one.advance(limits)
-            self._note(both)
+            self._note(self._beams)
 
     def go_on(self, limits: Limits) -> None:
         """Until the answer is known, or the clock is over.

@@ -258,8 +258,8 @@ class PartitionChoice:
 
     def _next_cut(self, few: Sequence[Counts] = ()) -> None:
         """Look at the cut that has the least bound, or longer at such a leaf; where ``few`` are left, at each as long."""
-        if self.over.bound < self.most and self.listed.tightening:
-            useful = self.best is not None and self.iterated.useful(self.best, self.words)
+        useful = self.best is not None and self.iterated.useful(self.best, self.words)
+        if self.over.bound < self.most and self.listed.tightening(useful):
             if (schedule := self.listed.tighten(self._clock, self.steps, useful)) is not None:
                 self._follow(schedule, ())
             self._report()
@@ -285,7 +285,7 @@ class PartitionChoice:
         elif pipeline is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)) or not self.over.settled:
-            elsewhere = self.best is None or self.iterated.useful(self.best, self.words)  # better orders come from there
+            elsewhere = self.best is None or useful  # better orders come from there
             long = not elsewhere and self._first_look > 1  # to look at it is as quick where that takes a second
             self._look(self.offered.near(found, self.most, self._clock) if long else found, "cut")
 

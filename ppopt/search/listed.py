@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.bounds.halved_cuts import seconds_of_halves
-from ppopt.bounds.listed_cuts import LEARNING, SHAVING, SomeCuts, seconds_of_box
+from ppopt.bounds.listed_cuts import LEARNING, LOOKED, SHAVING, SomeCuts, seconds_of_box
 from ppopt.clock import Clock, Limits
 from ppopt.schedule import Schedule
 from ppopt.search import strategies
@@ -119,26 +119,26 @@ class AmongListed(Looks):
         listed = self._over.listed
         return listed is not None and listed.tight and not self._over.limited
 
-    @property
-    def tightening(self) -> bool:
-        """Whether edge finding or shaving may refute listed cuts. Within a limit of memory, of which these know nothing, it is
-        asked no more once they did not."""
+    def tightening(self, look: bool) -> bool:
+        """Whether edge finding or shaving may refute listed cuts, or a ``look`` is due. Within a limit of memory, of which these
+        know nothing, it is asked no more once they did not."""
         listed = self._over.listed
-        return self.useful and listed is not None and not self._as_tight and len(listed.todo(SHAVING)) > 0
+        by = LOOKED if look else SHAVING
+        return self.useful and listed is not None and not self._as_tight and len(listed.todo(by)) > 0
 
     def tighten(self, clock: Clock, steps: list[Taken], look: bool) -> Schedule | None:
         """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes; the best schedule that a beam
         search finds on those that shaving leaves, if it is to ``look`` at them."""
         over, begun, listed = self._over, time.monotonic(), self._over.listed
         assert listed is not None
-        before = len(listed.ends)
-        asked = listed.asked.copy()
+        before, bounds, asked = len(listed.ends), listed.bounds.copy(), listed.asked.copy()
         own = clock.slice(self._tightening)
-        few = FewStates(over.model.layers, over.per_unit, self._at, own)
+        few = FewStates(over, self._at, own)
         over.tighten_list(Limits(own, 0.0, self._settings.workers), few if look else None)
         refuted = before - len(listed.ends)
-        self._as_tight = over.limited and not refuted
-        if not refuted and np.array_equal(asked, listed.asked):
+        raised = refuted > 0 or not np.array_equal(bounds, listed.bounds)
+        self._as_tight = over.limited and not raised
+        if not raised and np.array_equal(asked, listed.asked):
             self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
         if few.best is not None:

@@ -21,7 +21,7 @@ from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
 from ppopt.bounds.tight_lists import Look, shave_listed, tighten
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Limits
-from ppopt.constraints import relaxed_graph
+from ppopt.constraints import Family, relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, IntArray, Pipeline
@@ -259,6 +259,11 @@ class OverCuts:
     def _reasons(self) -> Reasons:
         """Why operations cannot start earlier or end later on whatever cut (:attr:`joint`)."""
         return Reasons(relaxed_graph(self._some, links=False), sizes_of(self._some))
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Those that operations of all cuts have (:attr:`joint`); some of one cut may have none."""
+        return self._reasons.graph.families
 
     def with_order(
         self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box, only: IntArray | None = None

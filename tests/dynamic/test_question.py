@@ -121,9 +121,6 @@ def test_a_beam_keeps_what_leaves_the_machines_the_most_time() -> None:
     of_all = many._most_slack(many.number, Clock(1))
     best = many._rows.reshape(-1, many._tables.width)[of_all[:5]]
     assert few._rows.reshape(-1, few._tables.width)[kept].tolist() == best.tolist()
-    while not few.ended:
-        few.advance(limits())
-    assert not few.refuted
 
 
 HARD = Pipeline(3, 6, "loop", 2, costs=Costs(per="stage", forward=(3, 4, 2, 5, 3, 4), backward=(7, 6, 8, 5, 9, 7)))

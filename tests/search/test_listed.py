@@ -8,6 +8,7 @@ import pytest
 from ppopt import compiled
 from ppopt.bounds import halved_cuts
 from ppopt.clock import Clock, Limits
+from ppopt.op import Kind
 from ppopt.pipeline import Layers, Memory, Pipeline
 from ppopt.search import listed, strategies
 from ppopt.search.boxes import boxes
@@ -150,8 +151,48 @@ def test_what_a_beam_finds_on_listed_cuts_is_the_best_of_them(pipeline: Pipeline
     assert found.within_memory
     assert steps[0].outcome.endswith(f"; best {plain(best)} on {shown(found.pipeline.counts)}")
     over.shorten_list(Fraction(best))
-    assert over.list_cuts(Fraction(best + 5), 100, Limits(Clock(60)), looks._learned, 0)
-    assert looks.tighten(Clock(60), steps, look=False) is None
+    assert not looks.tightening(look=True)
+
+
+def test_on_a_cut_of_which_a_stage_has_no_weight_gradient_a_beam_finds_nothing() -> None:
+    """The windows are those of all cuts, whose stages have one."""
+    group = {"forward": 4, "backward_input": 5}
+    frozen = Layers(
+        [{"name": "a", "count": 4, **group, "backward_weight": 0}, {"name": "b", "count": 4, **group, "backward_weight": 3}]
+    )
+    pipeline = Pipeline(2, 3, "loop", 2, layers=frozen, partition="best")
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    looks, steps = among(over, pipeline), list[Taken]()
+    assert over.list_cuts(Fraction(200), 100, Limits(Clock(60)), looks._learned, 0)
+    assert over.listed is not None
+    ends = over.listed.ends.tolist()
+    assert [2, 4, 6] in ends
+    assert [5, 6, 7] in ends
+    found = looks.tighten(Clock(60), steps, look=True)
+    assert found is None or min(found.pipeline.ticks.duration[0, Kind.W]) > 0
+
+
+@pytest.mark.parametrize("limit", [None, 42])
+def test_bounds_that_rise_make_a_turn_that_was_not_in_vain(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = PIPELINE.changed(memory=Memory(limit=limit))
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    looks, steps = among(over, pipeline), list[Taken]()
+    assert over.list_cuts(Fraction(200), 100, Limits(Clock(60)), looks._learned, 60)
+    listed_cuts = over.listed
+    assert listed_cuts is not None
+
+    def tighten_list(limits: Limits, look: object) -> None:
+        listed_cuts.bounds[0] += 1
+
+    monkeypatch.setattr(over, "tighten_list", tighten_list)
+    before = looks._tightening
+    looks.tighten(Clock(60), steps, look=False)
+    assert looks._tightening == before
+    assert looks.tightening(look=False)
+    monkeypatch.setattr(over, "tighten_list", lambda limits, look: None)
+    looks.tighten(Clock(60), steps, look=False)
+    assert looks._tightening == 2 * before
+    assert looks.tightening(look=False) == (limit is None)
 
 
 def test_something_better_may_be_on_leaves_and_listed_cuts() -> None:
