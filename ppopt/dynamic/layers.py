@@ -77,8 +77,8 @@ class Layers:
     def _most_slack(self, number: int, clock: Clock) -> IntArray:
         """The places of so many states that leave the machines the most time."""
         tables = self._tables
-        slacks = _zeros(len(self._rows) // tables.width)
-        judge(len(slacks), tables.largest, (*tables.sizes, 0), tables.rules, tables.windows, self._rows, tables.scratch(), slacks)
+        slacks, sizes = _zeros(len(self._rows) // tables.width), (*tables.sizes, 0)  # without a table of states
+        judge(len(slacks), tables.largest, sizes, tables.rules, tables.windows, self._rows, tables.scratch(), slacks)
         clock.charge(SECONDS * len(slacks))
         return np.argsort(-slacks, kind="stable")[:number]
 

@@ -18,8 +18,8 @@ from ppopt.constraints import Word
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.choices import Time
-from ppopt.search.cuts import plain, shown
-from ppopt.search.near_cuts import At, followed, value_of
+from ppopt.search.cuts import shown
+from ppopt.search.near_cuts import At, followed, found_on, value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts
 from ppopt.search.settings import Settings
@@ -110,6 +110,5 @@ class BestOrder:
         anywhere = self.on_cuts.useful(best)
         found = self.on_cuts.best(best, own) if anywhere else followed(best, self._objective, self._at, left_out, own)
         if found is not best:
-            said = f"best {plain(value_of(found, self._objective))} on {shown(found.pipeline.counts)}"
-            steps.append(Taken("the order on other cuts", time.monotonic() - begun, said))
+            steps.append(Taken("the order on other cuts", time.monotonic() - begun, found_on(found, self._objective)))
         return found

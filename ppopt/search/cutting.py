@@ -105,7 +105,7 @@ class PartitionChoice:
         self.over.bound = max(self.over.bound, bound)
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
-        """Search until the clock is over, or until no cut has less than ``enough``."""
+        """Search until the clock is over, or until no cut has less than ``enough``, which never rises."""
         self.progress, self.enough, self._clock, begun = progress, enough, clock, time.monotonic()
         self.over.shorten_list(enough)
         try:
@@ -204,17 +204,18 @@ class PartitionChoice:
     def _next(self) -> None:
         """Improve the best order, or order and cut in turn; look at another cut, into a box of cuts, or at all cuts at once."""
         promising = self._promising()
+        others = self._begun + self._spent
         best = None if promising.few else self.best  # few cuts are solved one by one, each with searches of its own
         known = self.over.bound < self.most  # else what is open is in leaves
         if best is not None and not self.words and known and self.listed.first and self.iterated.spent:
             self._look_with_order(self.listed, best.pipeline.counts)
             return
-        if best is not None and self.iterated.due(best, self.words, self._begun + self._spent):
+        if best is not None and self.iterated.due(best, self.words, others):
             if (found := self.iterated.improved(best, self.lower, self._clock, self.steps, promising)) is not best:
                 self._follow(found, ())
             return
-        here = best is not None and promising.may_hold(best.pipeline.counts)
-        if best is not None and here and self.order.due(best, self.words, self._begun + self._spent) and self._improve(best):
+        here = best is not None and promising.may_hold(best.pipeline.counts) and self.order.due(best, self.words, others)
+        if best is not None and here and self._improve(best):
             return
         for looks in () if self.listed.alone else self.looks:
             if best is not None and not self.words and (known or looks is not self.listed) and looks.due(self._spent):

@@ -24,9 +24,8 @@ from ppopt.constraints import Word
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.choices import Time
-from ppopt.search.cuts import plain, shown
 from ppopt.search.listed import NOTHING_KNOWN, Promising
-from ppopt.search.near_cuts import value_of
+from ppopt.search.near_cuts import found_on, value_of
 from ppopt.search.order_on_cuts import OrderOnCuts
 from ppopt.search.over_cuts import Counts
 from ppopt.search.settings import Settings
@@ -98,9 +97,7 @@ class IteratedSearch:
             self._in_vain, self.seconds = max(self._in_vain + (least > self._least), 1), 2 * self.seconds
         self._least = least
         self.spent += own.spent
-        said = "nothing found"
-        if found is not best:
-            said = f"best {plain(value_of(found, 'makespan'))} on {shown(found.pipeline.counts)}"
+        said = "nothing found" if found is best else found_on(found, "makespan")
         whence = "some moves away" if promising.everywhere else "cuts that are left"
         name = f"orders and cuts in turn, {self._rounds - rounds} times from {whence}"
         steps.append(Taken(name, time.monotonic() - begun, said))

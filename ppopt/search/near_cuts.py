@@ -12,7 +12,7 @@ from ppopt.clock import Clock
 from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import tuning
-from ppopt.search.cuts import moved
+from ppopt.search.cuts import moved, plain, shown
 from ppopt.search.over_cuts import Counts
 from ppopt.timing import CyclicOrder, time_order
 from ppopt.timing.paths import shortest_spans
@@ -21,6 +21,11 @@ At: TypeAlias = Callable[[Counts], Pipeline | None]
 """The pipeline of a cut; ``None``: there is no room for a microbatch."""
 Key: TypeAlias = Callable[[list[Fraction]], tuple[Fraction, Fraction]]
 """How good the bounds of the devices of a cut are: less is better."""
+
+
+def found_on(schedule: Schedule, objective: Objective) -> str:
+    """What a schedule takes, in the user's unit, and on which cut, in words."""
+    return f"best {plain(value_of(schedule, objective))} on {shown(schedule.pipeline.counts)}"
 
 
 def bounds_on(counts: Counts, objective: Objective, at: At, clock: Clock) -> list[Fraction] | None:

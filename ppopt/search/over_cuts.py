@@ -343,7 +343,7 @@ class OverCuts:
         return True
 
     def tighten_list(self, limits: Limits, look: Look | None = None) -> None:
-        """Leave out listed cuts that edge finding refutes, or else shaving, those of the least bounds first; then ``look``."""
+        """Leave out listed cuts that edge finding or shaving refutes, those of the least bounds first; ``look`` at others."""
         assert self.listed is not None
         assert self.many is not None
         given = self.listed, self.many, self._reasons.graph, self._scale

@@ -49,7 +49,7 @@ def check(pipeline: Pipeline, *, by_ilp: bool) -> None:
 
 
 @thorough
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(pieced())
 def test_all_agree(pipeline: Pipeline) -> None:
     check(pipeline, by_ilp=pipeline.index.computations <= 16)

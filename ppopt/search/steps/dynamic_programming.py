@@ -12,7 +12,7 @@ from ppopt.timing import time_order
 
 
 class DynamicProgramming(Step):
-    """Ask whether the best can be beaten at all, and go on where that stopped.
+    """Ask whether the best can be beaten at all, and go on where that stopped; a beam search comes first.
 
     Where weight gradients are operations of their own, which nothing waits for, too many sets of operations can have started.
     """

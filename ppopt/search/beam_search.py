@@ -13,18 +13,18 @@ from ppopt.constraints import relaxed_graph
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
-from ppopt.search.near_cuts import At
+from ppopt.search.near_cuts import At, value_of
 from ppopt.search.over_cuts import OverCuts
 from ppopt.timing import time_order
 
 
-class FewStates:
+class BeamSearch:
     """Looks at cuts by beam search (:data:`~ppopt.bounds.tight_lists.Look`). ``best``: what was found that takes the least."""
 
     def __init__(self, over: OverCuts, at: At, clock: Clock) -> None:
         self.best: Schedule | None = None
         self._over, self._at, self._clock = over, at, clock
-        self._lock, self._least = Lock(), 0
+        self._lock = Lock()
 
     def __call__(self, ends: IntArray, durations: IntArray, windows: Windows, most: int) -> int | None:
         """How many ticks of all cuts a schedule takes that is found on a cut; ``None``: nothing is found."""
@@ -45,6 +45,6 @@ class FewStates:
         if ticks > most or not schedule.within_memory:
             return None
         with self._lock:
-            if self.best is None or ticks < self._least:
-                self.best, self._least = schedule, ticks
+            if self.best is None or value_of(schedule, "makespan") < value_of(self.best, "makespan"):
+                self.best = schedule
         return ticks
