@@ -11,9 +11,9 @@ import pytest
 from hypothesis import strategies as st
 
 from ppopt import compiled
+from ppopt.bounds.cut_list import Listed
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.halved_cuts import _pairs
-from ppopt.bounds.listed_cuts import Listed
 from ppopt.bounds.shaving import Shaving
 from ppopt.checker import violations
 from ppopt.checker.quick import sound

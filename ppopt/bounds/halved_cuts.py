@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ppopt.bounds.certified_cuts import CertifiedCuts
-from ppopt.bounds.listed_cuts import LEARNING, Listed
+from ppopt.bounds.cut_list import Listed
+from ppopt.bounds.listed_cuts import LEARNING
 from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts, Row
 from ppopt.clock import Clock
 from ppopt.compiled import available, expect, loop
@@ -56,7 +57,7 @@ def seconds_of_halves(many: ManyCuts) -> float:
 
 def cuts_of_halves(many: ManyCuts, below: int, most: int, clock: Clock, learn: Callable[[IntArray], object]) -> Listed | None:
     """The cuts whose bound is below that many ticks; if these are more than ``most``, those below fewer ticks
-    (:attr:`~ppopt.bounds.listed_cuts.Listed.below`).
+    (:attr:`~ppopt.bounds.cut_list.Listed.below`).
 
     ``learn``: lets ``many`` learn from a cut (its ends); it is asked for that of the least bound, until that brings nothing new,
     before cuts are left out because they are too many, and at the end.

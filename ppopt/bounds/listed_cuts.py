@@ -16,26 +16,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.bounds.certified_cuts import CertifiedCuts
+from ppopt.bounds.cut_list import Listed
 from ppopt.bounds.filling import Count
-from ppopt.bounds.many_cuts import EXACT, ManyCuts, ManyFillings, ManyPhases, Row, ends_of
-from ppopt.bounds.shaving import Shaving
+from ppopt.bounds.many_cuts import EXACT, ManyCuts, ManyFillings, ManyPhases, Row
 from ppopt.clock import Clock
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
 Values: TypeAlias = npt.NDArray[np.float64]
 
-NEVER = 2**62
-"""What nothing is asked for."""
-EDGES, SHAVING, BOUNDS, LOOKED = range(4)
-"""By what cuts may be refuted, their bounds raised, and schedules found (:attr:`Listed.asked`)."""
 MOST_NUMBERS = 1000
 """Numbers of operations that are looked at in a phase; one with more says nothing of boxes. Measured: 2 stages on a device, 16
 microbatches."""
@@ -46,84 +40,6 @@ LEARNING = 5e-6
 SECONDS = 2.4e-9
 """Deterministic seconds for a box, for each end and each choice of numbers of operations in a phase. Measured on an idle machine:
 27e-6 for 7 ends and 1600 choices."""
-
-
-@dataclass(frozen=True)
-class SomeCuts:
-    """Some cuts: a row for each, where its stages end."""
-
-    ends: IntArray
-
-    def has(self, counts: Sequence[int]) -> bool:
-        """Whether a cut is one of them."""
-        return bool(np.any(np.all(self.ends == ends_of(counts), axis=1)))
-
-
-@dataclass
-class Listed:
-    """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left.
-
-    ``tight``: whether edge finding was asked of all, maybe when ``below`` was more. ``least``: the bound when shaving began.
-    ``gained``: see :mod:`ppopt.bounds.shaving`. ``begun``: shaving that did not come to its end, by the ends and below what.
-    """
-
-    ends: IntArray
-    bounds: IntArray
-    below: int
-    tight: bool = False
-    least: int | None = None
-    gained: IntArray | None = None
-    begun: dict[tuple[bytes, int], Shaving] = field(default_factory=dict)
-    asked: IntArray = field(init=False)
-    """Of each cut (a row) the least number of ticks below which edge finding, then shaving, did not refute it, edge finding
-    raised its bound, and a look found nothing (:mod:`ppopt.bounds.tight_lists`)."""
-
-    def __post_init__(self) -> None:
-        self.asked = np.full((len(self.ends), 4), NEVER, dtype=np.int64)
-
-    def todo(self, by: int, below: int | None = None) -> IntArray:
-        """Places of the cuts that are to be asked for less than ``below`` ticks (:attr:`below`), the least bounds first: those
-        that may have less, and were not asked for as little before; once for their bounds. ``by``: a column of :attr:`asked`."""
-        asked, below = self.asked[:, by], self.below if below is None else below
-        todo = np.flatnonzero((asked == NEVER if by == BOUNDS else asked > below) & (self.bounds < below))
-        return todo[np.argsort(self.bounds[todo], kind="stable")]
-
-    @property
-    def bound(self) -> int:
-        """No cut that is left has less, in ticks."""
-        return min(self.below, int(self.bounds.min(initial=self.below)))
-
-    def add(self, ends: IntArray, bounds: IntArray) -> None:
-        """List some cuts more."""
-        self.ends, self.bounds = np.concatenate([self.ends, ends]), np.concatenate([self.bounds, bounds])
-        self.asked = np.concatenate([self.asked, np.full((len(ends), 4), NEVER, dtype=np.int64)])
-
-    def raised(self, many: ManyCuts, since: int) -> None:
-        """With what certificates say that were learned behind so many."""
-        if since < many.learned and len(self.ends):
-            np.maximum(self.bounds, CertifiedCuts(many, since).bounds(self.ends), out=self.bounds)
-            self.shorten(self.below)
-
-    def shorten(self, below: int) -> None:
-        """Without the cuts that do not have less than that many ticks."""
-        self.below = below
-        self._keep(self.bounds < below)
-
-    def leave_out(self, low: IntArray, high: IntArray) -> None:
-        """Without the cuts that lie in one of some boxes: rows of the lowest and of the highest ends."""
-        single = np.all(low == high, axis=1)
-        self._keep(~np.isin(_as_bytes(self.ends), _as_bytes(low[single])))
-        for least, most in zip(low[~single], high[~single], strict=True):
-            self._keep(~np.all((self.ends >= least) & (self.ends <= most), axis=1))
-
-    def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        self.ends, self.bounds, self.asked = self.ends[kept], self.bounds[kept], self.asked[kept]
-
-
-def _as_bytes(rows: IntArray) -> npt.NDArray[np.void]:
-    """Each row as one value."""
-    rows = np.ascontiguousarray(rows, dtype=np.int64)
-    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
 
 
 def cuts_below(many: ManyCuts, below: int, most: int, clock: Clock) -> Listed | None:

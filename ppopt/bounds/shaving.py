@@ -33,6 +33,9 @@ with 32 no more in 12.7 s; so 24 in 4.4 s."""
 
 WHOLE = 8
 """How much a question gains that leaves no time, beside one for each that leaves some out. Measured: with 1 a tenth longer."""
+FIRST = 2**40
+"""What a question gains that refutes, beside all that others may: half of the cuts are refuted by four questions, and the last
+one was needed. Measured: 300 cuts of 28 layers in 16 stages 8.8 s instead of 12.4, 16 of them, which shaving leaves, included."""
 
 
 class Windows(NamedTuple):
@@ -166,6 +169,7 @@ def shave(
             raised = raised_until_settled(sizes, rules, work)
             spent += abs(raised)
             if raised > 0:
+                gained[question] += FIRST
                 state[1], state[2] = spent, 1
                 return
             keep(early, minus_late, settled, sizes, work)

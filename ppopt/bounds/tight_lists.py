@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from fractions import Fraction
+from dataclasses import replace
 from threading import Lock
-from typing import TypeAlias
+from typing import NamedTuple, Protocol
 
-import numpy as np
-
+from ppopt.bounds.cut_list import BOUNDS, EDGES, LOOKED, SHAVING, Begun, Listed
 from ppopt.bounds.edge_finding import EdgeFinding
-from ppopt.bounds.listed_cuts import BOUNDS, EDGES, LOOKED, SHAVING, Listed
 from ppopt.bounds.many_cuts import ManyCuts
 from ppopt.bounds.shaving import Shaving, Windows, nothing_gained
-from ppopt.clock import Limits, in_threads
+from ppopt.clock import Clock, Limits, in_threads
 from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
-Look: TypeAlias = Callable[[IntArray, IntArray, Windows, int], int | None]
-"""Looks for a schedule on a cut, given where its stages end, the durations of its families, the windows of its operations, and
-how many ticks it may take at most: the ticks that what is found takes, ``None``: nothing is found."""
 
-WAYS = Fraction(1, 2), Fraction(3, 4), Fraction(1)
-"""Parts of the way from the bound of a list to the best: cuts are to be refuted below each of them, one after the other.
-Measured, 28 layers with placement and chunks open, 60 s: of one with 1800 listed cuts 0.6 to 1.1 % stay open, 2.5 % where they
-are asked below the best alone; five that are proved take as long."""
+class OnCut(NamedTuple):
+    """A listed cut, by its place in the list: where its stages end, what its families take, and when its operations can start and
+    end in a schedule of at most ``most`` ticks; all in ticks."""
+
+    place: int
+    ends: IntArray
+    durations: IntArray
+    windows: Windows
+    most: int
+
+
+class Decision(NamedTuple):
+    """Whether a cut has a schedule that takes so little: the ticks that one takes which is ``found``, and that all take at
+    ``least``. Nothing found, and no more at least: it is not decided yet."""
+
+    found: int | None = None
+    least: int = 0
+
+
+class Looks(Protocol):
+    """Looks for schedules on cuts that shaving leaves; several threads may ask at once."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it can decide (:meth:`decide`)."""
+
+    def look(self, cut: OnCut, clock: Clock) -> int | None:
+        """The ticks that a schedule takes which is quickly found; ``None``: none is."""
+
+    def decide(self, cut: OnCut, limits: Limits) -> Decision:
+        """Whether there is one at all, as far as there is time; it goes on where it stopped."""
 
 
 def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
@@ -48,52 +68,102 @@ def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limi
 
 
 def shave_listed(
-    listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits, look: Look | None = None
+    listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits, looks: Looks | None = None
 ) -> None:
-    """Leave out listed cuts that shaving refutes, those of the least bounds first, as far as there is time: some way on at first
-    (:data:`WAYS`), which raises the bound of all sooner.
+    """Leave out listed cuts that shaving refutes, those of the least bounds first, as far as there is time: some way on at first,
+    which raises the bound of all sooner (:meth:`~ppopt.bounds.cut_list.Listed.target`).
 
-    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`. ``look``: looks at those that are left, in
-    several threads; all are asked for less than what it has found.
+    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`. ``looks``: looks at those that are left; all
+    are asked for less than what it has found.
     """
-    edges, found, lock = EdgeFinding(graph, scale), listed.below, Lock()
-    gained = listed.gained = nothing_gained(edges) if listed.gained is None else listed.gained
-    least = listed.least = listed.bound if listed.least is None else listed.least
+    edges = EdgeFinding(graph, scale)
+    if listed.gained is None:
+        listed.gained, listed.least = nothing_gained(edges), listed.bound
+    while not limits.clock.over and (target := listed.target(*asked_by(looks))) is not None:
+        below, few = target
+        todo = listed.waiting(below, *asked_by(looks))
+        _Turn(listed, todo, below, looks, limits).run(edges, durations_on(listed.ends[todo], many, graph), few)
 
-    def shave(place: int, own: IntArray, below: int) -> int | None:
+
+def asked_by(looks: Looks | None) -> tuple[int, bool]:
+    """What listed cuts are asked for in the end (:meth:`~ppopt.bounds.cut_list.Listed.target`)."""
+    return (SHAVING, False) if looks is None else (LOOKED, looks.decides)
+
+
+class _Turn:
+    """Some of the listed cuts, ``todo``, are to be refuted below ``target`` ticks, by several threads."""
+
+    def __init__(self, listed: Listed, todo: IntArray, target: int, looks: Looks | None, limits: Limits) -> None:
+        self._listed, self._todo, self._target = listed, todo, target
+        self._looks, self._limits = looks, limits
+        self._found, self._lock = listed.below, Lock()
+        """What is found so far, in ticks."""
+        self._left = list[OnCut]()
+        """What shaving leaves and nothing is found on, below the target."""
+
+    def run(self, edges: EdgeFinding, durations: IntArray, few: int) -> None:
+        """Shave and look; decide what is left, unless these are more than ``few``: then it ends there."""
+        clock, waiting = self._limits.clock, iter(range(len(self._todo)))
+
+        def shave_next(_: int) -> None:
+            while not clock.over and len(self._left) <= few and (at := next(waiting, None)) is not None:
+                self._settle(edges, int(self._todo[at]), durations[at])
+
+        in_threads(shave_next, self._limits)
+        if len(self._left) <= few and self._looks is not None and self._looks.decides:
+            self._decide(self._looks)
+        self._listed.shorten(self._found)
+
+    def _settle(self, edges: EdgeFinding, place: int, durations: IntArray) -> None:
+        """Refute that a cut has less than the target, and than what is found, or look for it, until nothing more is found."""
+        listed, better = self._listed, True
+        while better and listed.bounds[place] < (below := min(self._target, self._found)):
+            less = self._shave(edges, place, durations, below)
+            with self._lock:
+                self._found, better = min(self._found, less or self._found), less is not None
+
+    def _shave(self, edges: EdgeFinding, place: int, durations: IntArray, below: int) -> int | None:
         """Refute that a cut has less than ``below``, or look for it: what is found."""
-        key = listed.ends[place].tobytes(), below
-        shaving = listed.begun.pop(key, None) or Shaving(edges, own, below - 1, gained)
-        shaving.go_on(limits.clock)
+        listed, clock, key = self._listed, self._limits.clock, (self._listed.ends[place].tobytes(), below)
+        begun = listed.begun.pop(key, None) or Begun(Shaving(edges, durations, below - 1, listed.gained))
+        shaving = begun.shaving
+        shaving.go_on(clock)
         if shaving.refuted:
             listed.bounds[place] = below
             return None
-        less = look(listed.ends[place], own, shaving.windows, below - 1) if shaving.ended and look is not None else None
-        if limits.clock.over and less is None:
-            listed.begun[key] = shaving
-        else:
-            of = [SHAVING, LOOKED] if below >= found else [SHAVING]  # else it may have less than the best all the same
-            listed.asked[place, of] = np.minimum(listed.asked[place, of], below)
+        if not shaving.ended:
+            listed.begun[key] = begun
+            return None
+        before = listed.asked[place, SHAVING]
+        listed.asked[place, SHAVING] = below if before <= listed.bounds[place] else min(before, below)  # else refuted otherwise
+        cut = OnCut(place, listed.ends[place], durations, shaving.windows, below - 1)
+        less = None
+        if self._looks is not None and not begun.looked:
+            less = self._looks.look(cut, clock)
+            begun.looked = less is not None or not clock.over
+        if begun.looked and below == listed.below:  # else it may have less than the best all the same
+            listed.asked[place, LOOKED] = below
+        if less is None and self._looks is not None and (self._looks.decides or not begun.looked):
+            listed.begun[key] = begun
+            self._left.append(cut)
         return less
 
-    def shave_next(_: int) -> None:
-        nonlocal found
-        while not limits.clock.over and (number := next(waiting, None)) is not None:
-            place, better = int(todo[number]), True
-            while better and listed.bounds[place] < (below := min(target, found)) < listed.asked[place, by]:
-                less = shave(place, durations[number], below)
-                with lock:
-                    found, better = min(found, less or found), less is not None
+    def _decide(self, looks: Looks) -> None:
+        """Decide whether those that are left have less than the target, one after the other, until one has."""
+        clock, threads = self._limits.clock, max(self._limits.threads, 1)
+        each = replace(self._limits, workers=max(threads // max(len(self._left), 1), 1))
+        waiting = iter(self._left)
 
-    for way in WAYS:
-        target = least + math.ceil(way * (listed.below - least))
-        by = LOOKED if way == 1 and look is not None else SHAVING
-        todo = listed.todo(by, target)
-        durations, waiting = durations_on(listed.ends[todo], many, graph), iter(range(len(todo)))
-        in_threads(shave_next, limits)
-        if limits.clock.over:
-            break
-    listed.shorten(listed.below)
+        def decide_next(_: int) -> None:
+            while not clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
+                decision = looks.decide(cut, each)
+                self._listed.bounds[cut.place] = max(int(self._listed.bounds[cut.place]), decision.least)
+                if decision.found is not None or decision.least > cut.most:
+                    self._listed.begun.pop((cut.ends.tobytes(), cut.most + 1), None)
+                with self._lock:
+                    self._found = min(self._found, decision.found or self._found)
+
+        in_threads(decide_next, self._limits)
 
 
 def durations_on(ends: IntArray, many: ManyCuts, graph: FamilyGraph) -> IntArray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppopt.bounds.listed_cuts import SomeCuts
+from ppopt.bounds.cut_list import SomeCuts
 from ppopt.bounds.many_cuts import ends_of
 from ppopt.clock import Clock, Limits
 from ppopt.interrupt import uninterrupted

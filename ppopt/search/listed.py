@@ -17,18 +17,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppopt.bounds.cut_list import SomeCuts
 from ppopt.bounds.halved_cuts import seconds_of_halves
-from ppopt.bounds.listed_cuts import LEARNING, LOOKED, SHAVING, SomeCuts, seconds_of_box
+from ppopt.bounds.listed_cuts import LEARNING, seconds_of_box
+from ppopt.bounds.tight_lists import asked_by
 from ppopt.clock import Clock, Limits
 from ppopt.schedule import Schedule
 from ppopt.search import strategies
-from ppopt.search.beam_search import BeamSearch
 from ppopt.search.boxes import Looked, Looks, boxes
 from ppopt.search.choices import Time
 from ppopt.search.cuts import plain
 from ppopt.search.near_cuts import At, found_on
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.settings import Settings
+from ppopt.search.single_cuts import SingleCuts
 from ppopt.search.step import Taken
 
 LEAST_BOXES = 50_000
@@ -94,6 +96,7 @@ class AmongListed(Looks):
         """Whether the last list came to no end, or said nothing new."""
         self._tightening = seconds
         """Seconds for edge finding and shaving, twice as many after a turn in which no cut was done."""
+        self._single = SingleCuts(over, at)
         self._as_tight = False
         """Whether the list is as tight as it gets without a look at single cuts."""
 
@@ -124,8 +127,8 @@ class AmongListed(Looks):
         """Whether edge finding or shaving may refute listed cuts, or a ``look`` is due. Within a limit of memory, of which these
         know nothing, it is asked no more once they did not."""
         listed = self._over.listed
-        by = LOOKED if look else SHAVING
-        return self.useful and listed is not None and not self._as_tight and len(listed.todo(by)) > 0
+        asked = asked_by(self._single if look else None)
+        return self.useful and listed is not None and not self._as_tight and listed.target(*asked) is not None
 
     def tighten(self, clock: Clock, steps: list[Taken], look: bool) -> Schedule | None:
         """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes; the best schedule that a beam
@@ -133,19 +136,20 @@ class AmongListed(Looks):
         over, begun, listed = self._over, time.monotonic(), self._over.listed
         assert listed is not None
         before, bounds, asked = len(listed.ends), listed.bounds.copy(), listed.asked.copy()
-        own = clock.slice(self._tightening)
-        beams = BeamSearch(over, self._at, own)
-        over.tighten_list(Limits(own, 0.0, self._settings.workers), beams if look else None)
+        single, known = self._single, self._single.best
+        own = Limits(clock.slice(self._tightening), 0.0, self._settings.workers)
+        over.tighten_list(own, single if look else None)
         refuted = before - len(listed.ends)
         raised = refuted > 0 or not np.array_equal(bounds, listed.bounds)
         self._as_tight = over.limited and not raised
         if not raised and np.array_equal(asked, listed.asked):
             self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
-        if beams.best is not None:
-            said += f"; {found_on(beams.best, 'makespan')}"
+        found = single.best if single.best is not known else None
+        if found is not None:
+            said += f"; {found_on(found, 'makespan')}"
         steps.append(Taken("edge finding and shaving on the cuts that are left", time.monotonic() - begun, said))
-        return beams.best
+        return found
 
     def name(self, counts: Counts) -> str:
         """The next look, in words."""

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from ppopt.bounds.closed_form import makespan_of
+from ppopt.bounds.cut_list import Listed
 from ppopt.bounds.edge_finding import ALL, EMPTY, FULL, LATER, MAYBE, NEVER, EdgeFinding, change, join, raise_starts
-from ppopt.bounds.listed_cuts import Listed
 from ppopt.bounds.many_cuts import counts_of
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph

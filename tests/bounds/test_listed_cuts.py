@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ppopt.bounds import listed_cuts
-from ppopt.bounds.listed_cuts import Listed, SomeCuts, cuts_below
+from ppopt.bounds.cut_list import Listed, SomeCuts
+from ppopt.bounds.listed_cuts import cuts_below
 from ppopt.clock import Clock
 from ppopt.pipeline import PipelineError
 from ppopt.search.over_cuts import OverCuts

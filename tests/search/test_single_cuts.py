@@ -1,0 +1,75 @@
+"""Single listed cuts that are decided by dynamic programming: compared with the best order of every cut."""
+
+from fractions import Fraction
+
+import pytest
+
+from ppopt.clock import Clock, Limits
+from ppopt.dynamic import layers
+from ppopt.pipeline import Pipeline
+from ppopt.schedule import Schedule
+from ppopt.search.boxes import boxes
+from ppopt.search.over_cuts import OverCuts
+from ppopt.search.single_cuts import SingleCuts
+from tests.search.test_boxes import best_in
+from tests.search.test_listed import FREE, PIPELINE, among
+from tests.support.layered import on
+
+
+def of_all(pipeline: Pipeline, more: int) -> tuple[OverCuts, SingleCuts, Fraction]:
+    """All cuts, listed below so much more than the best, which is known."""
+    known = best_in(pipeline, boxes().all_of(8, 4))
+    assert known is not None
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    learned = among(over, pipeline)._learned
+    assert over.list_cuts(Fraction(known[0] + more), 100, Limits(Clock(60)), learned, 0)
+    return over, SingleCuts(over, lambda counts: on(pipeline, counts)), Fraction(known[0])
+
+
+@pytest.mark.parametrize("pipeline", [PIPELINE, FREE], ids=["within memory", "free"])
+@pytest.mark.parametrize("more", [1, 20])
+def test_what_is_decided_is_the_best_of_all_cuts(pipeline: Pipeline, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    over, single, best = of_all(pipeline, more)
+    monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
+    assert single.decides
+    over.tighten_list(Limits(Clock(60), 0.0, 2), single)
+    assert single.best is not None
+    assert single.best.within_memory
+    assert single.best.makespan == best * single.best.pipeline.ticks.per_unit
+    assert over.bound == best
+    assert not over.listing
+
+
+def test_it_is_decided_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, single, best = of_all(FREE, 20)
+    monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
+    turns = 0
+    while over.listing:
+        over.tighten_list(Limits(Clock(1e-3, deterministic=True), 0.0, 1), single)
+        assert over.bound <= best
+        turns += 1
+        assert turns < 1000
+    assert turns > 2
+    assert over.bound == best
+    assert not single._begun
+
+
+def test_nothing_is_decided_any_more_once_there_were_too_many_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, single, best = of_all(FREE, 20)
+    monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
+    monkeypatch.setattr(layers, "MOST", 1)
+    over.tighten_list(Limits(Clock(60), 0.0, 1), single)
+    assert not single.decides
+    assert single.best is None
+    assert over.listing
+    assert over.bound <= best
+
+
+def test_a_schedule_beyond_the_limit_of_memory_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where memory is more than the states know of."""
+    over, single, best = of_all(PIPELINE, 20)
+    monkeypatch.setattr(Schedule, "within_memory", property(lambda self: False))
+    over.tighten_list(Limits(Clock(60), 0.0, 1), single)
+    assert not single.decides
+    assert single.best is None
+    assert over.bound <= best
