@@ -141,7 +141,7 @@ class _Turn:
         if self._looks is not None and not begun.looked:
             less = self._looks.look(cut, clock)
             begun.looked = less is not None or not clock.over
-        if begun.looked and below == listed.below:  # else it may have less than the best all the same
+        if begun.looked and below >= self._found:  # else it may have less than the best all the same
             listed.asked[place, LOOKED] = below
         if less is None and self._looks is not None and (self._looks.decides or not begun.looked):
             listed.begun[key] = begun
@@ -150,16 +150,14 @@ class _Turn:
 
     def _decide(self, looks: Looks) -> None:
         """Decide whether those that are left have less than the target, one after the other, until one has."""
-        clock, threads = self._limits.clock, max(self._limits.threads, 1)
-        each = replace(self._limits, workers=max(threads // max(len(self._left), 1), 1))
+        clock = self._limits.clock
+        each = replace(self._limits, workers=max(self._limits.threads // max(len(self._left), 1), 1))
         waiting = iter(self._left)
 
         def decide_next(_: int) -> None:
             while not clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
                 decision = looks.decide(cut, each)
                 self._listed.bounds[cut.place] = max(int(self._listed.bounds[cut.place]), decision.least)
-                if decision.found is not None or decision.least > cut.most:
-                    self._listed.begun.pop((cut.ends.tobytes(), cut.most + 1), None)
                 with self._lock:
                     self._found = min(self._found, decision.found or self._found)
 

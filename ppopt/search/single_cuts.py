@@ -22,8 +22,8 @@ from ppopt.timing import time_order
 class SingleCuts:
     """Looks at single cuts (:class:`~ppopt.bounds.tight_lists.Looks`). ``best``: what was found that takes the least.
 
-    Whether a cut has less is decided where weight gradients are no operations of their own, and no more once there were too many
-    states.
+    Whether a cut has less is decided where memory is not limited and weight gradients are no operations of their own, and no more
+    once there were too many states.
     """
 
     def __init__(self, over: OverCuts, at: At) -> None:
@@ -37,7 +37,7 @@ class SingleCuts:
     @property
     def decides(self) -> bool:
         """Whether it is decided what cuts have."""
-        return not self._too_many and all(family.kind != Kind.W for family in self._over.families)
+        return not self._too_many and not self._over.limited and all(family.kind != Kind.W for family in self._over.families)
 
     def look(self, cut: OnCut, clock: Clock) -> int | None:
         """The ticks that a schedule takes which a beam search finds; ``None``: it finds none."""
@@ -50,6 +50,8 @@ class SingleCuts:
     def decide(self, cut: OnCut, limits: Limits) -> Decision:
         """Whether there is a schedule at all, by dynamic programming."""
         key = cut.ends.tobytes(), cut.most
+        with self._lock:  # what was begun for other makespans takes much room
+            self._begun = {of: asked for of, asked in self._begun.items() if of[1] == cut.most}
         if (asked := self._begun.pop(key, None) or self._question(cut, limits.clock)) is None:
             self._too_many = True
             return Decision()

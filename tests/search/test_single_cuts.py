@@ -6,7 +6,7 @@ import pytest
 
 from ppopt.clock import Clock, Limits
 from ppopt.dynamic import layers
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Layers, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.boxes import boxes
 from ppopt.search.over_cuts import OverCuts
@@ -26,15 +26,13 @@ def of_all(pipeline: Pipeline, more: int) -> tuple[OverCuts, SingleCuts, Fractio
     return over, SingleCuts(over, lambda counts: on(pipeline, counts)), Fraction(known[0])
 
 
-@pytest.mark.parametrize("pipeline", [PIPELINE, FREE], ids=["within memory", "free"])
 @pytest.mark.parametrize("more", [1, 20])
-def test_what_is_decided_is_the_best_of_all_cuts(pipeline: Pipeline, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    over, single, best = of_all(pipeline, more)
+def test_what_is_decided_is_the_best_of_all_cuts(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    over, single, best = of_all(FREE, more)
     monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
     assert single.decides
     over.tighten_list(Limits(Clock(60), 0.0, 2), single)
     assert single.best is not None
-    assert single.best.within_memory
     assert single.best.makespan == best * single.best.pipeline.ticks.per_unit
     assert over.bound == best
     assert not over.listing
@@ -67,9 +65,19 @@ def test_nothing_is_decided_any_more_once_there_were_too_many_states(monkeypatch
 
 def test_a_schedule_beyond_the_limit_of_memory_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where memory is more than the states know of."""
-    over, single, best = of_all(PIPELINE, 20)
+    over, single, best = of_all(FREE, 20)
     monkeypatch.setattr(Schedule, "within_memory", property(lambda self: False))
     over.tighten_list(Limits(Clock(60), 0.0, 1), single)
     assert not single.decides
     assert single.best is None
     assert over.bound <= best
+
+
+def test_within_memory_nothing_is_decided() -> None:
+    assert not of_all(PIPELINE, 20)[1].decides
+
+
+def test_with_weight_gradients_of_their_own_nothing_is_decided() -> None:
+    parts = [{"name": name, "count": 4, "forward": 4, "backward_input": 5, "backward_weight": 3} for name in "ab"]
+    pipeline = Pipeline(2, 3, "loop", 2, layers=Layers(parts), partition="best")
+    assert not SingleCuts(OverCuts(pipeline, "makespan", Fraction(0)), lambda counts: None).decides
