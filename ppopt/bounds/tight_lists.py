@@ -28,8 +28,10 @@ class OnCut(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a cut has a schedule that takes so little: the ticks that one takes which is ``found``, and that all take at
-    ``least``. Nothing found, and no more at least: it is not decided yet."""
+    """What is known of a cut: ``found``, the ticks of a schedule that takes so little; ``least``: no schedule takes less.
+
+    Nothing found, and ``least`` no more than was asked for: it is not decided yet.
+    """
 
     found: int | None = None
     least: int = 0
@@ -155,7 +157,7 @@ class _Turn:
         waiting = iter(self._left)
 
         def decide_next(_: int) -> None:
-            while not clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
+            while looks.decides and not clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
                 decision = looks.decide(cut, each)
                 self._listed.bounds[cut.place] = max(int(self._listed.bounds[cut.place]), decision.least)
                 with self._lock:

@@ -52,7 +52,8 @@ class SingleCuts:
         key = cut.ends.tobytes(), cut.most
         with self._lock:  # what was begun for other makespans takes much room
             self._begun = {of: asked for of, asked in self._begun.items() if of[1] == cut.most}
-        if (asked := self._begun.pop(key, None) or self._question(cut, limits.clock)) is None:
+            begun = self._begun.pop(key, None)
+        if (asked := begun or self._question(cut, limits.clock)) is None:
             self._too_many = True
             return Decision()
         pipeline, question = asked
@@ -61,7 +62,8 @@ class SingleCuts:
         if question.given_up or (question.started is not None and found is None):  # memory is more than states know of
             self._too_many = True
         elif not question.answered:
-            self._begun[key] = asked
+            with self._lock:
+                self._begun[key] = asked
         return Decision(found, cut.most + 1 if question.refuted else question.least)
 
     def _question(self, cut: OnCut, clock: Clock) -> tuple[Pipeline, dynamic.Question] | None:
