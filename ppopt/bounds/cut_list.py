@@ -24,11 +24,12 @@ WAYS = Fraction(1, 2), Fraction(3, 4), Fraction(1)
 """Parts of the way from the bound of a list to the best: cuts are to be refuted below each of them, one after the other.
 Measured, 28 layers with placement and chunks open, 60 s: of one with 1800 listed cuts 0.6 to 1.1 % stay open, 2.5 % where they
 are asked below the best alone; five that are proved take as long."""
-FEW = 4
+DECIDED = 4
 """Of so many cuts at most it is decided at once whether they have less than a target; of more only where the target is near the
 bound. Measured, four profiles of 24 and 28 layers, 60 s: with 2 as with this, with 1 one that is proved in 32 s stays open."""
 NEAR = Fraction(1, 8)
-"""How far from the bound of a list a target is near, as a part of the way to the best: targets are halved thrice at most."""
+"""How far from the bound of a list a target is near, as a part of the way to the best: while that bound stays as it is, targets
+are halved thrice at most."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class Listed:
     gained: IntArray | None = None
     begun: dict[tuple[bytes, int], Begun] = field(default_factory=dict)
     asked: IntArray = field(init=False)
-    """Of each cut (a row) the least number of ticks below which edge finding, then shaving, did not refute it, edge finding
-    raised its bound, and a look found nothing (:mod:`ppopt.bounds.tight_lists`)."""
+    """Of each cut (a row) the least number of ticks, of those that may matter still, below which edge finding, then shaving, did
+    not refute it, edge finding raised its bound, and a look found nothing (:mod:`ppopt.bounds.tight_lists`)."""
 
     def __post_init__(self) -> None:
         self.asked = np.full((len(self.ends), 4), NEVER, dtype=np.int64)
@@ -82,8 +83,9 @@ class Listed:
     def target(self, by: int, decides: bool) -> tuple[int, int] | None:
         """Below how many ticks cuts are to be refuted next, and how many may be left by shaving then; ``None``: all were asked.
 
-        ``by``: a column of :attr:`asked` of what is asked for in the end; ``decides``: what shaving leaves is decided. Of too
-        many that takes long. So if these are left, first below what lies in the middle between the bound of all and that.
+        ``by``: a column of :attr:`asked` of what is asked for in the end; ``decides``: what shaving leaves is decided. To decide
+        more than :data:`DECIDED` cuts takes long. So where that many are known to be left below a target, it is halved towards
+        the bound of all, until it is :data:`NEAR`: then as many may be left as there are.
         """
         least = self.bound if self.least is None else self.least
         ways = (least + math.ceil(way * (self.below - least)) for way in WAYS)
@@ -91,12 +93,12 @@ class Listed:
         if target is None or not decides:
             return None if target is None else (target, len(self.ends))
         left = np.sort(self.asked[(self.bounds < self.asked[:, SHAVING]) & (self.asked[:, SHAVING] < NEVER), SHAVING])
-        too_many, low = int(left[FEW]) if len(left) > FEW else NEVER, self.bound
+        too_many, low = int(left[DECIDED]) if len(left) > DECIDED else NEVER, self.bound
         if too_many > target:
-            return target, FEW
+            return target, DECIDED
         half = (too_many - low) // 2
         if half and too_many - low > NEAR * (self.below - low):
-            return low + half, FEW
+            return low + half, DECIDED
         return too_many, len(self.ends)
 
     def waiting(self, target: int, by: int, decides: bool) -> IntArray:
@@ -124,8 +126,9 @@ class Listed:
     def shorten(self, below: int) -> None:
         """Without the cuts that do not have less than that many ticks, and without what was begun for more."""
         self.below = below
-        self.begun = {key: begun for key, begun in self.begun.items() if self.bound < key[1] <= below}
         self._keep(self.bounds < below)
+        least = self.bound
+        self.begun = {key: begun for key, begun in self.begun.items() if least < key[1] <= below}
 
     def leave_out(self, low: IntArray, high: IntArray) -> None:
         """Without the cuts that lie in one of some boxes: rows of the lowest and of the highest ends."""

@@ -37,7 +37,7 @@ class Decision(NamedTuple):
     least: int = 0
 
 
-class Looks(Protocol):
+class Solver(Protocol):
     """Looks for schedules on cuts that shaving leaves; several threads may ask at once."""
 
     @property
@@ -70,34 +70,34 @@ def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limi
 
 
 def shave_listed(
-    listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits, looks: Looks | None = None
+    listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits, solver: Solver | None = None
 ) -> None:
     """Leave out listed cuts that shaving refutes, those of the least bounds first, as far as there is time: some way on at first,
     which raises the bound of all sooner (:meth:`~ppopt.bounds.cut_list.Listed.target`).
 
-    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`. ``looks``: looks at those that are left; all
+    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`. ``solver``: looks at those that are left; all
     are asked for less than what it has found.
     """
     edges = EdgeFinding(graph, scale)
     if listed.gained is None:
         listed.gained, listed.least = nothing_gained(edges), listed.bound
-    while not limits.clock.over and (target := listed.target(*asked_by(looks))) is not None:
+    while not limits.clock.over and (target := listed.target(*asked_by(solver))) is not None:
         below, few = target
-        todo = listed.waiting(below, *asked_by(looks))
-        _Turn(listed, todo, below, looks, limits).run(edges, durations_on(listed.ends[todo], many, graph), few)
+        todo = listed.waiting(below, *asked_by(solver))
+        _Turn(listed, todo, below, solver, limits).run(edges, durations_on(listed.ends[todo], many, graph), few)
 
 
-def asked_by(looks: Looks | None) -> tuple[int, bool]:
+def asked_by(solver: Solver | None) -> tuple[int, bool]:
     """What listed cuts are asked for in the end (:meth:`~ppopt.bounds.cut_list.Listed.target`)."""
-    return (SHAVING, False) if looks is None else (LOOKED, looks.decides)
+    return (SHAVING, False) if solver is None else (LOOKED, solver.decides)
 
 
 class _Turn:
     """Some of the listed cuts, ``todo``, are to be refuted below ``target`` ticks, by several threads."""
 
-    def __init__(self, listed: Listed, todo: IntArray, target: int, looks: Looks | None, limits: Limits) -> None:
+    def __init__(self, listed: Listed, todo: IntArray, target: int, solver: Solver | None, limits: Limits) -> None:
         self._listed, self._todo, self._target = listed, todo, target
-        self._looks, self._limits = looks, limits
+        self._solver, self._limits = solver, limits
         self._found, self._lock = listed.below, Lock()
         """What is found so far, in ticks."""
         self._left = list[OnCut]()
@@ -112,8 +112,8 @@ class _Turn:
                 self._settle(edges, int(self._todo[at]), durations[at])
 
         in_threads(shave_next, self._limits)
-        if len(self._left) <= few and self._looks is not None and self._looks.decides:
-            self._decide(self._looks)
+        if len(self._left) <= few and self._solver is not None and self._solver.decides:
+            self._decide(self._solver)
         self._listed.shorten(self._found)
 
     def _settle(self, edges: EdgeFinding, place: int, durations: IntArray) -> None:
@@ -140,25 +140,25 @@ class _Turn:
         listed.asked[place, SHAVING] = below if before <= listed.bounds[place] else min(before, below)  # else refuted otherwise
         cut = OnCut(place, listed.ends[place], durations, shaving.windows, below - 1)
         less = None
-        if self._looks is not None and not begun.looked:
-            less = self._looks.look(cut, clock)
+        if self._solver is not None and not begun.looked:
+            less = self._solver.look(cut, clock)
             begun.looked = less is not None or not clock.over
         if begun.looked and below >= self._found:  # else it may have less than the best all the same
             listed.asked[place, LOOKED] = below
-        if less is None and self._looks is not None and (self._looks.decides or not begun.looked):
+        if less is None and self._solver is not None and (self._solver.decides or not begun.looked):
             listed.begun[key] = begun
             self._left.append(cut)
         return less
 
-    def _decide(self, looks: Looks) -> None:
+    def _decide(self, solver: Solver) -> None:
         """Decide whether those that are left have less than the target, one after the other, until one has."""
         clock = self._limits.clock
         each = replace(self._limits, workers=max(self._limits.threads // max(len(self._left), 1), 1))
         waiting = iter(self._left)
 
         def decide_next(_: int) -> None:
-            while looks.decides and not clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
-                decision = looks.decide(cut, each)
+            while solver.decides and not clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
+                decision = solver.decide(cut, each)
                 self._listed.bounds[cut.place] = max(int(self._listed.bounds[cut.place]), decision.least)
                 with self._lock:
                     self._found = min(self._found, decision.found or self._found)

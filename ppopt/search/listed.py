@@ -127,12 +127,13 @@ class AmongListed(Looks):
         """Whether edge finding or shaving may refute listed cuts, or a ``look`` is due. Within a limit of memory, of which these
         know nothing, it is asked no more once they did not."""
         listed = self._over.listed
-        asked = asked_by(self._single if look else None)
-        return self.useful and listed is not None and not self._as_tight and listed.target(*asked) is not None
+        if not self.useful or listed is None or self._as_tight:
+            return False
+        return listed.target(*asked_by(self._single if look else None)) is not None
 
     def tighten(self, clock: Clock, steps: list[Taken], look: bool) -> Schedule | None:
-        """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes; the best schedule that a beam
-        search finds on those that shaving leaves, if it is to ``look`` at them."""
+        """Leave out listed cuts that edge finding or shaving refutes, for as long as a look takes; the best schedule that is
+        found on those that shaving leaves, if it is to ``look`` at them."""
         over, begun, listed = self._over, time.monotonic(), self._over.listed
         assert listed is not None
         before, bounds, asked = len(listed.ends), listed.bounds.copy(), listed.asked.copy()

@@ -19,7 +19,7 @@ from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
-from ppopt.bounds.tight_lists import Looks, shave_listed, tighten
+from ppopt.bounds.tight_lists import Solver, shave_listed, tighten
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Limits
 from ppopt.constraints import Family, relaxed_graph
@@ -343,13 +343,13 @@ class OverCuts:
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True
 
-    def tighten_list(self, limits: Limits, looks: Looks | None = None) -> None:
-        """Leave out listed cuts that edge finding or shaving refutes, those of the least bounds first; ``looks`` at others."""
+    def tighten_list(self, limits: Limits, solver: Solver | None = None) -> None:
+        """Leave out listed cuts that edge finding or shaving refutes, the least bounds first; ``solver`` looks at others."""
         assert self.listed is not None
         assert self.many is not None
         given = self.listed, self.many, self._reasons.graph, self._scale
         tighten(*given, limits.slice(limits.clock.left / 2))
-        shave_listed(*given, limits, looks)
+        shave_listed(*given, limits, solver)
         self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))
 
     def least_listed(self, below: Fraction | float) -> Counts | None:

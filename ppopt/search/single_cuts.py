@@ -20,7 +20,7 @@ from ppopt.timing import time_order
 
 
 class SingleCuts:
-    """Looks at single cuts (:class:`~ppopt.bounds.tight_lists.Looks`). ``best``: what was found that takes the least.
+    """Solver at single cuts (:class:`~ppopt.bounds.tight_lists.Solver`). ``best``: what was found that takes the least.
 
     Whether a cut has less is decided where memory is not limited and weight gradients are no operations of their own, and no more
     once there were too many states.

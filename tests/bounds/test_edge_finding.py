@@ -225,6 +225,17 @@ def values_of(over: OverCuts) -> dict[Counts, int]:
     return values
 
 
+def left_of(over: OverCuts, values: dict[Counts, int], below: int) -> dict[Counts, int]:
+    """The listed cuts that are left with their bounds, none above its optimum; all others have at least ``below``."""
+    assert over.listed is not None
+    assert over.many is not None
+    left = {counts_of(row, over.many.layers): int(bound) for row, bound in zip(over.listed.ends, over.listed.bounds, strict=True)}
+    assert all(bound <= values[counts] for counts, bound in left.items())
+    assert all(value >= below for counts, value in values.items() if counts not in left)
+    assert over.bound == Fraction(over.listed.bound, over.per_unit)
+    return left
+
+
 def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
     rng, left_out, stayed = Random(7), 0, 0
     for place in (*PLACES[:3], *PLACES[:3]):
@@ -235,11 +246,7 @@ def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
         below = min(values.values()) + 1
         known = many.each(np.array([np.cumsum(counts)[:-1] for counts in values])).max(axis=1)
         assert over.list_cuts(Fraction(below, per_unit), len(values), limits(workers=2), lambda counts: False, 100)
-        assert over.listed is not None
-        listed = {counts_of(row, many.layers): bound for row, bound in zip(over.listed.ends, over.listed.bounds, strict=True)}
-        assert all(bound <= values[counts] for counts, bound in listed.items())
-        assert all(value >= below for counts, value in values.items() if counts not in listed)
-        assert over.bound == Fraction(over.listed.bound, per_unit)
+        listed = left_of(over, values, below)
         left_out += int((known < below).sum()) - len(listed)
         stayed += len(listed)
     assert left_out > 4

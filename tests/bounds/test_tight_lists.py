@@ -4,15 +4,16 @@ from collections import Counter
 from fractions import Fraction
 from random import Random
 
+import numpy as np
 import pytest
 
 from ppopt.bounds import cut_list
-from ppopt.bounds.cut_list import LOOKED, Listed
+from ppopt.bounds.cut_list import LOOKED, SHAVING, Listed
 from ppopt.bounds.many_cuts import counts_of
 from ppopt.bounds.tight_lists import Decision, OnCut, asked_by
 from ppopt.clock import Clock, Limits
 from ppopt.search.over_cuts import Counts, OverCuts
-from tests.bounds.test_edge_finding import limits, over_cuts, values_of
+from tests.bounds.test_edge_finding import left_of, limits, over_cuts, values_of
 from tests.bounds.test_many_cuts import PLACES
 
 Times = dict[Counts, int]
@@ -62,11 +63,6 @@ def of_cuts(seed: int, place: int, more: int = 1) -> tuple[OverCuts, Times, List
     return over, values, over.listed, below
 
 
-def left_in(listed: Listed, layers: int) -> Times:
-    """The cuts that are left, with their bounds."""
-    return {counts_of(row, layers): int(bound) for row, bound in zip(listed.ends, listed.bounds, strict=True)}
-
-
 def test_all_are_asked_for_less_than_what_is_found_on_one() -> None:
     """Those behind a cut on which something is found, and that cut once more."""
     over, values, listed, below = of_cuts(11, 0)
@@ -77,7 +73,7 @@ def test_all_are_asked_for_less_than_what_is_found_on_one() -> None:
     for number, (_, most) in enumerate(looks.looked):
         known = [values[counts] for counts, asked in looks.looked[:number] if values[counts] <= asked]
         assert most < min(known, default=below)
-    assert all(bound <= values[counts] for counts, bound in left_in(listed, over.model.layers).items())
+    left_of(over, values, least)
     assert listed.below == least
     before = len(looks.looked)
     over.tighten_list(limits(), looks)
@@ -87,7 +83,7 @@ def test_all_are_asked_for_less_than_what_is_found_on_one() -> None:
 @pytest.mark.parametrize("few", [0, 1, 4])
 @pytest.mark.parametrize("quick", [False, True])
 def test_what_is_left_is_decided_until_the_best_is_known(few: int, quick: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_list, "FEW", few)
+    monkeypatch.setattr(cut_list, "DECIDED", few)
     decided = 0
     for seed in range(6):
         over, values, listed, _ = of_cuts(seed, seed % 3, more=7)
@@ -106,8 +102,8 @@ def test_what_is_left_is_decided_until_the_best_is_known(few: int, quick: bool, 
 def test_where_many_are_left_those_near_the_bound_are_decided_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """For less above the optimum than where all that are left are decided at once, which takes states longer."""
     above = list[int]()
-    for few in (cut_list.FEW, 10**6):
-        monkeypatch.setattr(cut_list, "FEW", few)
+    for few in (cut_list.DECIDED, 10**6):
+        monkeypatch.setattr(cut_list, "DECIDED", few)
         above.append(0)
         for seed in range(8):
             over, values, _, _ = of_cuts(seed, seed % 3, more=40)
@@ -127,10 +123,10 @@ def test_with_little_time_in_each_turn_all_are_asked_in_the_end(by: str) -> None
         over.tighten_list(Limits(Clock(2e-5, deterministic=True), 0.0, 1), looks)
         turns += 1
         assert turns < 3000
-        assert all(bound <= values[counts] for counts, bound in left_in(listed, over.model.layers).items())
+        left = left_of(over, values, listed.below)
     assert turns > 10
     if looks is None or not looks.decides:
-        assert {counts for counts, value in values.items() if value < below} == set(left_in(listed, over.model.layers))
+        assert {counts for counts, value in values.items() if value < below} == set(left)
     else:
         assert looks.found == listed.below == min(values.values())
         assert max(Counter(looks.decided).values()) == 1
@@ -142,19 +138,36 @@ def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
     rng, left_out = Random(11), 0
     for place in (*PLACES[:3], *PLACES[:3]):
         over = over_cuts(rng, place)
-        many, per_unit = over.many, over.per_unit
-        assert many is not None
         values = values_of(over)
         below = min(values.values()) + 1
-        assert over.list_cuts(Fraction(below, per_unit), len(values), limits(), lambda counts: False, 0)
+        assert over.list_cuts(Fraction(below, over.per_unit), len(values), limits(), lambda counts: False, 0)
         assert over.listed is not None
         assert not over.listed.tight
         before = len(over.listed.ends)
         over.tighten_list(limits(workers=2))
         assert over.listed.tight
         assert (over.listed.asked[:, :LOOKED] <= below).all()
-        left = {counts_of(row, many.layers) for row in over.listed.ends}
-        assert all(value >= below for counts, value in values.items() if counts not in left)
-        assert over.bound == Fraction(over.listed.bound, per_unit)
-        left_out += before - len(left)
+        left_out += before - len(left_of(over, values, below))
     assert left_out > 1
+
+
+def test_a_target_is_halved_while_too_many_are_left_below_it() -> None:
+    listed = Listed(np.arange(10)[:, None], np.full(10, 100), 200, least=100)
+    asked = LOOKED, True
+    assert listed.target(*asked) == (150, 4)
+    listed.asked[:4, SHAVING] = 150
+    assert listed.target(*asked) == (150, 4)
+    listed.asked[4, SHAVING] = 150
+    assert listed.target(*asked) == (125, 4)
+    listed.asked[:5, SHAVING] = 125
+    assert listed.target(*asked) == (112, 4)
+    listed.asked[:5, SHAVING] = 112
+    assert listed.target(*asked) == (112, 10), "near the bound as many may be left as there are"
+    listed.bounds[:5] = 112  # they were decided
+    assert listed.target(*asked) == (150, 4)
+    listed.bounds[:] = 150
+    assert listed.target(*asked) == (175, 4)
+    listed.bounds[:] = 175
+    assert listed.target(*asked) == (200, 4)
+    listed.bounds[:] = 200
+    assert listed.target(*asked) is None
