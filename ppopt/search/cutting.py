@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from ppopt.clock import Clock, Limits
+from ppopt.clock import Clock
 from ppopt.constraints import Word
 from ppopt.interrupt import noting
 from ppopt.named import Row, Table
@@ -34,6 +34,7 @@ from ppopt.search.cuts import CutPipelines, fastest, plain, shown, without_an_an
 from ppopt.search.cuts_of_others import CutsOfOthers
 from ppopt.search.iterated import IteratedSearch
 from ppopt.search.leaf import Leaf
+from ppopt.search.least_cut import LeastCut
 from ppopt.search.listed import AmongListed, Promising
 from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.offered_cuts import OfferedCuts
@@ -78,7 +79,6 @@ class PartitionChoice:
 
     def __post_init__(self) -> None:
         self._clock, self._at = Clock(0), CutPipelines(self.pipeline)
-        self._asking = max(strategies.OVER_CUTS * self.settings.seconds, 1.0)
         self.over = OverCuts(self.pipeline, self.objective, shared_work(self.pipeline))
         looks = self.over, self._at, self.settings, self._first_look
         self.settled = AroundSettled(*looks)
@@ -86,6 +86,7 @@ class PartitionChoice:
         self.looks: tuple[AnyLooks, ...] = self.listed, self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._at.fastest, self.settings, self.leaves, self.steps)
         on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
+        self.least = LeastCut(self.over, self._at, self.settings, self.offered)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
         self.iterated = IteratedSearch(self.settings, self._first_look, on_cuts)
         self.alike = AlikeLayers(self.pipeline, self.objective, self._first_look, self._settled)
@@ -188,13 +189,14 @@ class PartitionChoice:
             self._follow(*found)
 
     def _first_looks(self) -> None:
-        """Run the named schedules on cuts that others make, and look at cuts with small bounds near these."""
+        """Run the named schedules on cuts that others make, and look at cuts with small bounds: near these, and of all."""
         others = self.others.cuts(self._clock, self.best is not None)
+        asked = list[Counts]()
         if not self.offered.local and not self.listed.first:
-            self._ask(self.most)
+            asked = self.least.learned(self.most, self._hint, self._clock.slice(self._first_look))
         for schedule in self.others.schedules:
             self._follow(schedule, ())
-        near = self.offered.first(others, self.most, self._clock)
+        near = self.offered.first(others, asked, self.most, self._clock)
         if self.offered.local and (found := self._ask(self.most)) is not None:
             near = [self.offered.near(found, self.most, self._clock)]
         for counts in near:
@@ -274,7 +276,7 @@ class PartitionChoice:
             self._solve(leaf, "longer at cut")
             return
         says = self.offered.below > self.over.bound  # else the answer is known
-        asked = says and not self.over.listing and self.over.seconds + self._asking <= strategies.ASKING * self._clock.spent
+        asked = says and not self.over.listing and self.over.seconds + self.least.seconds <= strategies.ASKING * self._clock.spent
         if not asked and (offered := self.offered.unasked(self.most, self._clock)) is not None:
             self._look(offered, "cut")
             return
@@ -292,15 +294,14 @@ class PartitionChoice:
 
     def _ask(self, below: Time) -> Counts | None:
         """The cut with the least bound of those that are left, below that much."""
-        hint = self.offered.last or (None if self.best is None else self.best.pipeline.counts)
-        below = min(below, self.offered.below)
-        clock, known = self._clock.slice(self._asking), self.over.bound
-        with at("all cuts"):
-            found = self.over.least(Limits(clock, 0.0, self.settings.workers, self.settings.seed), below, hint)
-        if not self.over.settled and (self.over.bound <= known or self.offered.local) and below < math.inf:  # it begins anew
-            self._asking = max(self._asking, min(2 * self._asking, strategies.MOST_OVER_CUTS * self.settings.seconds))
+        found = self.least.ask(below, self._hint, self._clock)
         self._report()
         return found
+
+    @property
+    def _hint(self) -> Counts | None:
+        """The cut of the best."""
+        return None if self.best is None else self.best.pipeline.counts
 
     def _look(self, counts: Counts, name: str) -> None:
         """Solve a cut for the first time."""

@@ -36,7 +36,7 @@ def test_within_a_limit_of_memory_one_after_the_other_by_local_search() -> None:
     offers, over = offered(TIGHT, left_out, steps)
     assert offers.local
     assert offers.unasked(math.inf, Clock(600)) is None  # there is nothing to begin with
-    (first,) = offers.first(EVERY[:2], math.inf, Clock(600))
+    (first,) = offers.first(EVERY[:2], (), math.inf, Clock(600))
     assert steps[-1].name == "local search for small bounds"
     assert (offers.last, offers.below) == (first, over.known_of(first))
     left_out.add(first)
@@ -50,11 +50,21 @@ def test_within_a_limit_of_memory_one_after_the_other_by_local_search() -> None:
     assert offers.near(first, math.inf, Clock(600)) == first
 
 
+def test_the_answer_of_the_least_bound_is_one_to_begin_with() -> None:
+    offers, over = offered(FREE, set(), [])
+    bounds = {counts: over.bound_of(FREE.changed(partition=counts)) for counts in EVERY}
+    least, most = (of(EVERY, key=bounds.__getitem__) for of in (min, max))
+    moved = offers.first(EVERY[:2], (), math.inf, Clock(600))
+    near = offers.first(EVERY[:2], [most, least], math.inf, Clock(600))
+    assert set(near) == {*moved, least}
+    assert [bounds[counts] for counts in near] == sorted(bounds[counts] for counts in near)
+
+
 def test_without_one_ends_are_moved() -> None:
     steps = list[Taken]()
     offers, _ = offered(FREE, set(), steps)
     assert not offers.local
-    near = offers.first(EVERY[:2], math.inf, Clock(600))
+    near = offers.first(EVERY[:2], (), math.inf, Clock(600))
     assert 1 <= len(near) <= 2
     assert offers.unasked(math.inf, Clock(600)) is None
     assert offers.near(near[0], Fraction(1000), Clock(600)) in EVERY
@@ -65,7 +75,7 @@ def test_what_is_known_is_not_asked() -> None:
     """Once no cut has less than the one that was offered last, the next one is offered without a question."""
     choice = PartitionChoice(TIGHT, "makespan", SETTINGS)
     choice._clock = Clock(600)
-    (first,) = choice.offered.first(EVERY[:1], math.inf, choice._clock)
+    (first,) = choice.offered.first(EVERY[:1], (), math.inf, choice._clock)
     choice.over.leave_out(first)
     choice.over.bound = choice.offered.below
     asked = choice.over.seconds

@@ -1,0 +1,67 @@
+"""Questions to all cuts of the layers for the one with the least bound."""
+
+import math
+from collections.abc import Collection
+from fractions import Fraction
+
+import pytest
+
+from ppopt.clock import Clock, Limits
+from ppopt.pipeline import Pipeline
+from ppopt.search import Settings
+from ppopt.search.cuts import CutPipelines
+from ppopt.search.least_cut import LeastCut
+from ppopt.search.offered_cuts import OfferedCuts
+from ppopt.search.over_cuts import Counts, OverCuts
+from tests.support.layered import MODEL, cuts
+
+PIPELINE = Pipeline(2, 4, "loop", 2, layers=MODEL, partition="best")
+SETTINGS = Settings(seconds=600, workers=1)
+
+
+def asking(pipeline: Pipeline, without: Collection[Counts] = ()) -> tuple[LeastCut, OverCuts]:
+    """``without``: cuts that are said to have no room for a microbatch."""
+    over, pipelines = OverCuts(pipeline, "makespan", Fraction(0)), CutPipelines(pipeline)
+
+    def at(counts: Counts) -> Pipeline | None:
+        return None if counts in without else pipelines(counts)
+
+    return LeastCut(over, at, SETTINGS, OfferedCuts(over, at, SETTINGS, (), [])), over
+
+
+@pytest.mark.parametrize("placement", ["loop", "wave"])
+def test_questions_and_certificates_lead_to_the_cut_with_the_least_bound(placement: str) -> None:
+    least, over = asking(PIPELINE.changed(placement=placement))
+    asked = least.learned(math.inf, None, Clock(600))
+    bounds = {counts: over.bound_of(PIPELINE.changed(placement=placement, partition=counts)) for counts in cuts(7, 4)}
+    assert min(bounds[counts] for counts in asked) == min(bounds.values())
+    assert over.bound == min(bounds.values()), "so much is known of all"
+
+
+def test_nothing_is_asked_once_the_time_is_over() -> None:
+    least, _ = asking(PIPELINE)
+    assert least.learned(math.inf, None, Clock(0)) == []
+
+
+def test_cuts_without_room_are_left_out() -> None:
+    least, over = asking(PIPELINE)
+    first = min(least.learned(math.inf, None, Clock(600)), key=lambda counts: over.bound_of(PIPELINE.changed(partition=counts)))
+    least, over = asking(PIPELINE, [first])
+    bounds = {counts: over.bound_of(PIPELINE.changed(partition=counts)) for counts in cuts(7, 4) if counts != first}
+    asked = least.learned(math.inf, None, Clock(600))
+    assert min(bounds[counts] for counts in asked) == min(bounds.values())
+
+
+def test_a_question_that_was_not_answered_has_twice_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    least, over = asking(PIPELINE)
+    seconds = list[float]()
+
+    def unanswered(limits: Limits, below: object, hint: object) -> Counts | None:
+        seconds.append(limits.clock.seconds)
+        over.settled = False
+        return None
+
+    monkeypatch.setattr(over, "least", unanswered)
+    for _ in range(4):
+        least.ask(100, None, Clock(600))
+    assert seconds == [30, 60, 100, 100], "at most a sixth of the whole time"
