@@ -262,7 +262,12 @@ class PartitionChoice:
     def _next_cut(self, few: Sequence[Counts] = ()) -> None:
         """Look at the cut that has the least bound, or longer at such a leaf; where ``few`` are left, at each as long."""
         useful = self.best is not None and self.iterated.useful(self.best, self.words)
-        if self.over.bound < self.most and self.listed.tightening(useful):
+        some = [leaf for counts in few if (leaf := self.leaves.get(counts)) is not None]
+        leaves = some or [leaf for leaf in self.leaves.values() if not leaf.settled]
+        leaf = min(leaves, key=lambda leaf: (leaf.seconds if few else 0, leaf.bound), default=None)
+        below = leaf is not None and leaf.bound < self.over.bound  # the bound of all waits for it
+        first = below and leaf is not None and leaf.seconds <= self.listed.tightened
+        if self.over.bound < self.most and not first and self.listed.tightening(useful):
             if (schedule := self.listed.tighten(self._clock, self.steps, useful)) is not None:
                 self._follow(schedule, ())
             self._report()
@@ -270,9 +275,7 @@ class PartitionChoice:
         if few and few[-1] not in self.leaves:  # leaves come first
             self._look(few[-1], "cut")
             return
-        leaves = [self.leaves[counts] for counts in few] or [leaf for leaf in self.leaves.values() if not leaf.settled]
-        leaf = min(leaves, key=lambda leaf: (leaf.seconds if few else 0, leaf.bound), default=None)
-        if leaf is not None and (few or leaf.bound < self.over.bound or self.over.bound >= self.most):
+        if leaf is not None and (few or below or self.over.bound >= self.most):
             self._solve(leaf, "longer at cut")
             return
         says = self.offered.below > self.over.bound  # else the answer is known
@@ -282,14 +285,13 @@ class PartitionChoice:
             return
         if (found := self._ask(self.most)) is None:
             return
-        pipeline = self._at(found)
         if self.offered.local:
             self._look(self.offered.near(found, self.most, self._clock), "cut")
-        elif pipeline is None:
+        elif (pipeline := self._at(found)) is None:
             self.over.leave_out(found)
         elif not self.over.learn_from(fastest(pipeline)) or not self.over.settled:
-            elsewhere = self.best is None or useful  # better orders come from there
-            long = not elsewhere and self._first_look > 1  # to look at it is as quick where that takes a second
+            # better orders come from elsewhere, and to look at it is as quick where that takes a second
+            long = self.best is not None and not useful and self._first_look > 1
             self._look(self.offered.near(found, self.most, self._clock) if long else found, "cut")
 
     def _ask(self, below: Time) -> Counts | None:

@@ -94,6 +94,8 @@ class AmongListed(Looks):
         """Seconds for the next list."""
         self._too_long = False
         """Whether the last list came to no end, or said nothing new."""
+        self.tightened = 0.0
+        """Seconds that edge finding and shaving have taken."""
         self._tightening = seconds
         """Seconds for edge finding and shaving, twice as many after a turn in which no cut was done."""
         self._single = SingleCuts(over, at)
@@ -140,6 +142,7 @@ class AmongListed(Looks):
         single, known = self._single, self._single.best
         own = Limits(clock.slice(self._tightening), 0.0, self._settings.workers)
         over.tighten_list(own, single if look else None)
+        self.tightened += own.clock.spent
         refuted = before - len(listed.ends)
         raised = refuted > 0 or not np.array_equal(bounds, listed.bounds)
         self._as_tight = over.limited and not raised

@@ -18,7 +18,8 @@ from ppopt.schedule import Schedule
 from ppopt.search import Result, Settings, solve
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
-from ppopt.search.listed import FEW, Promising
+from ppopt.search.leaf import Leaf
+from ppopt.search.listed import FEW, AmongListed, Promising
 from ppopt.search.over_cuts import Counts, OverCuts
 from ppopt.search.summary import opinion_lines
 from ppopt.search.verifying import verify
@@ -237,6 +238,35 @@ def test_of_equal_bounds_a_cut_that_had_no_look_comes_before_a_longer_look(monke
 
     assert looked_at(0) == {other}
     assert looked_at(1) == set()
+
+
+def test_a_leaf_below_all_that_are_listed_is_looked_at_as_long_as_these_are_tightened(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *_ = cuts(PIPELINE)
+    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
+    choice._clock = Clock(60)
+    leaf = choice._leaf(PIPELINE.changed(partition=first))
+    taken = list[str]()
+
+    def tighten(self: AmongListed, *_: object) -> None:
+        taken.append("tighten")
+        self.tightened += 1
+
+    def solve_leaf(self: PartitionChoice, leaf: Leaf, name: str) -> None:
+        taken.append(name)
+        leaf.seconds *= 2
+
+    monkeypatch.setattr(AmongListed, "tightening", lambda self, look: True)
+    monkeypatch.setattr(AmongListed, "tighten", tighten)
+    monkeypatch.setattr(PartitionChoice, "_solve", solve_leaf)
+    leaf.seconds, choice.over.bound = 1, leaf.bound
+    for _ in range(6):
+        choice._next_cut()
+    assert taken == ["tighten"] * 6, "of equal bounds"
+    leaf.bound -= 1
+    choice.listed.tightened, taken[:] = 0, []
+    for _ in range(6):
+        choice._next_cut()
+    assert taken == ["tighten", "longer at cut", "tighten", "longer at cut", "tighten", "tighten"]
 
 
 def test_few_cuts_that_are_left_are_looked_at_as_long() -> None:
