@@ -86,7 +86,7 @@ class PartitionChoice:
         self.looks: tuple[AnyLooks, ...] = self.listed, self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._at.fastest, self.settings, self.leaves, self.steps)
         on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
-        self.least = LeastCut(self.over, self._at, self.settings, self.offered)
+        self.least = LeastCut(self.over, self._at, self.settings, self.offered, self._best_cut, self._report)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
         self.iterated = IteratedSearch(self.settings, self._first_look, on_cuts)
         self.alike = AlikeLayers(self.pipeline, self.objective, self._first_look, self._settled)
@@ -113,7 +113,7 @@ class PartitionChoice:
             with noting():
                 if self.named is None:
                     if not self.listed.first:
-                        self._ask(math.inf)  # a bound for all, whatever the rest takes
+                        self.least.ask(math.inf, self._clock)  # a bound for all, whatever the rest takes
                     self.named = tuple(self.beside())
                     self._all_alike()
                     self._first_looks()
@@ -165,6 +165,9 @@ class PartitionChoice:
             self.over.shorten_list(value)
             self._report()
 
+    def _best_cut(self) -> Counts | None:
+        return None if self.best is None else self.best.pipeline.counts
+
     def _report(self) -> None:
         if self.progress is not None:
             lower = self.lower
@@ -193,11 +196,11 @@ class PartitionChoice:
         others = self.others.cuts(self._clock, self.best is not None)
         asked = list[Counts]()
         if not self.offered.local and not self.listed.first:
-            asked = self.least.learned(self.most, self._hint, self._clock.slice(self._first_look))
+            asked = self.least.learned(self.most, self._clock.slice(self._first_look))
         for schedule in self.others.schedules:
             self._follow(schedule, ())
         near = self.offered.first(others, asked, self.most, self._clock)
-        if self.offered.local and (found := self._ask(self.most)) is not None:
+        if self.offered.local and (found := self.least.ask(self.most, self._clock)) is not None:
             near = [self.offered.near(found, self.most, self._clock)]
         for counts in near:
             if counts not in self.leaves and not self._clock.over and self.lower < self.most:
@@ -266,8 +269,8 @@ class PartitionChoice:
         leaves = some or [leaf for leaf in self.leaves.values() if not leaf.settled]
         leaf = min(leaves, key=lambda leaf: (leaf.seconds if few else 0, leaf.bound), default=None)
         below = leaf is not None and leaf.bound < self.over.bound  # the bound of all waits for it
-        first = below and leaf is not None and leaf.seconds <= self.listed.tightened
-        if self.over.bound < self.most and not first and self.listed.tightening(useful):
+        longer = leaf is None or not below or leaf.seconds > self.listed.tightened
+        if self.over.bound < self.most and longer and self.listed.tightening(useful):
             if (schedule := self.listed.tighten(self._clock, self.steps, useful)) is not None:
                 self._follow(schedule, ())
             self._report()
@@ -283,7 +286,7 @@ class PartitionChoice:
         if not asked and (offered := self.offered.unasked(self.most, self._clock)) is not None:
             self._look(offered, "cut")
             return
-        if (found := self._ask(self.most)) is None:
+        if (found := self.least.ask(self.most, self._clock)) is None:
             return
         if self.offered.local:
             self._look(self.offered.near(found, self.most, self._clock), "cut")
@@ -293,17 +296,6 @@ class PartitionChoice:
             # better orders come from elsewhere, and to look at it is as quick where that takes a second
             long = self.best is not None and not useful and self._first_look > 1
             self._look(self.offered.near(found, self.most, self._clock) if long else found, "cut")
-
-    def _ask(self, below: Time) -> Counts | None:
-        """The cut with the least bound of those that are left, below that much."""
-        found = self.least.ask(below, self._hint, self._clock)
-        self._report()
-        return found
-
-    @property
-    def _hint(self) -> Counts | None:
-        """The cut of the best."""
-        return None if self.best is None else self.best.pipeline.counts
 
     def _look(self, counts: Counts, name: str) -> None:
         """Solve a cut for the first time."""

@@ -149,10 +149,13 @@ class AmongListed(Looks):
         if not raised and np.array_equal(asked, listed.asked):
             self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
+        if not over.listing:
+            single.end()
         found = single.best if single.best is not known else None
         if found is not None:
             said += f"; {found_on(found, 'makespan')}"
-        steps.append(Taken("edge finding and shaving on the cuts that are left", time.monotonic() - begun, said))
+        how = "edge finding, shaving and dynamic programming" if look and single.decides else "edge finding and shaving"
+        steps.append(Taken(f"{how} on the cuts that are left", time.monotonic() - begun, said))
         return found
 
     def name(self, counts: Counts) -> str:

@@ -22,7 +22,7 @@ from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
 from ppopt.bounds.tight_lists import Solver, shave_listed, tighten
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Limits
-from ppopt.constraints import Family, relaxed_graph
+from ppopt.constraints import FamilyGraph, relaxed_graph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, IntArray, Pipeline
@@ -262,9 +262,9 @@ class OverCuts:
         return Reasons(relaxed_graph(self._some, links=False), sizes_of(self._some))
 
     @property
-    def families(self) -> tuple[Family, ...]:
-        """Those that operations of all cuts have (:attr:`joint`); some of one cut may have none."""
-        return self._reasons.graph.families
+    def graph(self) -> FamilyGraph:
+        """That of all cuts, but for the durations (:attr:`joint`), with transfers as mere delays; one cut may lack families."""
+        return self._reasons.graph
 
     def with_order(
         self, limits: Limits, lower: Fraction | float, below: Fraction | float, box: Box, only: IntArray | None = None
@@ -338,7 +338,7 @@ class OverCuts:
         for low, high in (*((ends, ends) for ends in self._out), *boxes):
             found.leave_out(low, high)
         if self.joint:
-            tighten(found, many, self._reasons.graph, self._scale, limits.slice(tightening))
+            tighten(found, many, self.graph, self._scale, limits.slice(tightening))
         self.listed = found
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True
@@ -347,7 +347,7 @@ class OverCuts:
         """Leave out listed cuts that edge finding or shaving refutes, the least bounds first; ``solver`` looks at others."""
         assert self.listed is not None
         assert self.many is not None
-        given = self.listed, self.many, self._reasons.graph, self._scale
+        given = self.listed, self.many, self.graph, self._scale
         tighten(*given, limits.slice(limits.clock.left / 2))
         shave_listed(*given, limits, solver)
         self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from threading import Lock
 
@@ -22,8 +23,8 @@ from ppopt.timing import time_order
 class SingleCuts:
     """Solver at single cuts (:class:`~ppopt.bounds.tight_lists.Solver`). ``best``: what was found that takes the least.
 
-    Whether a cut has less is decided where memory is not limited and weight gradients are no operations of their own, and no more
-    once there were too many states.
+    Whether a cut has less is decided where states say all of it, memory is not limited and weight gradients are no operations of
+    their own, and no more once there were too many states.
     """
 
     def __init__(self, over: OverCuts, at: At) -> None:
@@ -37,7 +38,13 @@ class SingleCuts:
     @property
     def decides(self) -> bool:
         """Whether it is decided what cuts have."""
-        return not self._too_many and not self._over.limited and all(family.kind != Kind.W for family in self._over.families)
+        return not self._too_many and self._told
+
+    @functools.cached_property
+    def _told(self) -> bool:
+        """Whether states say all, and are not too many from the first."""
+        over = self._over
+        return not over.limited and not over.graph.of_kind(Kind.W) and dynamic.unknown(over.graph) is None
 
     def look(self, cut: OnCut, clock: Clock) -> int | None:
         """The ticks that a schedule takes which a beam search finds; ``None``: it finds none."""
@@ -54,17 +61,26 @@ class SingleCuts:
             self._begun = {of: asked for of, asked in self._begun.items() if of[1] == cut.most}
             begun = self._begun.pop(key, None)
         if (asked := begun or self._question(cut, limits.clock)) is None:
-            self._too_many = True
+            self._give_up()
             return Decision()
         pipeline, question = asked
         question.go_on(limits)
         found = self._found(cut, pipeline, question)
         if question.given_up or (question.started is not None and found is None):  # memory is more than states know of
-            self._too_many = True
-        elif not question.answered:
+            self._give_up()
+        elif not question.answered and not self._too_many:
             with self._lock:
                 self._begun[key] = asked
         return Decision(found, cut.most + 1 if question.refuted else question.least)
+
+    def end(self) -> None:
+        """Nothing that was begun goes on, as there is no cut any more."""
+        with self._lock:
+            self._begun = {}
+
+    def _give_up(self) -> None:
+        self._too_many = True
+        self.end()
 
     def _question(self, cut: OnCut, clock: Clock) -> tuple[Pipeline, dynamic.Question] | None:
         """Whether a cut has so little, and its pipeline; ``None``: states cannot tell."""
@@ -74,7 +90,7 @@ class SingleCuts:
             return None
         clock.charge(tuning.SCHEDULED * pipeline.index.computations)
         graph = relaxed_graph(pipeline)
-        if graph.families != over.families or dynamic.unknown(graph) is not None:  # a stage may have no weight gradient
+        if graph.families != over.graph.families or dynamic.unknown(graph) is not None:  # a stage may have no weight gradient
             return None
         return pipeline, dynamic.Question(replace(graph, duration=tuple(cut.durations.tolist())), cut.most, cut.windows)
 

@@ -27,6 +27,8 @@ class Known:
         self._values, self._quick, self.decides = values, quick, decides
         self.looked, self.decided = list[tuple[Counts, int]](), list[tuple[Counts, int]]()
         self.found: int | None = None
+        self.too_late = 0
+        """How many were decided though something as good was found."""
 
     def look(self, cut: OnCut, clock: Clock) -> int | None:
         counts = self._counts(cut)
@@ -38,6 +40,7 @@ class Known:
             return Decision()
         limits.clock.charge(1e-5)
         self.decided.append((self._counts(cut), cut.most))
+        self.too_late += self.found is not None and self.found <= cut.most
         return Decision(self._less(cut), cut.most + 1 if self._less(cut) is None else self._values[self._counts(cut)])
 
     def _less(self, cut: OnCut) -> int | None:
@@ -95,6 +98,7 @@ def test_what_is_left_is_decided_until_the_best_is_known(few: int, quick: bool, 
         assert over.bound == Fraction(looks.found, over.per_unit)
         assert listed.target(*asked_by(looks)) is None
         assert max(Counter(looks.decided).values(), default=1) == 1
+        assert not looks.too_late or seed % 2, "one thread knows what it has found"
         decided += len(looks.decided)
     assert decided or quick
 

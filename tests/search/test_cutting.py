@@ -190,21 +190,6 @@ def test_placements_of_few_stages_come_first(monkeypatch: pytest.MonkeyPatch) ->
     assert turns[:5] == [2, 4, 4, 8, 8]
 
 
-def test_a_question_about_all_cuts_that_is_not_answered_is_asked_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds: list[float] = []
-
-    def unanswered(self: OverCuts, limits: Limits, below: float, hint: object) -> None:
-        seconds.append(limits.clock.seconds)
-        self.settled = False
-
-    monkeypatch.setattr(OverCuts, "least", unanswered)
-    choice = PartitionChoice(PIPELINE, "makespan", Settings(seconds=60, workers=1))
-    choice._clock = Clock(60)
-    for below in (math.inf, Fraction(10), Fraction(10), Fraction(10), Fraction(10)):
-        choice._ask(below)
-    assert seconds == [3, 3, 6, 10, 10]  # a sixth of the time at most
-
-
 @pytest.mark.parametrize("settled", [False, True])
 def test_a_cut_is_looked_at_where_the_question_was_not_answered(monkeypatch: pytest.MonkeyPatch, settled: bool) -> None:
     """Though more was learned from it: the next question may stay open, too, and nothing would be solved."""

@@ -26,13 +26,13 @@ def asking(pipeline: Pipeline, without: Collection[Counts] = ()) -> tuple[LeastC
     def at(counts: Counts) -> Pipeline | None:
         return None if counts in without else pipelines(counts)
 
-    return LeastCut(over, at, SETTINGS, OfferedCuts(over, at, SETTINGS, (), [])), over
+    return LeastCut(over, at, SETTINGS, OfferedCuts(over, at, SETTINGS, (), []), lambda: None, lambda: None), over
 
 
 @pytest.mark.parametrize("placement", ["loop", "wave"])
 def test_questions_and_certificates_lead_to_the_cut_with_the_least_bound(placement: str) -> None:
     least, over = asking(PIPELINE.changed(placement=placement))
-    asked = least.learned(math.inf, None, Clock(600))
+    asked = least.learned(math.inf, Clock(600))
     bounds = {counts: over.bound_of(PIPELINE.changed(placement=placement, partition=counts)) for counts in cuts(7, 4)}
     assert min(bounds[counts] for counts in asked) == min(bounds.values())
     assert over.bound == min(bounds.values()), "so much is known of all"
@@ -40,19 +40,19 @@ def test_questions_and_certificates_lead_to_the_cut_with_the_least_bound(placeme
 
 def test_nothing_is_asked_once_the_time_is_over() -> None:
     least, _ = asking(PIPELINE)
-    assert least.learned(math.inf, None, Clock(0)) == []
+    assert least.learned(math.inf, Clock(0)) == []
 
 
 def test_cuts_without_room_are_left_out() -> None:
     least, over = asking(PIPELINE)
-    first = min(least.learned(math.inf, None, Clock(600)), key=lambda counts: over.bound_of(PIPELINE.changed(partition=counts)))
+    first = min(least.learned(math.inf, Clock(600)), key=lambda counts: over.bound_of(PIPELINE.changed(partition=counts)))
     least, over = asking(PIPELINE, [first])
     bounds = {counts: over.bound_of(PIPELINE.changed(partition=counts)) for counts in cuts(7, 4) if counts != first}
-    asked = least.learned(math.inf, None, Clock(600))
+    asked = least.learned(math.inf, Clock(600))
     assert min(bounds[counts] for counts in asked) == min(bounds.values())
 
 
-def test_a_question_that_was_not_answered_has_twice_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_was_not_answered_is_asked_for_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     least, over = asking(PIPELINE)
     seconds = list[float]()
 
@@ -62,6 +62,6 @@ def test_a_question_that_was_not_answered_has_twice_the_time(monkeypatch: pytest
         return None
 
     monkeypatch.setattr(over, "least", unanswered)
-    for _ in range(4):
-        least.ask(100, None, Clock(600))
-    assert seconds == [30, 60, 100, 100], "at most a sixth of the whole time"
+    for below in (math.inf, 100, 100, 100, 100):
+        least.ask(below, Clock(600))
+    assert seconds == [30, 30, 60, 100, 100], "at most a sixth of the whole time"

@@ -1,16 +1,20 @@
 """Single listed cuts that are decided by dynamic programming: compared with the best order of every cut."""
 
+from collections import Counter
 from fractions import Fraction
 
 import pytest
 
+from ppopt import dynamic
+from ppopt.bounds.tight_lists import OnCut
 from ppopt.clock import Clock, Limits
 from ppopt.dynamic import layers
-from ppopt.pipeline import Layers, Pipeline
+from ppopt.pipeline import Layers, Links, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.boxes import boxes
 from ppopt.search.over_cuts import OverCuts
 from ppopt.search.single_cuts import SingleCuts
+from ppopt.search.step import Taken
 from tests.search.test_boxes import best_in
 from tests.search.test_listed import FREE, PIPELINE, among
 from tests.support.layered import on
@@ -39,17 +43,41 @@ def test_what_is_decided_is_the_best_of_all_cuts(more: int, monkeypatch: pytest.
 
 
 def test_it_is_decided_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was begun goes on: of each cut and makespan there is one question."""
     over, single, best = of_all(FREE, 20)
     monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
-    turns = 0
+    asked, turns = Counter[tuple[bytes, int]](), 0
+    question = SingleCuts._question
+
+    def counted(self: SingleCuts, cut: OnCut, clock: Clock) -> tuple[Pipeline, dynamic.Question] | None:
+        asked[cut.ends.tobytes(), cut.most] += 1
+        return question(self, cut, clock)
+
+    monkeypatch.setattr(SingleCuts, "_question", counted)
     while over.listing:
         over.tighten_list(Limits(Clock(1e-3, deterministic=True), 0.0, 1), single)
         assert over.bound <= best
         turns += 1
         assert turns < 1000
+        assert len({most for _, most in single._begun}) <= 1, "what was begun for other makespans takes much room"
     assert turns > 2
     assert over.bound == best
+    assert set(asked.values()) == {1}
+
+
+def test_nothing_stays_begun_once_the_list_has_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, single, best = of_all(FREE, 20)
+    looks = among(over, FREE)
+    looks._single, steps = single, list[Taken]()
+    monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
+    begun = 0
+    while over.listing:
+        looks.tighten(Clock(1e-3, deterministic=True), steps, look=True)
+        begun += len(single._begun)
+    assert begun
     assert not single._begun
+    assert over.bound == best
+    assert {step.name for step in steps} == {"edge finding, shaving and dynamic programming on the cuts that are left"}
 
 
 def test_nothing_is_decided_any_more_once_there_were_too_many_states(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +86,7 @@ def test_nothing_is_decided_any_more_once_there_were_too_many_states(monkeypatch
     monkeypatch.setattr(layers, "MOST", 1)
     over.tighten_list(Limits(Clock(60), 0.0, 1), single)
     assert not single.decides
+    assert not single._begun
     assert single.best is None
     assert over.listing
     assert over.bound <= best
@@ -71,6 +100,10 @@ def test_a_schedule_beyond_the_limit_of_memory_is_none(monkeypatch: pytest.Monke
     assert not single.decides
     assert single.best is None
     assert over.bound <= best
+
+
+def test_with_latency_nothing_is_decided() -> None:
+    assert not of_all(FREE.changed(links=Links(latency=1)), 20)[1].decides
 
 
 def test_within_memory_nothing_is_decided() -> None:
