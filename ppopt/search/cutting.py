@@ -86,7 +86,7 @@ class PartitionChoice:
         self.looks: tuple[AnyLooks, ...] = self.listed, self.settled, Around(*looks), Everywhere(*looks)
         self.offered = OfferedCuts(self.over, self._at.fastest, self.settings, self.leaves, self.steps)
         on_cuts = OrderOnCuts(self.over, self._at, self.settings.seed)
-        self.least = LeastCut(self.over, self._at, self.settings, self.offered, self._best_cut, self._report)
+        self.least = LeastCut(self.over, self._at.fastest, self.settings, self.offered, self._best_cut, self._report)
         self.order = BestOrder(self.objective, self.settings, self._at, self._first_look, on_cuts)
         self.iterated = IteratedSearch(self.settings, self._first_look, on_cuts)
         self.alike = AlikeLayers(self.pipeline, self.objective, self._first_look, self._settled)

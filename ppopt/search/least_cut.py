@@ -8,7 +8,6 @@ from collections.abc import Callable
 from ppopt.clock import Clock, Limits
 from ppopt.search import strategies
 from ppopt.search.choices import Time
-from ppopt.search.cuts import fastest
 from ppopt.search.near_cuts import At
 from ppopt.search.offered_cuts import OfferedCuts
 from ppopt.search.over_cuts import Counts, OverCuts
@@ -19,8 +18,8 @@ from ppopt.search.whereabouts import at
 class LeastCut:
     """Asks for the cut with the least bound.
 
-    ``best``: the cut of the best schedule, if there is one; ``report`` is called after each question. ``seconds``: of the next
-    question, twice as long after one that was not answered in time.
+    ``at``: the pipeline of a cut at its fastest; ``best``: the cut of the best schedule, if there is one; ``report`` is called
+    after each question. ``seconds``: of the next question, twice as long after one that was not answered in time.
     """
 
     def __init__(
@@ -61,6 +60,6 @@ class LeastCut:
                 self._over.leave_out(found)
                 continue
             asked.append(found)
-            if not self._over.learn_from(fastest(pipeline)):
+            if not self._over.learn_from(pipeline):
                 break
         return asked

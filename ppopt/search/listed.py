@@ -150,7 +150,7 @@ class AmongListed(Looks):
             self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
         if not over.listing:
-            single.end()
+            single.forget()
         found = single.best if single.best is not known else None
         if found is not None:
             said += f"; {found_on(found, 'makespan')}"

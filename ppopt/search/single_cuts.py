@@ -21,7 +21,7 @@ from ppopt.timing import time_order
 
 
 class SingleCuts:
-    """Solver at single cuts (:class:`~ppopt.bounds.tight_lists.Solver`). ``best``: what was found that takes the least.
+    """Solves single cuts (:class:`~ppopt.bounds.tight_lists.Solver`). ``best``: what was found that takes the least.
 
     Whether a cut has less is decided where states say all of it, memory is not limited and weight gradients are no operations of
     their own, and no more once there were too many states.
@@ -73,14 +73,14 @@ class SingleCuts:
                 self._begun[key] = asked
         return Decision(found, cut.most + 1 if question.refuted else question.least)
 
-    def end(self) -> None:
-        """Nothing that was begun goes on, as there is no cut any more."""
+    def forget(self) -> None:
+        """Forget what was begun: it takes much room, and nothing of it goes on."""
         with self._lock:
             self._begun = {}
 
     def _give_up(self) -> None:
         self._too_many = True
-        self.end()
+        self.forget()
 
     def _question(self, cut: OnCut, clock: Clock) -> tuple[Pipeline, dynamic.Question] | None:
         """Whether a cut has so little, and its pipeline; ``None``: states cannot tell."""

@@ -63,6 +63,7 @@ def test_it_is_decided_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turns > 2
     assert over.bound == best
     assert set(asked.values()) == {1}
+    assert not single._begun
 
 
 def test_nothing_stays_begun_once_the_list_has_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
