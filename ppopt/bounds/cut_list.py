@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +18,17 @@ from ppopt.pipeline import IntArray
 
 NEVER = 2**62
 """What nothing is asked for."""
-EDGES, SHAVING, BOUNDS, LOOKED = range(4)
-"""By what cuts may be refuted, their bounds raised, and schedules found (:attr:`Listed.asked`)."""
+EDGES, SHAVING, BOUNDS, LOOKED, HARD, GIVEN_UP = COLUMNS = range(6)
+"""By what cuts may be refuted, their bounds raised, and schedules found, and how a decision ended (:attr:`Listed.asked`)."""
 
 WAYS = Fraction(1, 2), Fraction(3, 4), Fraction(1)
 """Parts of the way from the bound of a list to the best: cuts are to be refuted below each of them, one after the other.
 Measured, 28 layers with placement and chunks open, 60 s: of one with 1800 listed cuts 0.6 to 1.1 % stay open, 2.5 % where they
 are asked below the best alone; five that are proved take as long."""
 DECIDED = 4
-"""Of so many cuts at most it is decided at once whether they have less than a target; of more only where the target is near the
-bound. Measured, four profiles of 24 and 28 layers, 60 s: with 2 as with this, with 1 one that is proved in 32 s stays open."""
+"""So many cuts at most may be hard below a target that is not near the bound. Measured, five profiles of 26 and 28 layers with
+placement and chunks open, 60 s: one of two that stay 0.06 to 0.2 % open where hard cuts are decided below each target in turn is
+proved in 29 to 37 s, the other in 42 to 57 s; three are as far open as before."""
 NEAR = Fraction(1, 8)
 """How far from the bound of a list a target is near, as a part of the way to the best: while that bound stays as it is, targets
 are halved thrice at most."""
@@ -45,10 +47,22 @@ class SomeCuts:
 
 @dataclass
 class Begun:
-    """A cut that is not settled: its shaving, and whether it was ``looked`` at."""
+    """A cut that is not settled: its shaving, which took so many ``seconds``, whether it was ``looked`` at, and whether it was
+    tried as long to decide it."""
 
     shaving: Shaving
+    seconds: float = 0.0
     looked: bool = False
+    tried: bool = False
+
+
+class Target(NamedTuple):
+    """Cuts are to be refuted ``below`` so many ticks; where no more than ``few`` are hard, these are decided for so many
+    ``seconds``."""
+
+    below: int
+    few: int
+    seconds: float
 
 
 @dataclass
@@ -56,7 +70,8 @@ class Listed:
     """Cuts (``ends``: a row for each) with their ``bounds`` in ticks: all of less than ``below`` ticks that are left.
 
     ``tight``: whether edge finding was asked of all, maybe when ``below`` was more. ``least``: the bound when shaving began.
-    ``gained``: see :mod:`ppopt.bounds.shaving`. ``begun``: what is not settled, by the ends and below what.
+    ``gained``: see :mod:`ppopt.bounds.shaving`. ``begun``: what is not settled, by the ends and below what. ``spare``: seconds
+    that shaving has taken beside those that hard cuts have, on the way to the best.
     """
 
     ends: IntArray
@@ -66,12 +81,14 @@ class Listed:
     least: int | None = None
     gained: IntArray | None = None
     begun: dict[tuple[bytes, int], Begun] = field(default_factory=dict)
+    spare: float = 0.0
     asked: IntArray = field(init=False)
     """Of each cut (a row) the least number of ticks, of those that may matter still, below which edge finding, then shaving, did
-    not refute it, edge finding raised its bound, and a look found nothing (:mod:`ppopt.bounds.tight_lists`)."""
+    not refute it, edge finding raised its bound, a look found nothing, it is *hard* (neither shaving nor a decision that took as
+    long says whether it has less), and the decision was given up (:mod:`ppopt.bounds.tight_lists`)."""
 
     def __post_init__(self) -> None:
-        self.asked = np.full((len(self.ends), 4), NEVER, dtype=np.int64)
+        self.asked = np.full((len(self.ends), len(COLUMNS)), NEVER, dtype=np.int64)
 
     def todo(self, by: int, below: int | None = None) -> IntArray:
         """Places of the cuts that are to be asked for less than ``below`` ticks (:attr:`below`), the least bounds first: those
@@ -80,26 +97,54 @@ class Listed:
         todo = np.flatnonzero((asked == NEVER if by == BOUNDS else asked > below) & (self.bounds < below))
         return todo[np.argsort(self.bounds[todo], kind="stable")]
 
-    def target(self, by: int, decides: bool) -> tuple[int, int] | None:
-        """Below how many ticks cuts are to be refuted next, and how many may be left by shaving then; ``None``: all were asked.
+    def target(self, by: int, decides: bool) -> Target | None:
+        """Below how many ticks cuts are to be refuted next; ``None``: all were asked.
 
-        ``by``: a column of :attr:`asked` of what is asked for in the end; ``decides``: what shaving leaves is decided. To decide
-        more than :data:`DECIDED` cuts takes long. So where that many are known to be left below a target, it is halved towards
-        the bound of all, until it is :data:`NEAR`: then as many may be left as there are.
+        ``by``: a column of :attr:`asked` of what is asked for in the end; ``decides``: what shaving leaves is decided. Hard cuts
+        are decided last, for the best, and once for all; on the way to it for no longer than shaving takes. Where more than
+        :data:`DECIDED` are hard below a target, or one is given up, it is halved towards the bound of all, until it is
+        :data:`NEAR`: there as many may be hard as there are.
         """
         least = self.bound if self.least is None else self.least
-        ways = (least + math.ceil(way * (self.below - least)) for way in WAYS)
-        target = next((target for target in ways if len(self.waiting(target, by, decides))), None)
-        if target is None or not decides:
-            return None if target is None else (target, len(self.ends))
-        left = np.sort(self.asked[(self.bounds < self.asked[:, SHAVING]) & (self.asked[:, SHAVING] < NEVER), SHAVING])
-        too_many, low = int(left[DECIDED]) if len(left) > DECIDED else NEVER, self.bound
-        if too_many > target:
-            return target, DECIDED
-        half = (too_many - low) // 2
-        if half and too_many - low > NEAR * (self.below - low):
-            return low + half, DECIDED
-        return too_many, len(self.ends)
+        ways = [least + math.ceil(way * (self.below - least)) for way in WAYS]
+        if decides and self.bound < self.below:
+            hard, given_up, low = self._below_what(HARD), self._below_what(GIVEN_UP), self.bound
+            too_many = min([*hard[DECIDED : DECIDED + 1], *given_up[:1]], default=NEVER)
+            target = next(target for target in ways if target == self.below or (low < target and self._due(target)))
+            if target < too_many:
+                return Target(target, DECIDED, self._seconds(target))
+            half = (too_many - low) // 2
+            if half and too_many - low > NEAR * (self.below - low):
+                return Target(low + half, DECIDED, math.inf)
+            if too_many not in given_up:
+                return Target(too_many, len(self.ends), math.inf)
+        target_of_all = next((target for target in ways if len(self.waiting(target, by, False))), None)
+        return None if target_of_all is None else Target(target_of_all, len(self.ends), 0.0)
+
+    def _due(self, target: int) -> bool:
+        """Whether cuts are to be shaved or decided below a target on the way to the best."""
+        return self.spare > 0 or not self._shaved(target)
+
+    def _seconds(self, target: int) -> float:
+        """For how long hard cuts are decided below a target."""
+        if not self._shaved(target):
+            return 0.0
+        return math.inf if target == self.below else self.spare
+
+    def _shaved(self, target: int) -> bool:
+        """Whether of all cuts that may have less it is known that they are hard."""
+        hard = self.asked[:, HARD]
+        return not np.any((self.bounds < target) & ((hard > target) | (hard <= self.bounds)))
+
+    def _below_what(self, by: int) -> list[int]:
+        """Below what cuts were asked in vain that may have less still, the least first."""
+        asked = self.asked[:, by]
+        return sorted(asked[(self.bounds < asked) & (asked < NEVER)].tolist())
+
+    def note(self, place: int, by: int, below: int) -> None:
+        """A cut was asked in vain."""
+        before = self.asked[place, by]
+        self.asked[place, by] = below if before <= self.bounds[place] else min(before, below)  # else refuted otherwise
 
     def waiting(self, target: int, by: int, decides: bool) -> IntArray:
         """Places of the cuts that are to be refuted below a target (:meth:`target`), the least bounds first."""
@@ -115,7 +160,7 @@ class Listed:
     def add(self, ends: IntArray, bounds: IntArray) -> None:
         """List some cuts more."""
         self.ends, self.bounds = np.concatenate([self.ends, ends]), np.concatenate([self.bounds, bounds])
-        self.asked = np.concatenate([self.asked, np.full((len(ends), 4), NEVER, dtype=np.int64)])
+        self.asked = np.concatenate([self.asked, np.full((len(ends), len(COLUMNS)), NEVER, dtype=np.int64)])
 
     def raised(self, many: ManyCuts, since: int) -> None:
         """With what certificates say that were learned behind so many."""

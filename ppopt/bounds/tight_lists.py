@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple, Protocol
 
-from ppopt.bounds.cut_list import BOUNDS, EDGES, LOOKED, SHAVING, Begun, Listed
+from ppopt.bounds.cut_list import BOUNDS, EDGES, GIVEN_UP, HARD, LOOKED, SHAVING, Begun, Listed, Target
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.many_cuts import ManyCuts
 from ppopt.bounds.shaving import Shaving, Windows, nothing_gained
@@ -30,11 +31,12 @@ class OnCut(NamedTuple):
 class Decision(NamedTuple):
     """What is known of a cut: ``found``, the ticks of a schedule that takes so little; ``least``: no schedule takes less.
 
-    Nothing found, and ``least`` no more than was asked for: it is not decided yet.
+    Nothing found, and ``least`` no more than was asked for: it is not decided yet, and will not be if it is ``given_up``.
     """
 
     found: int | None = None
     least: int = 0
+    given_up: bool = False
 
 
 class Solver(Protocol):
@@ -82,9 +84,8 @@ def shave_listed(
     if listed.gained is None:
         listed.gained, listed.least = nothing_gained(edges), listed.bound
     while not limits.clock.over and (target := listed.target(*asked_by(solver))) is not None:
-        below, few = target
-        todo = listed.waiting(below, *asked_by(solver))
-        _Turn(listed, todo, below, solver, limits).run(edges, durations_on(listed.ends[todo], many, graph), few)
+        todo = listed.waiting(target.below, *asked_by(solver))
+        _Turn(listed, todo, target, solver, limits).run(edges, durations_on(listed.ends[todo], many, graph))
 
 
 def asked_by(solver: Solver | None) -> tuple[int, bool]:
@@ -93,33 +94,38 @@ def asked_by(solver: Solver | None) -> tuple[int, bool]:
 
 
 class _Turn:
-    """Some of the listed cuts, ``todo``, are to be refuted below ``target`` ticks, by several threads."""
+    """Some of the listed cuts, ``todo``, are to be refuted below a target, by several threads."""
 
-    def __init__(self, listed: Listed, todo: IntArray, target: int, solver: Solver | None, limits: Limits) -> None:
+    def __init__(self, listed: Listed, todo: IntArray, target: Target, solver: Solver | None, limits: Limits) -> None:
         self._listed, self._todo, self._target = listed, todo, target
         self._solver, self._limits = solver, limits
         self._found, self._lock = listed.below, Lock()
         """What is found so far, in ticks."""
         self._left = list[OnCut]()
-        """What shaving leaves and nothing is found on, below the target."""
+        """What is not settled below the target."""
 
-    def run(self, edges: EdgeFinding, durations: IntArray, few: int) -> None:
-        """Shave and look; decide what is left, unless these are more than ``few``: then it ends there."""
-        clock, waiting = self._limits.clock, iter(range(len(self._todo)))
+    def run(self, edges: EdgeFinding, durations: IntArray) -> None:
+        """Shave and look, and decide what is quickly decided; then what is left, unless that is too many: then it ends there."""
+        clock, few, waiting = self._limits.clock, self._target.few, iter(range(len(self._todo)))
 
         def shave_next(_: int) -> None:
             while not clock.over and len(self._left) <= few and (at := next(waiting, None)) is not None:
                 self._settle(edges, int(self._todo[at]), durations[at])
 
+        begun = clock.spent
         in_threads(shave_next, self._limits)
-        if len(self._left) <= few and self._solver is not None and self._solver.decides:
-            self._decide(self._solver)
+        self._listed.spare += clock.spent - begun
+        if self._target.seconds and len(self._left) <= few:
+            begun, own = clock.spent, self._limits.slice(self._target.seconds)
+            self._decide_left(own)
+            if self._target.seconds < math.inf:
+                self._listed.spare -= self._target.seconds if own.clock.over else clock.spent - begun
         self._listed.shorten(self._found)
 
     def _settle(self, edges: EdgeFinding, place: int, durations: IntArray) -> None:
         """Refute that a cut has less than the target, and than what is found, or look for it, until nothing more is found."""
         listed, better = self._listed, True
-        while better and listed.bounds[place] < (below := min(self._target, self._found)):
+        while better and listed.bounds[place] < (below := min(self._target.below, self._found)):
             less = self._shave(edges, place, durations, below)
             with self._lock:
                 self._found, better = min(self._found, less or self._found), less is not None
@@ -128,42 +134,59 @@ class _Turn:
         """Refute that a cut has less than ``below``, or look for it: what is found."""
         listed, clock, key = self._listed, self._limits.clock, (self._listed.ends[place].tobytes(), below)
         begun = listed.begun.pop(key, None) or Begun(Shaving(edges, durations, below - 1, listed.gained))
-        shaving = begun.shaving
+        shaving, since = begun.shaving, clock.spent
         shaving.go_on(clock)
+        begun.seconds += clock.spent - since
         if shaving.refuted:
             listed.bounds[place] = below
             return None
         if not shaving.ended:
             listed.begun[key] = begun
             return None
-        before = listed.asked[place, SHAVING]
-        listed.asked[place, SHAVING] = below if before <= listed.bounds[place] else min(before, below)  # else refuted otherwise
+        listed.note(place, SHAVING, below)
+        less, solver = None, self._solver
         cut = OnCut(place, listed.ends[place], durations, shaving.windows, below - 1)
-        less = None
-        if self._solver is not None and not begun.looked:
-            less = self._solver.look(cut, clock)
+        if solver is not None and not begun.looked:
+            less = solver.look(cut, clock)
             begun.looked = less is not None or not clock.over
         if begun.looked and below >= self._found:  # else it may have less than the best all the same
             listed.asked[place, LOOKED] = below
-        if less is None and self._solver is not None and (self._solver.decides or not begun.looked):
+        if less is None and begun.looked and not begun.tried and self._decides(cut):
+            less = self._decide(cut, replace(self._limits, clock=clock.slice(begun.seconds), workers=1))
+            begun.tried = less is not None or not clock.over
+        if begun.tried:
+            listed.note(place, HARD, below)
+        if less is None and listed.bounds[place] < below and solver is not None and (solver.decides or not begun.looked):
             listed.begun[key] = begun
             self._left.append(cut)
         return less
 
-    def _decide(self, solver: Solver) -> None:
-        """Decide whether those that are left have less than the target, one after the other, until one has."""
-        clock = self._limits.clock
-        each = replace(self._limits, workers=max(self._limits.threads // max(len(self._left), 1), 1))
-        waiting = iter(self._left)
+    def _decides(self, cut: OnCut) -> bool:
+        """Whether it can be decided whether a cut has so little."""
+        return self._solver is not None and self._solver.decides and self._listed.asked[cut.place, GIVEN_UP] > cut.most + 1
+
+    def _decide(self, cut: OnCut, limits: Limits) -> int | None:
+        """Decide whether a cut has so little, as far as there is time: what is found."""
+        assert self._solver is not None
+        listed, place, decision = self._listed, cut.place, self._solver.decide(cut, limits)
+        listed.bounds[place] = max(int(listed.bounds[place]), decision.least)
+        if decision.given_up:
+            listed.note(place, GIVEN_UP, cut.most + 1)
+        return decision.found
+
+    def _decide_left(self, limits: Limits) -> None:
+        """Decide whether those that are left have less than the target, one after the other, until one has: those first whose
+        operations have the least time to move in, which have the fewest states."""
+        each = replace(limits, workers=max(limits.threads // max(len(self._left), 1), 1))
+        waiting = iter(sorted(self._left, key=lambda cut: int((cut.windows.late - cut.windows.early).sum())))
 
         def decide_next(_: int) -> None:
-            while solver.decides and not clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
-                decision = solver.decide(cut, each)
-                self._listed.bounds[cut.place] = max(int(self._listed.bounds[cut.place]), decision.least)
+            while not limits.clock.over and (cut := next(waiting, None)) is not None and cut.most < self._found:
+                found = self._decide(cut, each) if self._decides(cut) else None
                 with self._lock:
-                    self._found = min(self._found, decision.found or self._found)
+                    self._found = min(self._found, found or self._found)
 
-        in_threads(decide_next, self._limits)
+        in_threads(decide_next, limits)
 
 
 def durations_on(ends: IntArray, many: ManyCuts, graph: FamilyGraph) -> IntArray:

@@ -149,7 +149,7 @@ class AmongListed(Looks):
         if not raised and np.array_equal(asked, listed.asked):
             self._tightening *= 2
         said = f"{refuted} of {before} have nothing better, bound of the others {plain(over.bound)}"
-        if not over.listing:
+        if not self.tightening(look):
             single.forget()
         found = single.best if single.best is not known else None
         if found is not None:

@@ -24,13 +24,13 @@ class SingleCuts:
     """Solves single cuts (:class:`~ppopt.bounds.tight_lists.Solver`). ``best``: what was found that takes the least.
 
     Whether a cut has less is decided where states say all of it, memory is not limited and weight gradients are no operations of
-    their own, and no more once there were too many states.
+    their own, and no more once it has shown that they do not.
     """
 
     def __init__(self, over: OverCuts, at: At) -> None:
         self.best: Schedule | None = None
         self._over, self._at = over, at
-        self._too_many = False
+        self._unknown = False
         self._begun: dict[tuple[bytes, int], tuple[Pipeline, dynamic.Question]] = {}
         """What is not decided, by the ends of the stages and at most how many ticks."""
         self._lock = Lock()
@@ -38,11 +38,11 @@ class SingleCuts:
     @property
     def decides(self) -> bool:
         """Whether it is decided what cuts have."""
-        return not self._too_many and self._told
+        return not self._unknown and self._told
 
     @functools.cached_property
     def _told(self) -> bool:
-        """Whether states say all, and are not too many from the first."""
+        """Whether states say all."""
         over = self._over
         return not over.limited and not over.graph.of_kind(Kind.W) and dynamic.unknown(over.graph) is None
 
@@ -57,8 +57,8 @@ class SingleCuts:
     def decide(self, cut: OnCut, limits: Limits) -> Decision:
         """Whether there is a schedule at all, by dynamic programming."""
         key = cut.ends.tobytes(), cut.most
-        with self._lock:  # what was begun for other makespans takes much room
-            self._begun = {of: asked for of, asked in self._begun.items() if of[1] == cut.most}
+        with self._lock:  # what was begun takes much room
+            self._begun = {of: asked for of, asked in self._begun.items() if self._matters(of[1])}
             begun = self._begun.pop(key, None)
         if (asked := begun or self._question(cut, limits.clock)) is None:
             self._give_up()
@@ -66,12 +66,17 @@ class SingleCuts:
         pipeline, question = asked
         question.go_on(limits)
         found = self._found(cut, pipeline, question)
-        if question.given_up or (question.started is not None and found is None):  # memory is more than states know of
+        if question.started is not None and found is None:  # memory is more than states know of
             self._give_up()
-        elif not question.answered and not self._too_many:
+        elif not question.answered and not question.given_up and self.decides:
             with self._lock:
                 self._begun[key] = asked
-        return Decision(found, cut.most + 1 if question.refuted else question.least)
+        return Decision(found, cut.most + 1 if question.refuted else question.least, question.given_up)
+
+    def _matters(self, most: int) -> bool:
+        """Whether listed cuts may be asked for so little."""
+        listed = self._over.listed
+        return listed is not None and listed.bound <= most < listed.below
 
     def forget(self) -> None:
         """Forget what was begun: it takes much room, and nothing of it goes on."""
@@ -79,7 +84,7 @@ class SingleCuts:
             self._begun = {}
 
     def _give_up(self) -> None:
-        self._too_many = True
+        self._unknown = True
         self.forget()
 
     def _question(self, cut: OnCut, clock: Clock) -> tuple[Pipeline, dynamic.Question] | None:

@@ -1,5 +1,6 @@
 """Listed cuts that are refuted, looked at and decided: compared with the optimum of each."""
 
+import math
 from collections import Counter
 from fractions import Fraction
 from random import Random
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from ppopt.bounds import cut_list
-from ppopt.bounds.cut_list import LOOKED, SHAVING, Listed
+from ppopt.bounds.cut_list import GIVEN_UP, HARD, LOOKED, Listed
 from ppopt.bounds.many_cuts import counts_of
 from ppopt.bounds.tight_lists import Decision, OnCut, asked_by
 from ppopt.clock import Clock, Limits
@@ -21,10 +22,10 @@ Times = dict[Counts, int]
 
 class Known:
     """Looks at cuts whose optima are known, and finds those of ``quick``; else what is below that is decided, if it ``decides``,
-    a tick of the clock later."""
+    a tick of the clock later, where that has so many ``seconds``."""
 
-    def __init__(self, values: Times, quick: bool = True, decides: bool = False) -> None:
-        self._values, self._quick, self.decides = values, quick, decides
+    def __init__(self, values: Times, quick: bool = True, decides: bool = False, seconds: float = 0.0) -> None:
+        self._values, self._quick, self.decides, self._seconds = values, quick, decides, seconds
         self.looked, self.decided = list[tuple[Counts, int]](), list[tuple[Counts, int]]()
         self.found: int | None = None
         self.too_late = 0
@@ -36,7 +37,8 @@ class Known:
         return self._less(cut) if self._quick else None
 
     def decide(self, cut: OnCut, limits: Limits) -> Decision:
-        if limits.clock.over:
+        if limits.clock.over or limits.clock.left < self._seconds:
+            limits.clock.charge(limits.clock.left)
             return Decision()
         limits.clock.charge(1e-5)
         self.decided.append((self._counts(cut), cut.most))
@@ -111,16 +113,16 @@ def test_where_many_are_left_those_near_the_bound_are_decided_first(monkeypatch:
         above.append(0)
         for seed in range(8):
             over, values, _, _ = of_cuts(seed, seed % 3, more=40)
-            looks, least = Known(values, quick=False, decides=True), min(values.values())
-            over.tighten_list(limits(), looks)
+            looks, least = Known(values, quick=False, decides=True, seconds=1), min(values.values())
+            over.tighten_list(Limits(Clock(10**6, deterministic=True), 0.0, 1), looks)
             above[-1] += sum(max(most - least, 0) for _, most in looks.decided)
     assert 2 * above[0] < above[1]
 
 
-@pytest.mark.parametrize("by", ["shaving", "looking", "deciding"])
-def test_with_little_time_in_each_turn_all_are_asked_in_the_end(by: str) -> None:
+@pytest.mark.parametrize(("by", "place", "often"), [("shaving", 0, 10), ("looking", 0, 10), ("deciding", 0, 5), ("deciding", 2, 5)])
+def test_with_little_time_in_each_turn_all_are_asked_in_the_end(by: str, place: int, often: int) -> None:
     """What did not come to its end goes on in the next turn, and no cut is asked twice for as little."""
-    over, values, listed, below = of_cuts(11, 0)
+    over, values, listed, below = of_cuts(11, place)
     looks = None if by == "shaving" else Known(values, quick=False, decides=by == "deciding")
     turns = 0
     while listed.target(*asked_by(looks)) is not None:
@@ -128,7 +130,7 @@ def test_with_little_time_in_each_turn_all_are_asked_in_the_end(by: str) -> None
         turns += 1
         assert turns < 3000
         left = left_of(over, values, listed.below)
-    assert turns > 10
+    assert turns > often
     if looks is None or not looks.decides:
         assert {counts for counts, value in values.items() if value < below} == set(left)
     else:
@@ -155,23 +157,47 @@ def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
     assert left_out > 1
 
 
-def test_a_target_is_halved_while_too_many_are_left_below_it() -> None:
+def test_a_target_is_halved_while_too_many_are_hard_below_it() -> None:
     listed = Listed(np.arange(10)[:, None], np.full(10, 100), 200, least=100)
-    asked = LOOKED, True
-    assert listed.target(*asked) == (150, 4)
-    listed.asked[:4, SHAVING] = 150
-    assert listed.target(*asked) == (150, 4)
-    listed.asked[4, SHAVING] = 150
-    assert listed.target(*asked) == (125, 4)
-    listed.asked[:5, SHAVING] = 125
-    assert listed.target(*asked) == (112, 4)
-    listed.asked[:5, SHAVING] = 112
-    assert listed.target(*asked) == (112, 10), "near the bound as many may be left as there are"
+    asked, ever = (LOOKED, True), math.inf
+    assert listed.target(*asked) == (150, 4, 0)
+    listed.asked[:4, HARD] = 150
+    assert listed.target(*asked) == (150, 4, 0)
+    listed.asked[4, HARD] = 150
+    assert listed.target(*asked) == (125, 4, ever)
+    listed.asked[:5, HARD] = 125
+    assert listed.target(*asked) == (112, 4, ever)
+    listed.asked[:5, HARD] = 112
+    assert listed.target(*asked) == (112, 10, ever), "near the bound as many may be left as there are"
     listed.bounds[:5] = 112  # they were decided
-    assert listed.target(*asked) == (150, 4)
+    assert listed.target(*asked) == (150, 4, 0)
     listed.bounds[:] = 150
-    assert listed.target(*asked) == (175, 4)
+    assert listed.target(*asked) == (175, 4, 0)
     listed.bounds[:] = 175
-    assert listed.target(*asked) == (200, 4)
+    assert listed.target(*asked) == (200, 4, 0)
     listed.bounds[:] = 200
+    assert listed.target(*asked) is None
+
+
+def test_hard_cuts_are_decided_for_the_best_and_on_the_way_as_long_as_shaving_takes() -> None:
+    listed = Listed(np.arange(10)[:, None], np.full(10, 150), 200, least=100)
+    asked, ever = (LOOKED, True), math.inf
+    listed.bounds[:3], listed.asked[:3, HARD] = 100, 150
+    assert listed.target(*asked) == (175, 4, 0)
+    listed.spare = 2.5
+    assert listed.target(*asked) == (150, 4, 2.5)
+    listed.spare, listed.bounds[3:] = -1, 175
+    assert listed.target(*asked) == (200, 4, 0), "the others come before these"
+    listed.bounds[3:] = 200
+    assert listed.target(*asked) == (200, 4, ever)
+    listed.spare = 1
+    assert listed.target(*asked) == (150, 4, 1)
+    listed.asked[1, GIVEN_UP] = 200
+    listed.spare = 0
+    assert listed.target(*asked) == (150, 4, ever), "it may be decided for less"
+    listed.bounds[:3] = 190
+    assert listed.target(*asked) == (195, 4, ever)
+    listed.bounds[:3] = 199
+    assert listed.target(*asked) == (200, 10, 0), "nothing more is decided"
+    listed.asked[:3, LOOKED] = 200
     assert listed.target(*asked) is None

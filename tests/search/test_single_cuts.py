@@ -6,6 +6,8 @@ from fractions import Fraction
 import pytest
 
 from ppopt import dynamic
+from ppopt.bounds import cut_list
+from ppopt.bounds.cut_list import GIVEN_UP, NEVER
 from ppopt.bounds.tight_lists import OnCut
 from ppopt.clock import Clock, Limits
 from ppopt.dynamic import layers
@@ -43,7 +45,7 @@ def test_what_is_decided_is_the_best_of_all_cuts(more: int, monkeypatch: pytest.
 
 
 def test_it_is_decided_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was begun goes on: of each cut and makespan there is one question."""
+    """What was begun goes on: of each cut and makespan there is one question. What matters no more takes no room."""
     over, single, best = of_all(FREE, 20)
     monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
     asked, turns = Counter[tuple[bytes, int]](), 0
@@ -54,12 +56,15 @@ def test_it_is_decided_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         return question(self, cut, clock)
 
     monkeypatch.setattr(SingleCuts, "_question", counted)
+    known = 0
     while over.listing:
         over.tighten_list(Limits(Clock(1e-3, deterministic=True), 0.0, 1), single)
         assert over.bound <= best
         turns += 1
         assert turns < 1000
-        assert len({most for _, most in single._begun}) <= 1, "what was begun for other makespans takes much room"
+        assert over.listed is not None
+        assert {most for _, most in single._begun} <= set(range(known, over.listed.below))
+        known = over.listed.bound
     assert turns > 2
     assert over.bound == best
     assert set(asked.values()) == {1}
@@ -81,16 +86,25 @@ def test_nothing_stays_begun_once_the_list_has_come_to_its_end(monkeypatch: pyte
     assert {step.name for step in steps} == {"edge finding, shaving and dynamic programming on the cuts that are left"}
 
 
-def test_nothing_is_decided_any_more_once_there_were_too_many_states(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [0, 4])
+def test_what_has_too_many_states_is_given_up(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for less then, which may have fewer, and in the end nothing more is asked."""
     over, single, best = of_all(FREE, 20)
     monkeypatch.setattr(SingleCuts, "look", lambda self, cut, clock: None)
+    monkeypatch.setattr(cut_list, "DECIDED", few)
     monkeypatch.setattr(layers, "MOST", 1)
-    over.tighten_list(Limits(Clock(60), 0.0, 1), single)
-    assert not single.decides
+    looks = among(over, FREE)
+    looks._single = single
+    assert looks.tightening(look=True)
+    looks.tighten(Clock(60), [], look=True)
+    assert not looks.tightening(look=True)
     assert not single._begun
     assert single.best is None
     assert over.listing
     assert over.bound <= best
+    assert over.listed is not None
+    given_up = over.listed.asked[:, GIVEN_UP] < NEVER
+    assert given_up.any()
 
 
 def test_a_schedule_beyond_the_limit_of_memory_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
