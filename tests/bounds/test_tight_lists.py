@@ -119,8 +119,10 @@ def test_where_many_are_left_those_near_the_bound_are_decided_first(monkeypatch:
     assert 2 * above[0] < above[1]
 
 
-@pytest.mark.parametrize(("by", "place", "often"), [("shaving", 0, 10), ("looking", 0, 10), ("deciding", 0, 5), ("deciding", 2, 5)])
-def test_with_little_time_in_each_turn_all_are_asked_in_the_end(by: str, place: int, often: int) -> None:
+@pytest.mark.parametrize(
+    ("by", "place", "more"), [("shaving", 0, 10), ("looking", 0, 10), ("deciding", 0, 5), ("deciding", 2, 5)]
+)
+def test_with_little_time_in_each_turn_all_are_asked_in_the_end(by: str, place: int, more: int) -> None:
     """What did not come to its end goes on in the next turn, and no cut is asked twice for as little."""
     over, values, listed, below = of_cuts(11, place)
     looks = None if by == "shaving" else Known(values, quick=False, decides=by == "deciding")
@@ -130,7 +132,7 @@ def test_with_little_time_in_each_turn_all_are_asked_in_the_end(by: str, place: 
         turns += 1
         assert turns < 3000
         left = left_of(over, values, listed.below)
-    assert turns > often
+    assert turns > more
     if looks is None or not looks.decides:
         assert {counts for counts, value in values.items() if value < below} == set(left)
     else:
