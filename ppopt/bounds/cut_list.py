@@ -25,10 +25,10 @@ WAYS = Fraction(1, 2), Fraction(3, 4), Fraction(1)
 """Parts of the way from the bound of a list to the best: cuts are to be refuted below each of them, one after the other.
 Measured, 28 layers with placement and chunks open, 60 s: of one with 1800 listed cuts 0.6 to 1.1 % stay open, 2.5 % where they
 are asked below the best alone; five that are proved take as long."""
-DECIDED = 4
-"""So many cuts at most may be hard below a target that is not near the bound. Measured, five profiles of 26 and 28 layers with
-placement and chunks open, 60 s: one of two that stay 0.06 to 0.2 % open where hard cuts are decided below each target in turn is
-proved in 29 to 37 s, the other in 42 to 57 s; three are as far open as before."""
+DECIDED = 8
+"""So many cuts at most may be hard below a target that is not near the bound. Measured, 26 and 28 layers with placement and
+chunks open, 60 s: two profiles are proved in 37 and 31 s; with 4 the one in 42 s, and the other stays 0.1 % open where its first
+value is not the best, of which seven are hard and five of these are decided in a second."""
 NEAR = Fraction(1, 8)
 """How far from the bound of a list a target is near, as a part of the way to the best: while that bound stays as it is, targets
 are halved thrice at most."""

@@ -114,8 +114,9 @@ class _Turn:
 
         begun = clock.spent
         in_threads(shave_next, self._limits)
-        self._listed.spare += clock.spent - begun
-        if self._target.seconds and len(self._left) <= few:
+        if not self._target.seconds:
+            self._listed.spare += clock.spent - begun
+        elif len(self._left) <= few:
             begun, own = clock.spent, self._limits.slice(self._target.seconds)
             self._decide_left(own)
             if self._target.seconds < math.inf:

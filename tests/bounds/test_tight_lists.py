@@ -108,7 +108,7 @@ def test_what_is_left_is_decided_until_the_best_is_known(few: int, quick: bool, 
 def test_where_many_are_left_those_near_the_bound_are_decided_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """For less above the optimum than where all that are left are decided at once, which takes states longer."""
     above = list[int]()
-    for few in (cut_list.DECIDED, 10**6):
+    for few in (4, 10**6):
         monkeypatch.setattr(cut_list, "DECIDED", few)
         above.append(0)
         for seed in range(8):
@@ -117,6 +117,15 @@ def test_where_many_are_left_those_near_the_bound_are_decided_first(monkeypatch:
             over.tighten_list(Limits(Clock(10**6, deterministic=True), 0.0, 1), looks)
             above[-1] += sum(max(most - least, 0) for _, most in looks.decided)
     assert 2 * above[0] < above[1]
+
+
+def test_what_takes_longer_than_shaving_is_decided_in_the_end() -> None:
+    """Where a decision comes no further in a short time, as within a layer of states, and time goes by for all that is done."""
+    over, values, listed, _ = of_cuts(11, 0, more=60)
+    looks = Known(values, quick=False, decides=True, seconds=0.3)
+    over.tighten_list(limits(), looks)
+    assert looks.found == listed.below == min(values.values())
+    assert not len(listed.ends)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +168,8 @@ def test_listed_cuts_are_left_out_only_where_none_is_better() -> None:
     assert left_out > 1
 
 
-def test_a_target_is_halved_while_too_many_are_hard_below_it() -> None:
+def test_a_target_is_halved_while_too_many_are_hard_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_list, "DECIDED", 4)
     listed = Listed(np.arange(10)[:, None], np.full(10, 100), 200, least=100)
     asked, ever = (LOOKED, True), math.inf
     assert listed.target(*asked) == (150, 4, 0)
@@ -181,7 +191,8 @@ def test_a_target_is_halved_while_too_many_are_hard_below_it() -> None:
     assert listed.target(*asked) is None
 
 
-def test_hard_cuts_are_decided_for_the_best_and_on_the_way_as_long_as_shaving_takes() -> None:
+def test_hard_cuts_are_decided_for_the_best_and_on_the_way_as_long_as_shaving_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_list, "DECIDED", 4)
     listed = Listed(np.arange(10)[:, None], np.full(10, 150), 200, least=100)
     asked, ever = (LOOKED, True), math.inf
     listed.bounds[:3], listed.asked[:3, HARD] = 100, 150
