@@ -121,7 +121,7 @@ def test_where_many_are_left_those_near_the_bound_are_decided_first(monkeypatch:
 
 def test_what_takes_longer_than_shaving_is_decided_in_the_end() -> None:
     """Where a decision comes no further in a short time, as within a layer of states, and time goes by for all that is done."""
-    over, values, listed, _ = of_cuts(11, 0, more=60)
+    over, values, listed, _ = of_cuts(2, 2, more=40)
     looks = Known(values, quick=False, decides=True, seconds=0.3)
     over.tighten_list(limits(), looks)
     assert looks.found == listed.below == min(values.values())
