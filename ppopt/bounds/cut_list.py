@@ -110,9 +110,11 @@ class Listed:
         if decides and self.bound < self.below:
             hard, given_up, low = self._below_what(HARD), self._below_what(GIVEN_UP), self.bound
             too_many = min([*hard[DECIDED : DECIDED + 1], *given_up[:1]], default=NEVER)
-            target = next(target for target in ways if target == self.below or (low < target and self._due(target)))
+            due = [target for target in ways if low < target and (self.spare > 0 or not self._shaved(target))]
+            target = min([*due, self.below])
             if target < too_many:
-                return Target(target, DECIDED, self._seconds(target))
+                seconds = math.inf if target == self.below else self.spare
+                return Target(target, DECIDED, seconds if self._shaved(target) else 0.0)
             half = (too_many - low) // 2
             if half and too_many - low > NEAR * (self.below - low):
                 return Target(low + half, DECIDED, math.inf)
@@ -120,16 +122,6 @@ class Listed:
                 return Target(too_many, len(self.ends), math.inf)
         target_of_all = next((target for target in ways if len(self.waiting(target, by, False))), None)
         return None if target_of_all is None else Target(target_of_all, len(self.ends), 0.0)
-
-    def _due(self, target: int) -> bool:
-        """Whether cuts are to be shaved or decided below a target on the way to the best."""
-        return self.spare > 0 or not self._shaved(target)
-
-    def _seconds(self, target: int) -> float:
-        """For how long hard cuts are decided below a target."""
-        if not self._shaved(target):
-            return 0.0
-        return math.inf if target == self.below else self.spare
 
     def _shaved(self, target: int) -> bool:
         """Whether of all cuts that may have less it is known that they are hard."""
@@ -157,6 +149,11 @@ class Listed:
         """No cut that is left has less, in ticks."""
         return min(self.below, int(self.bounds.min(initial=self.below)))
 
+    @property
+    def makespans(self) -> range:
+        """What listed cuts may be asked for, in ticks."""
+        return range(self.bound, self.below)
+
     def add(self, ends: IntArray, bounds: IntArray) -> None:
         """List some cuts more."""
         self.ends, self.bounds = np.concatenate([self.ends, ends]), np.concatenate([self.bounds, bounds])
@@ -172,8 +169,8 @@ class Listed:
         """Without the cuts that do not have less than that many ticks, and without what was begun for more."""
         self.below = below
         self._keep(self.bounds < below)
-        least = self.bound
-        self.begun = {key: begun for key, begun in self.begun.items() if least < key[1] <= below}
+        makespans = self.makespans
+        self.begun = {key: begun for key, begun in self.begun.items() if key[1] - 1 in makespans}
 
     def leave_out(self, low: IntArray, high: IntArray) -> None:
         """Without the cuts that lie in one of some boxes: rows of the lowest and of the highest ends."""

@@ -57,8 +57,10 @@ class SingleCuts:
     def decide(self, cut: OnCut, limits: Limits) -> Decision:
         """Whether there is a schedule at all, by dynamic programming."""
         key = cut.ends.tobytes(), cut.most
+        listed = self._over.listed
+        makespans = range(0) if listed is None else listed.makespans
         with self._lock:  # what was begun takes much room
-            self._begun = {of: asked for of, asked in self._begun.items() if self._matters(of[1])}
+            self._begun = {of: asked for of, asked in self._begun.items() if of[1] in makespans}
             begun = self._begun.pop(key, None)
         if (asked := begun or self._question(cut, limits.clock)) is None:
             self._give_up()
@@ -72,11 +74,6 @@ class SingleCuts:
             with self._lock:
                 self._begun[key] = asked
         return Decision(found, cut.most + 1 if question.refuted else question.least, question.given_up)
-
-    def _matters(self, most: int) -> bool:
-        """Whether listed cuts may be asked for so little."""
-        listed = self._over.listed
-        return listed is not None and listed.bound <= most < listed.below
 
     def forget(self) -> None:
         """Forget what was begun: it takes much room, and nothing of it goes on."""
