@@ -62,8 +62,8 @@ def check(asked: Asked) -> None:
             raise EstimateError(f"transformer.{name}", "layers with that are not built here")
     if sizes.norms != 2 or sizes.norm == "none":
         raise EstimateError("transformer.norms", "layers with two norms with parameters are built here")
-    assert asked.training is not None
-    if asked.training.attention != "flash" or asked.training.dropout:
+    training = asked.needed_training()
+    if training.attention != "flash" or training.dropout:
         raise EstimateError("training.attention", "layers with flash attention and without dropout are built here")
 
 

@@ -12,7 +12,7 @@ import pytest
 from ppopt.files.estimates import read_source
 from ppopt.files.measured import read_measured
 from ppopt.transformer import Asked, EstimateError, Parallel, Training, Transformer
-from tests.support.places import ROOT
+from tests.support.places import MODELS, ROOT
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")]
 LLAMA = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "vocabulary": 96, "ffn": 160}
@@ -90,3 +90,12 @@ def test_layers_that_are_not_built_are_refused(more: dict[str, object], key: str
     unfused = replace(asked_of(LLAMA), training=Training(32, attention="unfused"))
     with pytest.raises(EstimateError, match="flash attention"):
         measure_layers.check(unfused)
+
+
+def test_layers_are_not_measured_without_a_sequence(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``config.json`` does not say how long sequences are."""
+    import measure_layers
+
+    monkeypatch.setattr(sys, "argv", ["measure_layers.py", str(MODELS / "configs" / "llama-3-8b.json")])
+    assert measure_layers.main() == 2
+    assert "transformer.sequence: missing" in capsys.readouterr().err
