@@ -32,6 +32,7 @@ from ppopt.files.estimates import read_source
 from ppopt.files.torch_timing import Kept
 from ppopt.transformer import Asked, EstimateError, Transformer
 from ppopt.transformer.estimating import DECODER, EMBEDDING, HEAD, LayerEstimate
+from ppopt.transformer.tables import needed_training
 
 KINDS = (EMBEDDING, DECODER, HEAD)
 COLUMNS = ("forward", "backward_input", "backward_weight", "backward")
@@ -62,7 +63,7 @@ def check(asked: Asked) -> None:
             raise EstimateError(f"transformer.{name}", "layers with that are not built here")
     if sizes.norms != 2 or sizes.norm == "none":
         raise EstimateError("transformer.norms", "layers with two norms with parameters are built here")
-    training = asked.needed_training()
+    training = needed_training(asked.training)
     if training.attention != "flash" or training.dropout:
         raise EstimateError("training.attention", "layers with flash attention and without dropout are built here")
 
@@ -155,8 +156,7 @@ def built(asked: Asked, kind: str, device: str) -> tuple[Any, list[Any]]:
     """The layer, and its inputs; the first of them has a gradient where that is of use."""
     import torch
 
-    assert asked.training is not None
-    sizes, training = asked.transformer, asked.training
+    sizes, training = asked.transformer, needed_training(asked.training)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[training.dtype]
     shape = (training.microbatch, training.sequence)
     numbers = torch.randint(sizes.vocabulary, shape, device=device)

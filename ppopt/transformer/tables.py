@@ -46,17 +46,18 @@ class Asked:
         Raises:
             EstimateError: there is no sequence; the sizes cannot be cut like that; the cluster lacks a number.
         """
-        return estimate(self.transformer, self.needed_training(), self.parallel, self.cluster)
+        return estimate(self.transformer, needed_training(self.training), self.parallel, self.cluster)
 
-    def needed_training(self) -> Training:
-        """What is trained with.
 
-        Raises:
-            EstimateError: there is no sequence.
-        """
-        if self.training is None:
-            raise EstimateError("transformer.sequence", "missing; expected the number of tokens of a sequence")
-        return self.training
+def needed_training(training: Training | None) -> Training:
+    """What is trained with.
+
+    Raises:
+        EstimateError: there is no sequence.
+    """
+    if training is None:
+        raise EstimateError("transformer.sequence", "missing; expected the number of tokens of a sequence")
+    return training
 
 
 def asked_of(tables: Tables) -> Asked:

@@ -11,7 +11,7 @@ from ppopt.pipeline.runtimes import RUNTIMES
 from ppopt.transformer import Cluster, EstimateError, Training, Transformer
 from ppopt.transformer.checked import check_keys, optional, whole, word
 from ppopt.transformer.settings import RECOMPUTE
-from ppopt.transformer.tables import KEYS, cluster_of, training_of, transformer_in
+from ppopt.transformer.tables import KEYS, cluster_of, needed_training, training_of, transformer_in
 
 Tables = Mapping[str, Mapping[str, Any]]
 PLACEMENTS = ("linear", "loop", "wave", ANY)
@@ -110,9 +110,8 @@ def question_of(tables: Mapping[str, Any], name: str = "") -> Question:
 
 def _training(tables: Tables) -> Training:
     table = {key: value for key, value in tables.get("training", {}).items() if key not in ("microbatch", "zero")}
-    training, _ = training_of({**tables, "training": {"recompute": "choose", **table}})
-    if training is None:
-        raise EstimateError("transformer.sequence", "missing; expected the number of tokens of a sequence")
+    asked, _ = training_of({**tables, "training": {"recompute": "choose", **table}})
+    training = needed_training(asked)
     if training.global_batch is None:
         raise EstimateError("training.global_batch", "missing; expected the sequences of a step")
     return training
