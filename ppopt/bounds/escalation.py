@@ -50,9 +50,9 @@ def best(
     """Better and better bounds: work, one machine, memory, then windows of growing length.
 
     Ends when a bound reaches ``target`` (a value known to be possible), after the longest window, or when the time of the
-    ``limits`` is over; every search gets half of what is left. The first three bounds take milliseconds. Of a window first all
-    that it says is asked; then whether that is a little more than what is known, then whether it is much more. Such questions
-    are often decided where the first one is not.
+    ``limits`` is over; every search gets half of what is left, and all of it where such windows were asked before. The first
+    three bounds take milliseconds. Of a window first all that it says is asked; then whether that is a little more than what is
+    known, then whether it is much more. Such questions are often decided where the first one is not.
 
     ``shortest``: eighths of the filling time; shorter windows are left out. ``tried``: windows (of this pipeline and objective)
     that were asked before. They are left out too unless they get more time now, or less is asked. It is brought up to date.
@@ -109,10 +109,11 @@ class _Escalation:
             most = begun if longer else self.makespan
             first = min(first, max(most // 2, most - last))
             lengths = Lengths(first, min(last, most - first), grain)
-            if self._asked(lengths):
+            share = 1.0 if lengths in self.tried else 0.5
+            if self._asked(lengths, share):
                 continue
-            self.tried[lengths] = Attempt(self.limits.clock.left / 2, self.target)
-            yield from self._raised(lengths, longer)
+            self.tried[lengths] = Attempt(share * self.limits.clock.left, self.target)
+            yield from self._raised(lengths, longer, share)
             if self._reached or self.limits.clock.over:
                 return
 
@@ -120,17 +121,17 @@ class _Escalation:
     def _reached(self) -> bool:
         return self.target is not None and self.known >= self.target
 
-    def _asked(self, lengths: Lengths) -> bool:
+    def _asked(self, lengths: Lengths, share: float) -> bool:
         """Whether windows were asked before, for as long as they may be asked now, and for no more than now."""
         seconds, before = self.tried.get(lengths, Attempt(0.0, None))
-        if seconds < self.limits.clock.left / 2:
+        if seconds < share * self.limits.clock.left:
             return False
         return seconds == math.inf or self.target is None or (before is not None and before <= self.target)
 
-    def _raised(self, lengths: Lengths, little: bool) -> Iterator[Bound]:
+    def _raised(self, lengths: Lengths, little: bool, share: float) -> Iterator[Bound]:
         """All that two windows say; where that stays open, whether it is more than what is known, by larger and larger steps.
 
-        ``little``: the latter at once, where a target is known.
+        ``little``: the latter at once, where a target is known. ``share`` of what is left: what each question may take.
         """
         asked, rise, raising = self.target, 0, False
         if little and self.target is not None:
@@ -147,7 +148,7 @@ class _Escalation:
                 target=asked,
                 grain=lengths.grain,
                 pairs=self.pairs,
-                limits=self.limits.slice(self.limits.clock.left / 2),
+                limits=self.limits.slice(share * self.limits.clock.left),
             )
             better = bound is not None and bound.value > self.known
             if bound is not None and better:

@@ -21,7 +21,7 @@ from ppopt.interrupt import lazily
 from ppopt.periodic.tuning import ModuloTuning
 
 if TYPE_CHECKING:
-    from ppopt.periodic.graph_search import Asked, Found
+    from ppopt.periodic.graph_search import Asked, Found, Grown
     from ppopt.periodic.kernel_in_schedule import repeated, repeated_value
     from ppopt.periodic.periodic_schedule import PeriodicSchedule
     from ppopt.periodic.search import PeriodicOutcome, solve
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Asked",
     "Found",
+    "Grown",
     "ModuloTuning",
     "PeriodicOutcome",
     "PeriodicSchedule",
@@ -45,6 +46,7 @@ __getattr__ = lazily(
     {
         "Asked": "graph_search",
         "Found": "graph_search",
+        "Grown": "graph_search",
         "PeriodicOutcome": "search",
         "PeriodicSchedule": "periodic_schedule",
         "repeated": "kernel_in_schedule",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph
 from ppopt.periodic.epilogue import reversed_periodic, shortened_by_list_scheduling
+from ppopt.periodic.kernel_neighbourhoods import Improving
 from ppopt.periodic.periodic_schedule import PeriodicSchedule, microbatches_per_route
 from ppopt.periodic.tuning import ModuloTuning
 from ppopt.pipeline import Pipeline
@@ -37,6 +40,41 @@ class Found:
     """Of the schedules with the least time per microbatch, the one with the smallest unroll factor."""
 
 
+class InVain:
+    """Questions that have found nothing, and for how many seconds each was asked; without end where it is refuted."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Hashable, float] = {}
+
+    def refuted(self, question: Hashable) -> bool:
+        """Whether there is nothing to be found."""
+        return self._seconds.get(question) == math.inf
+
+    def asked(self, question: Hashable, seconds: float) -> bool:
+        """Whether it was asked for as long as that, or is refuted."""
+        return self._seconds.get(question, 0.0) >= seconds
+
+    def note(self, question: Hashable, seconds: float, *, refuted: bool) -> None:
+        """Note that it has found nothing in that time."""
+        self._seconds[question] = math.inf if refuted else max(seconds, self._seconds.get(question, 0.0))
+
+
+@dataclass
+class Progressed:
+    """How far searches of one graph have come, so that a later one goes on from there."""
+
+    improving: dict[int, Improving] = field(default_factory=dict)
+    """By unroll factor, the kernels that are made better."""
+    in_vain: InVain = field(default_factory=InVain)
+    """Questions about periods and makespans."""
+    seed: int = 1
+    """The next seed of placing kernels, above that of the search."""
+
+
+Grown: TypeAlias = dict[FamilyGraph, Progressed]
+"""How far searches of a pipeline have come, by graph."""
+
+
 class SharedState:
     """What is known of all graphs of a pipeline, and what was asked."""
 
@@ -50,9 +88,10 @@ class SharedState:
         known: Found,
         example: Schedule | None,
         progress: Progress | None,
+        grown: Grown,
     ) -> None:
         self.pipeline, self.lower, self.limits, self.tuning, self.progress = pipeline, lower, limits, tuning, progress
-        self.known, self.example = known, example
+        self.known, self.example, self.grown = known, example, grown
         self.counts = microbatches_per_route(pipeline)
         self.value = upper
         """The best makespan, found or given."""
@@ -105,6 +144,7 @@ class GraphSearch:
         self.best, self.least_unrolled = (one if one is not None and one.graph == graph else None for one in known)
         """As in :class:`Found`; questions about the least unrolled one are the easiest."""
         shortest = min((time for time in graph.duration if time), default=1)
+        self.progressed = shared.grown.setdefault(graph, Progressed())
         self.grid = shortest if shortest > self.tuning.coarse_steps else 1
         """Ticks of the grid on which orders are sought too."""
         self.chance = random.Random(limits.seed)

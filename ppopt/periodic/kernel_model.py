@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -19,20 +19,30 @@ from ppopt.pipeline import IntArray
 from ppopt.timing.paths import NEVER
 
 
-class _KernelModel:
+class KernelModel:
     """Is there a kernel with this period?
 
     Variables are the starts, the first family's first at 0. Of two operations ``a`` and ``b`` on one machine, ``b`` starts some
     whole periods after ``a`` and a rest that leaves room for both. How many whole periods, says one literal for each number that
     is possible: whether it is at least that. It is an order of two operations of the unrolled schedule. When ``b`` starts, this
     number is by how much more copies of ``a`` than of ``b`` have begun; so what a device holds is a sum of these numbers.
-    ``near`` is a hint. With ``reach`` the numbers are to be no further than that from those of ``near``.
+    ``near`` is a hint. With ``reach`` the numbers are to be no further than that from those of ``near``; with ``free`` besides,
+    they are those of ``near`` unless both operations are free (numbered ``family * unroll + copy``).
     """
 
-    def __init__(self, graph: FamilyGraph, period: int, unroll: int, near: Kernel | None, reach: int | None) -> None:
+    def __init__(
+        self,
+        graph: FamilyGraph,
+        period: int,
+        unroll: int,
+        near: Kernel | None,
+        reach: int | None,
+        *,
+        free: Collection[int] | None = None,
+    ) -> None:
         self.graph, self.period, self.unroll = graph, period, unroll
         self.near = None if near is None else [time for row in near.start for time in row.tolist()]
-        self.near_period, self.reach = 1 if near is None else near.period, reach
+        self.near_period, self.reach, self.free = 1 if near is None else near.period, reach, free
         self.model = cp_model.CpModel()
         copies = range(unroll)
         self.most_periods = 3 + 2 * (sum(graph.duration) + sum(edge.lag for edge in graph.precedences)) // period
@@ -80,7 +90,8 @@ class _KernelModel:
         high = min(self.most_periods, (-int(self.longest_path[b, a]) - own) // period)
         near = None if self.near is None else (self.near[b] - self.near[a]) // self.near_period
         if near is not None and self.reach is not None:
-            low, high = max(low, near - self.reach), min(high, near + self.reach)
+            reach = self.reach if self.free is None or (a in self.free and b in self.free) else 0
+            low, high = max(low, near - reach), min(high, near + reach)
         self.possible &= low <= high
         behind = self.start[b] - self.start[a]
         self.model.add_linear_constraint(behind, low * period + own, (high + 1) * period - other)
@@ -144,7 +155,7 @@ def find_kernel(
     """
     if period < max(1, unroll * max(graph.work_per_microbatch)):
         return None, True
-    model = _KernelModel(graph, period, unroll, near, reach)
+    model = KernelModel(graph, period, unroll, near, reach)
     if not model.possible:
         return None, True
     # presolve takes longer than the search, relaxations help

@@ -27,7 +27,7 @@ class MakespanSearch:
         self.coarse_graph = search.graph.rounded(search.grid)
         self.coarsely = search.grid > 1 and search.graph.several_stages
         """Whether the coarser grid is worth a question."""
-        self.refuted: set[Question] = set()
+        self.in_vain = search.progressed.in_vain
         self.open = True
         """Whether the last round left a question open."""
         self.fruitless = 0
@@ -95,9 +95,11 @@ class MakespanSearch:
             return Known.OPEN
         copies = (self.shared.counts[0] - counts[0]) // periodic.unroll
         question = Question(counts, value - copies * periodic.period, periodic.period, periodic.unroll)
-        model = None if question in self.refuted else PeriodicModel(self.search.graph, question)
-        if model is None or not model.possible:
-            self.refuted.add(question)
+        if self.in_vain.asked(question, patience):
+            return Known.NONE if self.in_vain.refuted(question) else Known.OPEN
+        model = PeriodicModel(self.search.graph, question)
+        if not model.possible:
+            self.in_vain.note(question, patience, refuted=True)
             return Known.NONE
         with self.shared.asking(self._text(periodic, counts, value)) as answer:
             found, sure = search_model(model, self.search.limits, patience)
@@ -105,8 +107,7 @@ class MakespanSearch:
                 answer.append(self.search.offer(found))
                 return Known.FOUND
             answer.append("there is none" if sure else "open")
-            if sure:
-                self.refuted.add(question)
+            self.in_vain.note(question, patience, refuted=sure)
         return Known.NONE if sure else Known.OPEN
 
     def ask_coarsely(self, periodic: PeriodicSchedule, patience: float) -> None:
@@ -123,7 +124,12 @@ class MakespanSearch:
             idle = max(0, self.shared.lower - (copies + kernels) * periodic.period)
             while not search.done and not clock.over:
                 makespan = kernels * period + -(-idle // grid) + self.coarse_idle
-                model = PeriodicModel(self.coarse_graph, Question(counts, makespan, period, unroll), slack=1)
+                coarse = Question(counts, makespan, period, unroll)
+                if self.in_vain.asked((coarse, grid), patience / 2):
+                    self.open |= not self.in_vain.refuted((coarse, grid))
+                    self.coarse_idle += 1
+                    continue
+                model = PeriodicModel(self.coarse_graph, coarse, slack=1)
                 if not model.possible:
                     break
                 question = f"coarse: {_sum(counts)} microbatches in {makespan} steps of {grid} ticks"
@@ -135,6 +141,7 @@ class MakespanSearch:
                         answer.append("too slow with the true times" if timed is None else search.offer(timed))
                         return
                     answer.append("there is none" if sure else "open")
+                    self.in_vain.note((coarse, grid), patience / 2, refuted=sure)
                     self.coarse_idle += 1
                     self.open = True
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ppopt.clock import Limits
 from ppopt.constraints import graphs_of
-from ppopt.periodic.graph_search import Asked, Found, GraphSearch, SharedState
+from ppopt.periodic.graph_search import Asked, Found, GraphSearch, Grown, SharedState
 from ppopt.periodic.kernel import Kernel
 from ppopt.periodic.makespan_search import MakespanSearch
 from ppopt.periodic.period_search import PeriodSearch
@@ -43,15 +43,19 @@ def solve(
     known: Found | None = None,
     example: Schedule | None = None,
     progress: Progress | None = None,
+    grown: Grown | None = None,
 ) -> PeriodicOutcome:
     """The best periodic schedule found for the makespan, expanded to the pipeline's microbatches; none at or above ``upper``.
 
     What devices do before and after their operations does not count here. ``lower_bound`` is a proved one for that, in ticks; the
     search is over when it is met. The time of the search does not depend on the number of microbatches; that of the expansion
     does. ``known``: what an earlier search of this pipeline has found. ``example``: a schedule of it, with any number of
-    microbatches, whose kernel may be a good one. Ctrl-C ends the search and is noted in the outcome.
+    microbatches, whose kernel may be a good one. ``grown``: how far earlier searches of this pipeline have come; what they have
+    asked in vain is asked again only for longer. It is brought up to date. Ctrl-C ends the search and is noted in the outcome.
     """
-    shared = SharedState(pipeline, lower_bound, limits, tuning, upper, known or Found(), example, progress)
+    shared = SharedState(
+        pipeline, lower_bound, limits, tuning, upper, known or Found(), example, progress, {} if grown is None else grown
+    )
     try:
         _run(shared)
     except KeyboardInterrupt:  # what was found is kept

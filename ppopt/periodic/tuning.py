@@ -22,7 +22,7 @@ class ModuloTuning:
     period_share: float
     """Share of the time for the period; the rest is for prologue and epilogue."""
     near: int
-    """Part of a period by which another one is near: first a smaller one is sought up to that, then exactly."""
+    """Part of a period by which its bound is near: then the bound itself is asked for first."""
     reach: int
     """Periods by which operations may come nearer or go away from each other, around a known kernel."""
     variations: int

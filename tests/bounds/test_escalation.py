@@ -45,8 +45,9 @@ def test_windows_that_have_said_all_they_can_are_not_asked_again():
 def test_windows_are_asked_again_where_they_get_more_time_or_less_is_asked():
     pipeline, tried = linear(2, 6, latency=1, limit=4, placement="wave", chunks=2), {}
     *_, last = tuned.best(pipeline, target=500, limits=Limits.of(30, workers=1), tried=tried)
-    asked = [((20, 10.0, last.value), "memory"), ((60, 10.0, last.value), "window certificate")]
-    asked += [((20, 10.0, 500), "window certificate"), ((60, math.inf, 500), "memory")]
+    asked = [((10, 10.0, last.value), "memory"), ((60, 10.0, last.value), "window certificate")]
+    asked += [((20, 10.0, last.value), "window certificate")]  # all of the time that is left, not half of it
+    asked += [((10, 10.0, 500), "window certificate"), ((60, math.inf, 500), "memory")]
     for (seconds, spent, target), expected in asked:
         before = dict.fromkeys(tried, (spent, target))
         *_, bound = tuned.best(pipeline, target=last.value, limits=Limits.of(seconds, workers=1), tried=before)

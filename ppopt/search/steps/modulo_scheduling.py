@@ -11,7 +11,7 @@ from ppopt.search.run import Run
 from ppopt.search.step import SCATTERED, Kind, Step, Taken
 
 if TYPE_CHECKING:
-    from ppopt.periodic import PeriodicSchedule
+    from ppopt.periodic import Grown, PeriodicSchedule
 
 
 class ModuloScheduling(Step):
@@ -25,6 +25,8 @@ class ModuloScheduling(Step):
         """The best that was found."""
         self.least_unrolled: PeriodicSchedule | None = None
         """Of those with the least time per microbatch, the one with the smallest unroll factor."""
+
+        self._grown: Grown = {}
 
     @property
     def full_speed(self) -> bool:
@@ -62,6 +64,7 @@ class ModuloScheduling(Step):
             known=periodic.Found(self.best, self.least_unrolled),
             example=example or incumbent.best,
             progress=report,
+            grown=self._grown,
         )
         self.best = outcome.found.best or self.best
         self.least_unrolled = outcome.found.least_unrolled or self.least_unrolled
