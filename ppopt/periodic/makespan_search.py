@@ -95,6 +95,7 @@ class MakespanSearch:
             return Known.OPEN
         copies = (self.shared.counts[0] - counts[0]) // periodic.unroll
         question = Question(counts, value - copies * periodic.period, periodic.period, periodic.unroll)
+        patience = min(patience, self.search.left)
         if self.in_vain.asked(question, patience):
             return Known.NONE if self.in_vain.refuted(question) else Known.OPEN
         model = PeriodicModel(self.search.graph, question)
@@ -124,8 +125,8 @@ class MakespanSearch:
             idle = max(0, self.shared.lower - (copies + kernels) * periodic.period)
             while not search.done and not clock.over:
                 makespan = kernels * period + -(-idle // grid) + self.coarse_idle
-                coarse = Question(counts, makespan, period, unroll)
-                if self.in_vain.asked((coarse, grid), patience / 2):
+                coarse, seconds = Question(counts, makespan, period, unroll), min(patience / 2, search.left)
+                if self.in_vain.asked((coarse, grid), seconds):
                     self.open |= not self.in_vain.refuted((coarse, grid))
                     self.coarse_idle += 1
                     continue
@@ -134,14 +135,14 @@ class MakespanSearch:
                     break
                 question = f"coarse: {_sum(counts)} microbatches in {makespan} steps of {grid} ticks"
                 with self.shared.asking(question) as answer:
-                    found, sure = search_model(model, search.limits, patience / 2)
+                    found, sure = search_model(model, search.limits, seconds)
                     if found is not None:
                         self.coarse_from = max(counts) + unroll
                         timed = retimed(found, search.graph, periodic.period)
                         answer.append("too slow with the true times" if timed is None else search.offer(timed))
                         return
                     answer.append("there is none" if sure else "open")
-                    self.in_vain.note((coarse, grid), patience / 2, refuted=sure)
+                    self.in_vain.note((coarse, grid), seconds, refuted=sure)
                     self.coarse_idle += 1
                     self.open = True
 

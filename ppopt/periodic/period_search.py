@@ -174,7 +174,7 @@ class PeriodSearch:
         near = None if best is None else best.unrolled(unroll // best.unroll)
         sure = False
         for reach in (None,) if near is None else (self.tuning.reach, None):
-            patience = self.patience / (1 if reach is None else 2)
+            patience = min(self.patience / (1 if reach is None else 2), self.search.left)
             question = (unroll, period) if reach is None or near is None else (unroll, period, reach, near.period)
             if self.progressed.in_vain.asked(question, patience):
                 sure = self.progressed.in_vain.refuted(question)
