@@ -60,18 +60,19 @@ class Improving:
 def improve(search: Improving, least: int, limits: Limits, tuning: ModuloTuning) -> bool:
     """Make a kernel better until the time is over or its period is ``least``; whether that worked.
 
-    As many neighbourhoods are searched at a time as there are workers. Where everything was arranged anew from the beginning, in
-    vain, the search is exhausted.
+    As many neighbourhoods are searched at a time as there are workers. Where everything was arranged anew from the beginning, for
+    as long as one may be searched at most, in vain, the search is exhausted.
 
     Raises:
         KeyboardInterrupt: a signal came before the search.
     """
-    given, all_free = search.kernel.period, search.size >= search.operations
+    given = search.kernel.period
+    at_most = search.size >= search.operations and search.patience >= tuning.neighbourhoods.most_patience
     while search.kernel.period > least and not limits.clock.over and not search.exhausted:
         check()
         _round(search, limits, tuning)
     better = search.kernel.period < given
-    search.exhausted |= all_free and not better
+    search.exhausted |= at_most and not better
     return better
 
 
