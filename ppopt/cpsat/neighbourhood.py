@@ -137,9 +137,7 @@ class _Search:
             if answer.found and answer.objective < value:
                 self.keep(window.schedule(answer))
         better = self.value < value
-        patience = self.grown.patience
-        longer = patience / self.tuning.growth if better else patience * self.tuning.growth
-        self.grown.patience = min(max(longer, self.tuning.patience), self.tuning.most_patience)
+        self.grown.patience = self.tuning.patience_after(self.grown.patience, better)
         return better
 
     def keep(self, schedule: Schedule | None) -> None:

@@ -21,3 +21,8 @@ class NeighbourhoodTuning:
     """Seconds for one window at first."""
     most_patience: float
     """Seconds for one window at most."""
+
+    def patience_after(self, patience: float, better: bool) -> float:
+        """Seconds for the next window, once one with this patience has found something ``better`` or not."""
+        longer = patience / self.growth if better else patience * self.growth
+        return min(max(longer, self.patience), self.most_patience)

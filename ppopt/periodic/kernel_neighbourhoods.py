@@ -98,9 +98,7 @@ def _round(search: Improving, limits: Limits, tuning: ModuloTuning) -> None:
     better = search.kernel is not kernel
     if all_free and not better and through == len(models):
         search.exhausted = search.refuted = True
-    limit = tuning.neighbourhoods
-    patience = search.patience / growth if better else search.patience * growth
-    search.patience = min(max(patience, limit.patience), limit.most_patience)
+    search.patience = tuning.neighbourhoods.patience_after(search.patience, better)
 
 
 def _neighbourhood(search: Improving) -> set[int]:

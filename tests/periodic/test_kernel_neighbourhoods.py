@@ -57,7 +57,7 @@ def test_a_kernel_made_better_repeats(name: str) -> None:
 
 @pytest.mark.parametrize(("limit", "unroll", "period"), [(3, 3, 10), (3, 2, 7), (2, 1, 5)])
 def test_the_smallest_period_of_unit_costs(limit: int, unroll: int, period: int) -> None:
-    """Four devices, 10/3 per microbatch with room for three and 5 with room for two: from a kernel with twice the period."""
+    """Four devices, 10/3 per microbatch with room for three and 5 with room for two: from a kernel of one operation at a time."""
     (graph,) = graphs_of(Pipeline(4, 32, memory=Memory(limit=limit)))
     one_by_one = sum(graph.duration)
     slow = Kernel(graph, unroll * one_by_one, tuple(one_by_one * np.arange(unroll) + row for row in _in_turn(graph.duration)))

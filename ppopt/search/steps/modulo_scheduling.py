@@ -25,7 +25,6 @@ class ModuloScheduling(Step):
         """The best that was found."""
         self.least_unrolled: PeriodicSchedule | None = None
         """Of those with the least time per microbatch, the one with the smallest unroll factor."""
-
         self._grown: Grown = {}
 
     @property
