@@ -52,6 +52,7 @@ class Rules(NamedTuple):
     own: IntArray
     room: IntArray
     place: IntArray
+    tail: IntArray
     lag: IntArray
     goes_begin: IntArray
     goes_to: IntArray
@@ -115,6 +116,7 @@ class Rules(NamedTuple):
             own=np.array([_own(family, before, machine) for family in range(families)]),
             room=room,
             place=place_of,
+            tail=np.minimum(graph.tail, NEVER // 4),
             lag=lag,
             goes_begin=_begins(goes),
             goes_to=_joined(goes),
@@ -153,7 +155,7 @@ class State(NamedTuple):
     ``behind``: by family, how many operations fewer than of the first have started. ``left``: by family, what is left of one
     that runs; ``MISSED``: its device idles and could have started one before; else 0. ``way``: by family whose results are on
     their way for a while, the time until the last one arrives. ``closed``: whether no microbatch begins any more, one number. By
-    machine, for how long it is ``busy`` and what it ``runs`` then.
+    machine, for how long it is ``busy`` and what it ``runs`` then, or has run up to an event.
     """
 
     behind: IntArray

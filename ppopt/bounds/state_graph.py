@@ -74,7 +74,7 @@ class StateGraph:
     """Whether a microbatch begins."""
     time: npt.NDArray[np.int16]
     rows: Numbers
-    """The states as they were found, a row of numbers each: first for every family how many operations it is behind the first."""
+    """The states as they were found, a row of numbers each: for every family how many operations it is behind the first."""
     row: IntArray
     """For every state, its row."""
     depth: npt.NDArray[np.int32]
@@ -129,17 +129,20 @@ class _States:
         if why == FAR or (why == FULL and capacity == self.most):
             return None
         if why == FULL:
-            self._grow(min(self.most, 16 * capacity))
+            self._grow(16 * capacity if 32 * capacity < self.most else self.most)  # to copy most of them needs twice the room
         elif why == MANY and not looked:
             return 2 * edges if edges < _EDGES * self.most else None
         return edges
 
     def graph(self) -> StateGraph:
-        """That of all states, with its own numbers."""
+        """That of all states, with its own numbers. The table, which takes the most room, is given up for it."""
+        rows = self.table[: self.size * self.rules.width].reshape(self.size, self.rules.width)
+        behind, closed = rows[:, : self.rules.families].copy(), rows[:, -1].copy()
+        self.table, self.slots = self.table[:0].copy(), self.slots[:0].copy()
+        del rows
         count, depth, edges = zip(*self.blocks, strict=True)
         target, begun, elapsed = (np.concatenate(column) for column in zip(*edges, strict=True))
-        rows = self.table[: self.size * self.rules.width].reshape(self.size, self.rules.width)
-        return _numbered_anew(rows, self.rules.families, np.concatenate(count), target, begun, elapsed, np.concatenate(depth))
+        return _numbered_anew(behind, closed, np.concatenate(count), target, begun, elapsed, np.concatenate(depth))
 
 
 def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: Clock, tuning: BoundsTuning) -> StateGraph | None:
@@ -181,7 +184,7 @@ def state_graph_of(graph: FamilyGraph, *, span: bool = False, most: int, clock: 
 
 def _numbered_anew(
     rows: Numbers,
-    families: int,
+    closed: Numbers,
     count: IntArray,
     target: Places,
     begun: Numbers,
@@ -189,7 +192,6 @@ def _numbered_anew(
     depth: Places,
 ) -> StateGraph:
     """The graph of states, a row each, and of the edges from each, ``count`` of them, with its own numbers."""
-    closed = rows[:, -1]
     order = np.argsort(depth + closed * (1 + depth.max()), kind="stable")
     number = np.empty(len(order), dtype=np.int32)
     number[order] = np.arange(len(order))
@@ -203,7 +205,7 @@ def _numbered_anew(
         number[target[edges]],
         begun[edges] > 0,
         time[edges],
-        rows[:, :families],
+        rows,
         order,
         depth[order],
     )

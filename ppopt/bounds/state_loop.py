@@ -208,6 +208,8 @@ def go_on(rules: Any, then: Any) -> int:
             then.left[family] -= elapsed
             if then.left[family] == 0 and rules.place[family] >= 0:
                 then.way[rules.place[family]] = rules.lag[rules.place[family]]
+        else:
+            then.runs[machine] = NOTHING
     settle(rules, then)
     return elapsed
 
@@ -220,6 +222,21 @@ def all_run(rules: Any, state: Any) -> bool:
         if state.behind[rules.family[at]] != 0 or state.left[rules.family[at]] != 0:
             return False
     return True
+
+
+def behind(rules: Any, state: Any) -> int:
+    """How long after an event all devices end at least (for the span, its own device) where all has run then; else 0."""
+    if not state.closed[0]:
+        return 0
+    longest = 0
+    for machine in range(rules.machines):
+        if rules.span < 0 or machine == rules.span:
+            for at in range(rules.begin[machine], rules.begin[machine + 1]):
+                if state.behind[rules.family[at]] != 0 or state.left[rules.family[at]] > 0:
+                    return 0
+            if state.runs[machine] != NOTHING:
+                longest = max(longest, rules.tail[state.runs[machine]])
+    return int(longest)
 
 
 def write(state: Any, over: bool, rules: Any, row: int, table: Any) -> None:
@@ -282,7 +299,7 @@ def number_of(size: int, rules: Any, table: Any, slots: Any) -> int:
     return size
 
 
-PARTS = (arrival, may_not_idle, look, choices, begin, settle, go_on, all_run, write, hash_of, read, number_of)
+PARTS = (arrival, may_not_idle, look, choices, begin, settle, go_on, all_run, behind, write, hash_of, read, number_of)
 CHANGED = ("table", "slots", "edges.target", "edges.begun", "edges.elapsed", "found.edges", "found.depth", "found.totals")
 
 
@@ -321,6 +338,7 @@ def explore(
                 write(then, all_run(rules, then), rules, size * width, table)
                 target = number_of(size, rules, table, slots)
                 size += 1 if target == size else 0
+                elapsed += behind(rules, then)
                 edges.target[count], edges.begun[count], edges.elapsed[count] = target, begun, elapsed
                 count += 1
         if why == FAR:

@@ -110,7 +110,9 @@ class _Relaxations:
     clock: Clock
 
     def bounds(self, graph: FamilyGraph, exact: bool) -> Iterator[Bound]:
-        """Those of small state graphs first; graphs that can only be larger than one too large are not built.
+        """Those with most weight gradients left out first, on a coarse grid first; graphs that can only be larger than one too
+        large are not built. Measured on 17 pipelines, 17 s: three bounds are 0.2 to 6 % larger than where all of a grid come
+        first, and none smaller.
 
         ``exact``: that of the whole graph alone.
         """
@@ -122,7 +124,7 @@ class _Relaxations:
             return
         grids = _grids(graph, self.tuning)
         easy = (True, False) if _slowest(graph, self.tuning) else (False,)
-        kinds, others = [(grid, easier) for grid in grids for easier in easy], _one_device(graph, self.tuning)
+        kinds, others = [(grid, easier) for easier in easy for grid in grids], _one_device(graph, self.tuning)
         of_whole = self._of_kinds(whole, kinds, self.clock, spare=True)
         first = next(of_whole, None)
         if first is not None:
@@ -149,14 +151,14 @@ class _Relaxations:
         """The bounds of the state graphs of a relaxed graph, each on a grid and with most weight gradients left out or not.
 
         What is too large, or can only be larger than that, is taken out of ``kinds``. With ``spare`` half of the time is left
-        as long as all are.
+        as long as all are. Else a quarter of it is left for the others.
         """
         relaxed = {True: _easier(of, self.tuning), False: [of]}
         for place, (grid, easy) in enumerate(all_kinds := kinds[:], 1):
             if (grid, easy) not in kinds:
                 continue
             smaller = [kind for kind in kinds if kind[0] > grid or (kind[1] and not easy)]
-            share = 0.5 if spare or any(kind in kinds for kind in all_kinds[place:]) else 1.0
+            share = 0.5 if spare else 3 / 4 if any(kind in kinds for kind in all_kinds[place:]) else 1.0
             best = -1
             for one in relaxed[easy][:]:
                 bound = self._of_states(one, grid, clock.slice(share * clock.left))
@@ -173,7 +175,7 @@ class _Relaxations:
         if clock.over:
             return None
         pipeline, graph, objective = self.pipeline, relaxed.graph, self.objective
-        coarse = _coarser(graph, grid)
+        coarse = _coarser(_behind_margins(graph, objective), grid)
         states = state_graph_of(coarse, span=objective == "span", most=self.most, clock=clock, tuning=self.tuning)
         if states is None:
             return None
@@ -266,7 +268,20 @@ def _margins(graph: FamilyGraph, objective: Objective) -> int:
             around for around, machine in zip(graph.around, graph.machines[: graph.devices], strict=False) if machine.families
         )
     first = (opening for opening, into in zip(graph.lead, graph.into, strict=True) if not into)
-    return min(first) + min(graph.tail[family] for family in graph.of_kind(*Kind))
+    return min(first) + _least_tail(graph, objective)
+
+
+def _least_tail(graph: FamilyGraph, objective: Objective) -> int:
+    """What comes behind the last operation at least; for the span, of the first stage's device."""
+    first = next(family for family, into in enumerate(graph.into) if not into)
+    own = graph.machines[graph.owner[first]].families if objective == "span" else graph.of_kind(*Kind)
+    return min(graph.tail[family] for family in own)
+
+
+def _behind_margins(graph: FamilyGraph, objective: Objective) -> FamilyGraph:
+    """With what comes behind operations beside :func:`_margins` alone."""
+    least = _least_tail(graph, objective)
+    return replace(graph, tail=tuple(max(0, tail - least) for tail in graph.tail))
 
 
 def _grids(graph: FamilyGraph, tuning: BoundsTuning) -> list[Fraction]:

@@ -233,6 +233,8 @@ class FamilyGraph:
             duration=tuple(int(time // grid) for time in self.duration),
             precedences=waits(self.precedences),
             implied=waits(self.implied),
+            lead=tuple(int(time // grid) for time in self.lead),
+            tail=tuple(int(time // grid) for time in self.tail),
         )
 
     def _steps(self, precedence: Precedence, grid: Fraction | int) -> int:
@@ -262,12 +264,18 @@ class FamilyGraph:
         """The graph without some families that nothing else waits for (weight gradients): a relaxation.
 
         What such a family would give back is given back at the end of what it waits for, where the family starts at the earliest.
+        Its device ends no earlier than if it ran at once (:attr:`tail`).
         """
         into = {p.after: p.before for p in self.precedences if p.after in families and not p.shift}
         assert not any(p.before in families and p.after not in families for p in self.precedences), "nothing waits for them"
+        tail = list(self.tail)
+        for family, before in sorted(into.items(), reverse=True):
+            if self.owner[family] == self.owner[before]:
+                tail[before] = max(tail[before], self.duration[family] + tail[family])
         for family in sorted(into):  # what it waits for may go too
             into[family] = into.get(into[family], into[family])
-        return self.kept_alone([family for family in range(len(self.families)) if family not in families], into)
+        kept = [family for family in range(len(self.families)) if family not in families]
+        return replace(self, tail=tuple(tail)).kept_alone(kept, into)
 
     def taken(self) -> FamilyGraph:
         """The graph without the families that have no operations: those of routes that no microbatch takes."""

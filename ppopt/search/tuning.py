@@ -80,9 +80,9 @@ devices and 32 microbatches stay open after a minute that are closed in 10 to 25
 POLISH = 0.25
 """Part of the gap by which the bound of a cut may be above the least one, where its devices have more slack. Measured on a
 prototype: the order then reaches its bound more often."""
-STATE_GRAPH, LARGE_STATE_GRAPH = 30_000, 8_000_000
-"""States up to which the state graph is built before any search, and after one. Measured: less than a tenth of a second; 11 s and
-a gigabyte, which 4 devices of two stages within half of 1F1B's memory need for a bound with the weight gradients of one."""
+STATE_GRAPH, LARGE_STATE_GRAPH = 30_000, 10_000_000
+"""States up to which the state graph is built before any search, and after one. Measured: less than a tenth of a second; 8 s and
+two gigabytes, which 4 devices of two stages within half of 1F1B's memory need for a bound with the weight gradients of one."""
 BOUNDS = BoundsTuning(
     fine=FINE,
     coarse=COARSE,

@@ -1,5 +1,6 @@
 """The state graph: exact under tight memory, never above the optimum, and not applied where it is not defined."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -216,6 +217,23 @@ def test_without_weight_gradients_never_above_the_optimum(every: int) -> None:
                 assert with_one.time <= with_all.time
 
     each({name: pipeline for name, pipeline in list(NUMBERED.items())[::every] if pipeline.costs.split}, check)
+
+
+def test_the_last_weight_gradient_is_not_left_out() -> None:
+    """What a microbatch takes, the last device decides; the first one has a weight gradient behind the last input gradient."""
+    costs, of_three_chunks = Costs(forward=6, backward_input=6, backward_weight=3), Memory(limit=Fraction(3, 2))
+    pipeline = Pipeline(3, 9, placement="wave", chunks=2, costs=costs, links=Links(latency=1), memory=of_three_chunks)
+    graph = relaxed_graph(pipeline)
+    of_one = graph.without({o for o in graph.of_kind(Kind.W) if graph.owner[o] != 2})
+    times = list[int]()
+    for of in (graph, of_one, replace(of_one, tail=(0,) * len(of_one.families))):
+        states = tuned.state_graph_of(of, most=10_000, clock=Clock(60))
+        assert states is not None
+        found = tuned.least_time(states, 9, Clock(60))
+        assert found is not None
+        times.append(found.time)
+    optimum_, with_the_last, without = times
+    assert optimum_ == with_the_last == without + pipeline.ticks.duration[0, Kind.W, 0]
 
 
 @pytest.mark.parametrize(("kept", "of"), [(1, 2), (2, 3), (2, 5), (3, 4)])
