@@ -27,6 +27,7 @@ from tests.support.search import begun, run_of, take
 TABLES: tuple[tuple[Entry, ...], ...] = (BEGIN_SMALL, BEGIN_LARGE, SMALL, LARGE, ILP, SPAN_FIRST)
 
 FEW, MANY, LONG = Pipeline(2, 3), Pipeline(20, 20), Pipeline(8, 60)
+LIMITED = Pipeline(2, 3, memory=Memory(limit=1))
 """Of few operations; of many, with as many devices as microbatches; of many, with more microbatches."""
 WAIT = (Precede(Family(0, OpKind.F), Family(1, OpKind.F)),)
 
@@ -123,7 +124,7 @@ CONDITIONS = {
     "answering": (strategies.answering, lambda: run_of(MANY), lambda: run_of(Pipeline(30, 40))),
     "answering of few": (strategies.answering, lambda: run_of(MANY), lambda: run_of(FEW)),
     "fresh": (strategies.fresh, lambda: run_of(FEW), paced),
-    "gaining": (strategies.gaining, lambda: improved(True), lambda: improved(False)),
+    "gained": (strategies.gained(Neighbourhoods), lambda: improved(True), lambda: improved(False)),
     "over": (strategies.over, lambda: moved(MANY, True), lambda: moved(MANY, False)),
     "unbeaten": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(FEW, False)),
     "unbeaten what was not taken": (strategies.unbeaten, lambda: moved(FEW, True), lambda: moved(FEW, None)),
@@ -139,8 +140,10 @@ CONDITIONS = {
         lambda: with_windows(FEW, False),
         lambda: with_windows(MANY, False),
     ),
-    "raising": (strategies.raising, lambda: with_windows(FEW, True), lambda: with_windows(FEW, False)),
-    "raising what was not taken": (strategies.raising, lambda: with_windows(FEW, True), lambda: with_windows(FEW, None)),
+    "gained of windows": (strategies.gained(Windows), lambda: with_windows(FEW, True), lambda: with_windows(FEW, False)),
+    "gained of none": (strategies.gained(Windows), lambda: with_windows(FEW, True), lambda: with_windows(FEW, None)),
+    "loose": (strategies.loose, lambda: opened(LIMITED, 2 * tuning.WIDE), lambda: opened(LIMITED, 0)),
+    "loose of unlimited": (strategies.loose, lambda: opened(LIMITED, 2 * tuning.WIDE), lambda: opened(FEW, 2 * tuning.WIDE)),
     "long": (strategies.long, lambda: run_of(LONG), lambda: run_of(MANY)),
     "long of few": (strategies.long, lambda: run_of(LONG), lambda: run_of(FEW)),
     "tight": (
