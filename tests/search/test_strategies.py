@@ -27,8 +27,8 @@ from tests.support.search import begun, run_of, take
 TABLES: tuple[tuple[Entry, ...], ...] = (BEGIN_SMALL, BEGIN_LARGE, SMALL, LARGE, ILP, SPAN_FIRST)
 
 FEW, MANY, LONG = Pipeline(2, 3), Pipeline(20, 20), Pipeline(8, 60)
-LIMITED = Pipeline(2, 3, memory=Memory(limit=1))
 """Of few operations; of many, with as many devices as microbatches; of many, with more microbatches."""
+LIMITED = Pipeline(2, 3, memory=Memory(limit=1))
 WAIT = (Precede(Family(0, OpKind.F), Family(1, OpKind.F)),)
 
 
