@@ -215,27 +215,23 @@ def go_on(rules: Any, then: Any) -> int:
 
 
 def all_run(rules: Any, state: Any) -> bool:
-    """Whether the device whose span counts has run everything, and no microbatch begins any more."""
-    if rules.span < 0 or not state.closed[0]:
-        return False
-    for at in range(rules.begin[rules.span], rules.begin[rules.span + 1]):
-        if state.behind[rules.family[at]] != 0 or state.left[rules.family[at]] != 0:
-            return False
-    return True
-
-
-def behind(rules: Any, state: Any) -> int:
-    """How long after an event all devices end at least (for the span, its own device) where all has run then; else 0."""
+    """Whether no microbatch begins any more and everything has run, or all of the device whose span counts."""
     if not state.closed[0]:
-        return 0
-    longest = 0
+        return False
     for machine in range(rules.machines):
         if rules.span < 0 or machine == rules.span:
             for at in range(rules.begin[machine], rules.begin[machine + 1]):
-                if state.behind[rules.family[at]] != 0 or state.left[rules.family[at]] > 0:
-                    return 0
-            if state.runs[machine] != NOTHING:
-                longest = max(longest, rules.tail[state.runs[machine]])
+                if state.behind[rules.family[at]] != 0 or state.left[rules.family[at]] != 0:
+                    return False
+    return True
+
+
+def last_tail(rules: Any, state: Any) -> int:
+    """How long after the event at which all has run (:func:`all_run`) the devices end at least."""
+    longest = 0
+    for machine in range(rules.machines):
+        if (rules.span < 0 or machine == rules.span) and state.runs[machine] != NOTHING:
+            longest = max(longest, rules.tail[state.runs[machine]])
     return int(longest)
 
 
@@ -299,7 +295,7 @@ def number_of(size: int, rules: Any, table: Any, slots: Any) -> int:
     return size
 
 
-PARTS = (arrival, may_not_idle, look, choices, begin, settle, go_on, all_run, behind, write, hash_of, read, number_of)
+PARTS = (arrival, may_not_idle, look, choices, begin, settle, go_on, all_run, last_tail, write, hash_of, read, number_of)
 CHANGED = ("table", "slots", "edges.target", "edges.begun", "edges.elapsed", "found.edges", "found.depth", "found.totals")
 
 
@@ -335,10 +331,11 @@ def explore(
                 why = FAR
             elapsed = go_on(rules, then) if begun >= 0 else NEVER
             if elapsed < NEVER:
-                write(then, all_run(rules, then), rules, size * width, table)
+                over = all_run(rules, then)
+                write(then, over, rules, size * width, table)
                 target = number_of(size, rules, table, slots)
                 size += 1 if target == size else 0
-                elapsed += behind(rules, then)
+                elapsed += last_tail(rules, then) if over else 0
                 edges.target[count], edges.begun[count], edges.elapsed[count] = target, begun, elapsed
                 count += 1
         if why == FAR:
