@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -217,10 +217,19 @@ def best_set(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts:
     """
     per_family = max(1, _THRESHOLDS // len(rows))
     a, b = (np.unique(np.concatenate([row[side][:per_family] for row in rows])) for side in (0, 1))
-    a, b = a[a > -FAR // 2], b[b > -FAR // 2]
+    a, b = (_spread(known[known > -FAR // 2], _THRESHOLDS) for known in (a, b))
     total = np.zeros((len(a), len(b)), dtype=np.int64)
     present = np.zeros((len(a), len(b)), dtype=bool)
+    alone = [(*row, time) for row, time, count in zip(rows, times, counts, strict=True) if count == 1]
+    if alone:
+        head, tail, own = (np.array(column, dtype=np.int64).reshape(-1, 1) for column in zip(*alone, strict=True))
+        exact = np.float64 if own.sum() < 2**53 else np.int64  # products of these are faster, and exact up to there
+        kept, late = ((of >= least).astype(exact) for of, least in ((head, a), (tail, b)))
+        present |= kept.T @ late > 0
+        total += ((kept * own).T @ late).astype(np.int64)
     for (head, tail), time, count in zip(rows, times, counts, strict=True):
+        if count == 1:
+            continue
         early = np.searchsorted(head, a)
         late = np.searchsorted(tail, b)
         early, late = (np.where(n == len(side), count, n) for n, side in ((early, head), (late, tail)))
@@ -232,6 +241,11 @@ def best_set(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts:
         return BestSet(0, 0, 0)
     first, last = np.unravel_index(int(value.argmax()), value.shape)
     return BestSet(int(value[first, last]), int(a[first]), int(b[last]))
+
+
+def _spread(thresholds: IntArray, most: int) -> IntArray:
+    """At most so many of these numbers, from the first to the last."""
+    return thresholds[np.linspace(0, len(thresholds) - 1, min(most, len(thresholds))).astype(np.int64)]
 
 
 def _area(graph: FamilyGraph, objective: Objective) -> Bound | None:
@@ -288,8 +302,11 @@ def _unused(graph: FamilyGraph, own: bool) -> list[list[tuple[int, int]]]:
         ends = {o: row + graph.duration[o] for o, row in rows.items()}
         times = np.unique(np.concatenate([row[:_THRESHOLDS] for row in (*rows.values(), *(end + 1 for end in ends.values()))]))
         times = times[(times > 0) & (times <= known)]
-        run = {o: _run(row, graph.duration[o], times).astype(object) for o, row in rows.items()}  # products may be large
-        room, claimed = np.full(len(times), limit, dtype=object), dict.fromkeys((hold.first for hold in held), 0)
+        times = times if len(rows) <= _THRESHOLDS else _spread(times, 4 * _THRESHOLDS)
+        most = limit + sum(hold.amount * graph.count[hold.first] for hold in held)
+        number: Any = np.int64 if most * max(graph.duration) < FAR else object  # no product is larger
+        run = {o: _run(row, graph.duration[o], times).astype(number) for o, row in rows.items()}
+        room, claimed = np.full(len(times), limit, dtype=number), dict.fromkeys((hold.first for hold in held), 0)
         for first, last, amount in held:
             claimed[first] += amount
             room += amount * np.searchsorted(ends[last], times)

@@ -36,6 +36,8 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
     that machine, and ``n`` instances of ``o``.
     """
     result: list[IntArray] = []
+    duration, members = np.array(graph.duration), [np.array(machine.families, dtype=np.int64) for machine in graph.machines]
+    first = np.empty((graph.devices if own else 1, len(graph.families)), dtype=np.int64)
     for family, (time, device) in enumerate(zip(graph.duration, graph.owner, strict=True)):
         index = np.arange(graph.count[family] if most is None else min(most, graph.count[family]))
         if own:
@@ -46,19 +48,29 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
         for before, _, _, lag in graph.into[family]:
             start = np.maximum(start, result[before] + (graph.duration[before] + lag))
         for place in graph.machines_of[family] if work else ():
-            ancestors = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
-            earliest = np.full(len(start), FAR)
-            taken = 0
-            for ancestor in reversed(ancestors):
-                earliest = np.minimum(earliest, result[ancestor][:, 0])
-                taken += graph.duration[ancestor]
-                start = np.maximum(start, earliest[:, None] + (index + 1) * taken + index * time)
+            ancestors = _ancestors(graph, family, members[place])[::-1]
+            earliest = np.minimum.accumulate(first[:, ancestors], axis=1)
+            taken = np.cumsum(duration[ancestors])
+            if len(index) < len(ancestors):
+                for n in index.tolist():
+                    start[:, n] = np.maximum(start[:, n], (earliest + (n + 1) * taken).max(axis=1) + n * time)
+            else:
+                for least, run in zip(earliest.T, taken.tolist(), strict=True):
+                    start = np.maximum(start, least[:, None] + (index + 1) * run + index * time)
         start = np.maximum.accumulate(start - index * time, axis=1) + index * time
         for wait in graph.implied if memory else ():
             if wait.after == family and wait.shift < len(index) and (rise := graph.round_trip(wait)) is not None:
                 start = _lifted(start, wait.shift, rise)
+        first[:, family] = start[:, 0]
         result.append(start)
     return result if own else [start[0] for start in result]
+
+
+def _ancestors(graph: FamilyGraph, family: int, among: IntArray) -> IntArray:
+    """Those of some families that a family depends on, in order."""
+    bits = np.frombuffer(graph.ancestors[family].to_bytes(len(graph.families) // 8 + 1, "little"), dtype=np.uint8)
+    found: IntArray = among[np.unpackbits(bits, bitorder="little")[among] > 0]
+    return found
 
 
 def _lifted(start: IntArray, shift: int, rise: int) -> IntArray:

@@ -179,13 +179,25 @@ class FamilyGraph:
             sets.append(found)
         return tuple(sets)
 
+    @cached_property
+    def descendants(self) -> tuple[int, ...]:
+        """Per family the set of families that depend on it, directly or not, as bits of an integer."""
+        sets = [0] * len(self.families)
+        for family in reversed(range(len(self.families))):
+            for before, *_ in self.into[family]:
+                sets[before] |= sets[family] | 1 << family
+        return tuple(sets)
+
     def path(self, first: int, last: int) -> int | None:
         """Least time from the start of ``first(n)`` to the end of ``last(n)``; ``None`` where it does not wait."""
         reach: dict[int, int] = {first: self.duration[first]}
-        for family in range(first + 1, last + 1):
-            arrivals = [reach[before] + lag for before, _, _, lag in self.into[family] if before in reach]
-            if arrivals:
-                reach[family] = max(arrivals) + self.duration[family]
+        between = self.descendants[first] & (self.ancestors[last] | 1 << last)
+        while between:
+            family = (between & -between).bit_length() - 1
+            between ^= 1 << family
+            reach[family] = self.duration[family] + max(
+                reach[before] + lag for before, _, _, lag in self.into[family] if before in reach
+            )
         return reach.get(last)
 
     def round_trip(self, wait: Precedence) -> int | None:

@@ -25,10 +25,13 @@ def implied_by_memory(graph: FamilyGraph) -> tuple[Precedence, ...]:
       waits for ``W(n)`` with ``c = (L - A - e) // r + 1``, where ``r`` is all that is held from F or I to that W: else the c
       microbatches from n on hold ``r`` each, and n + c holds ``A`` and ``e``.
 
+    These are waits of a route's microbatches for each other: where each has a route of its own there are none.
     Every microbatch has to run all these families. Where there is no room for ``I`` at all, there is no schedule, and of ``I``
     nothing is said.
     """
-    found = []
+    found: list[Precedence] = []
+    if graph.routes > 1 and max(graph.count, default=0) == 1:
+        return ()
     for place, reservoir in enumerate(graph.reservoirs):
         claims: dict[int, int] = {}
         for held in reservoir.held:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+from itertools import islice, product
 
+import numpy as np
 import pytest
 
 from ppopt import bounds
+from ppopt.bounds.closed_form import best_set
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
-from ppopt.heuristics import baselines
+from ppopt.heuristics import baselines, each_baseline
 from ppopt.op import Kind
-from ppopt.pipeline import Costs, Memory, Pipeline
+from ppopt.pipeline import Costs, Memory, Mix, Pipeline
+from ppopt.schedule import Objective
 from tests.support import tuned
 from tests.support.plain_model import idle, linear, optimum
 
@@ -86,6 +90,34 @@ def test_forwards_of_early_stages_wait_for_those_of_later_ones_where_several_sha
                     end = begin[f"{back.label[after]}{5 - n}"] + back.duration[after]
                     assert begin[f"{back.label[before]}{5 - n + shift}"] >= end + lag
     assert near
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_set_is_the_best_of_all_thresholds(seed: int) -> None:
+    """With families of one operation, of several, and of both."""
+    rng = random.Random(seed)
+    counts = [rng.choice((1, 1, 3)) for _ in range(6)]
+    times = [rng.randint(0, 5) for _ in counts]
+    rows = [tuple(np.array(sorted(rng.choices(range(30), k=count))) for _ in range(2)) for count in counts]
+    sets = []
+    for a, b in product(*({int(x) for row in rows for x in row[side]} for side in (0, 1))):
+        left = [max(0, int((row[0] >= a).sum() + (row[1] >= b).sum()) - len(row[0])) for row in rows]
+        if any(left):
+            sets.append(a + b + sum(n * time for n, time in zip(left, times, strict=True)))
+    assert best_set(rows, times, counts).value == max(sets, default=0)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_more_families_than_thresholds(objective: Objective) -> None:
+    """300 microbatches that differ, 600 families on each device: the bounds hold, and count what fills and empties."""
+    pipeline = Pipeline(3, 300, memory=Memory(limit=6), mix=Mix(microbatch_costs=(1, 2, 4) * 100))
+    best = min(schedule.objective(objective) for _, schedule in islice(each_baseline(pipeline), 4))
+    least, *others = (of(pipeline, objective) for of in (bounds.work, bounds.machine, bounds.memory))
+    for bound in others:
+        assert least is not None
+        assert bound is not None
+        assert least.value <= bound.value <= best
+    assert others[-1].value > least.value
 
 
 def test_memory_times_time_and_the_ways_there_and_back() -> None:
