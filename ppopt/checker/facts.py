@@ -122,7 +122,8 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
     routes, latency, occupancy = pipeline.routes, pipeline.links.latency, pipeline.links.occupancy
     traffic, backs = pipeline.data_parallel, pipeline.backward_routes or routes
     fetched, optimizer = before_step(pipeline), pipeline.costs.optimizer or Fraction(0)
-    gather, scatter = ([_traffic(pipeline, route, of) for route in routes] for of in (traffic.all_gather, traffic.reduce_scatter))
+    both = ({way: _traffic(pipeline, way, of) for way in set(routes)} for of in (traffic.all_gather, traffic.reduce_scatter))
+    gather, scatter = ([of_way[route] for route in routes] for of_way in both)
     on = [places(pipeline, route) for route in range(len(routes))]
     each, kinds = _factors(pipeline), Kind.W + pipeline.costs.weight_pieces
     return {
@@ -314,7 +315,7 @@ def _traffic(pipeline: Pipeline, route: tuple[int, ...], value: Value) -> list[F
     """
     result = []
     for stage, device in enumerate(route):
-        stages = sorted({s for other in pipeline.routes for s, d in enumerate(other) if d == device})
+        stages = sorted({s for way in pipeline.ways for s, d in enumerate(way) if d == device})
         counted = [s for s in stages if s <= stage] if pipeline.data_parallel.overlap else stages
         counted = [stage] if pipeline.data_parallel.per_pass else counted
         if pipeline.data_parallel.per == "stage":
