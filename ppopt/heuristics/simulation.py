@@ -41,7 +41,7 @@ def sequence_of(jobs: Ranked, *, patient: bool, reserve: bool) -> IntArray:
     most = ((count + 1) * longest + int(jobs.release.max(initial=0)) + 1) * sizes.stride
     how = patient, not jobs.duration.all()
     memories, account, state = _memories(jobs, reserve), _account(jobs), _state(jobs, sizes)
-    time = simulate(count, most, sizes, *how, work, use, memories, _ends(jobs), account, state)
+    time = simulate(count * len(jobs.pipeline.routes), most, sizes, *how, work, use, memories, _ends(jobs), account, state)
     sequence: IntArray = state.sequence
     if count and sequence[-1] < 0:
         raise _stuck(jobs, int(time), sequence, state.heads, account.held)
@@ -75,8 +75,14 @@ def _state(jobs: Ranked, sizes: Sizes) -> State:
 
 
 def _memories(jobs: Ranked, reserve: bool) -> Memories:
-    claimers = jobs.claims.claimers
-    reserves = [0 if not reserve else 2 if any(stage.more for stage in of) else int(len(of) > 1) for of in claimers]
+    claimers, mix = jobs.claims.claimers, jobs.pipeline.mix
+    # one stage never fills up: each of its microbatches holds what it needs there, whatever route it has, but for pieces
+    routes = jobs.pipeline.routes if not mix.pieces else range(len(jobs.pipeline.routes))
+    stages = [{(routes[stage.route], stage.stage) for stage in of} for of in claimers]
+    reserves = [
+        0 if not reserve else 2 if any(stage.more for stage in of) else int(len(own) > 1)
+        for of, own in zip(claimers, stages, strict=True)
+    ]
     columns = [(stage.route, stage.amount, stage.more, stage.count) for of in claimers for stage in of]
     first = np.cumsum([0, *map(len, claimers)])
     table = np.array(columns, dtype=np.int64).reshape(-1, 4).T.copy()

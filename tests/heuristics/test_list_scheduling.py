@@ -22,7 +22,7 @@ from ppopt.constraints import (
 )
 from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, listable, run_jobs
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, Links, Memory, Pipeline
+from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
 from ppopt.timing import time_order
 from tests.support.strategies import pipelines, rebuilding
 from tests.support.tiers import drawn
@@ -102,6 +102,15 @@ def test_without_reservation_a_wave_can_fill_up_and_says_where():
     assert stuck.value.time == 3  # in half units: 0F0 and 0F1 end at 1 and 2, then 1F1 has no room at 3
     assert 0 in stuck.value.waiting
     assert list_schedule(pipeline, rules_of(pipeline), "forward-first").within_memory
+
+
+def test_one_stage_needs_no_reservation_where_microbatches_differ():
+    """Each holds on a device what it needs there, so that nothing is looked at but the room there is."""
+    pipeline = Pipeline(3, 12, memory=Memory(limit=5), mix=Mix(microbatch_costs=(1, 3, 2) * 4))
+    for rule in PRIORITIES:
+        with_, without = (list_schedule(pipeline, rules_of(pipeline), rule, reserve=reserve) for reserve in (True, False))
+        assert with_.within_memory
+        assert with_.order == without.order
 
 
 def test_forwards_leave_room_for_what_input_gradients_take():
