@@ -52,6 +52,11 @@ class Problem:
         return not self.words and self.operations > tuning.LARGE
 
     @property
+    def differing(self) -> bool:
+        """Whether the microbatches of a way differ. Each has a route of its own then."""
+        return len(self.pipeline.routes) > len(self.pipeline.ways)
+
+    @property
     def many(self) -> bool:
         """Whether decisions take long."""
         return self.operations > tuning.MANY

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 SCATTERED = "backwards run on other devices than their forwards"
+DIFFERENT = "microbatches differ"
 """Why a step does not apply that takes a stage's operations to be on one device."""
 
 

@@ -352,7 +352,7 @@ SPAN_FIRST: tuple[Entry, ...] = (
 
 BEGIN_SMALL: tuple[Entry, ...] = (
     Turn(Work),
-    Turn(NamedSchedules),
+    Turn(NamedSchedules, left(1 / 3)),
     Turn(BindingOrder, when=bound),
     *CLOSED_FORMS,
     SMALL_STATE_GRAPH,

@@ -8,7 +8,7 @@ from ppopt import cpsat, periodic
 from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.run import Run
-from ppopt.search.step import SCATTERED, Kind, Step, Taken
+from ppopt.search.step import DIFFERENT, SCATTERED, Kind, Step, Taken
 
 if TYPE_CHECKING:
     from ppopt.periodic import Grown, PeriodicSchedule
@@ -41,8 +41,8 @@ class ModuloScheduling(Step):
             return "it knows nothing of what is exchanged between passes"
         if run.problem.span:
             return "periodic schedules are sought for the makespan alone"
-        if len(run.problem.pipeline.routes) > len(run.problem.pipeline.ways):
-            return "microbatches differ"
+        if run.problem.differing:
+            return DIFFERENT
         return "what binds may tell microbatches apart" if run.problem.words else None
 
     def run(self, run: Run, seconds: float, *, example: Schedule | None = None, **options: Any) -> str:

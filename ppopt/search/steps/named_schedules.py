@@ -22,8 +22,8 @@ class NamedSchedules(Step):
     def run(self, run: Run, seconds: float, *, rest: float = 0.0, **options: Any) -> str:
         """Make the rows, and begin from the best that fits.
 
-        Those of a large problem keep to ``seconds``; where nothing else is left to do, to all that is left but ``rest``, a part
-        of the time limit.
+        Those of a large problem, or of microbatches that differ, keep to ``seconds``; where nothing else is left to do, to all
+        that is left but ``rest``, a part of the time limit.
         """
         problem, incumbent = run.problem, run.incumbent
         clock = self._clock(run, seconds, rest)
@@ -49,8 +49,8 @@ class NamedSchedules(Step):
 
     @staticmethod
     def _clock(run: Run, seconds: float, rest: float) -> Clock | None:
-        """What bounds the rows, where anything does."""
-        if not run.problem.large:
+        """What bounds the rows, where anything does: with each microbatch on a route of its own to make one takes a second."""
+        if not run.problem.large and not run.problem.differing:
             return None
         left = run.clock.left - rest * run.clock.seconds
         return run.clock.slice(seconds if run.goes_on else max(0.0, left))

@@ -16,7 +16,7 @@ from ppopt.schedule import Schedule
 from ppopt.search import tuning
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
-from ppopt.search.step import SCATTERED, Kind, Step
+from ppopt.search.step import DIFFERENT, SCATTERED, Kind, Step
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class FewMicrobatches(Step):
         """Where modulo scheduling does: where a kernel can be repeated."""
         if run.problem.pipeline.backward_routes:
             return SCATTERED
+        if run.problem.differing:
+            return DIFFERENT
         return "it knows nothing of what is exchanged between passes" if run.problem.pipeline.ticks.pauses else None
 
     def run(self, run: Run, seconds: float, **options: Any) -> None:

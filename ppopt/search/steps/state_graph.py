@@ -8,7 +8,7 @@ from ppopt.bounds.throughput import slowest_wait, throughput
 from ppopt.constraints import relaxed_graphs
 from ppopt.search import tuning
 from ppopt.search.run import Run
-from ppopt.search.step import SCATTERED, Kind, Step
+from ppopt.search.step import DIFFERENT, SCATTERED, Kind, Step
 from ppopt.search.steps.closed_forms import learn
 
 
@@ -34,6 +34,8 @@ class StateGraph(Step):
         """Where memory bounds the number of states."""
         if run.problem.pipeline.backward_routes:
             return SCATTERED
+        if run.problem.large and run.problem.differing:
+            return DIFFERENT
         return "memory is unlimited" if run.problem.pipeline.amounts.limit is None else None
 
     def run(self, run: Run, seconds: float, *, most: int = 0, exact: bool = False, **options: Any) -> str:

@@ -8,7 +8,7 @@ from ppopt import bounds
 from ppopt.bounds.escalation import Attempt, Lengths
 from ppopt.search import tuning
 from ppopt.search.run import Run
-from ppopt.search.step import Kind, Step
+from ppopt.search.step import DIFFERENT, Kind, Step
 from ppopt.search.steps.closed_forms import learn
 
 
@@ -22,6 +22,10 @@ class Windows(Step):
     def __init__(self) -> None:
         self._tried: dict[Lengths, Attempt] = {}
         """Seconds that were spent on windows, without end where they have proved all they can, and below which value."""
+
+    def applies(self, run: Run) -> str | None:
+        """Where it takes no longer to pose windows than there may be time."""
+        return DIFFERENT if run.problem.large and run.problem.differing else None
 
     def run(self, run: Run, seconds: float, *, shortest: int = 0, **options: Any) -> str:
         """Ask windows of growing length, those below ``shortest`` eighths of the filling time left out."""

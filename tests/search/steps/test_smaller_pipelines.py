@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ppopt.checker import violations
-from ppopt.pipeline import DataParallel, Links, Memory, Pipeline
-from ppopt.search import tuning
+from ppopt.pipeline import DataParallel, Links, Memory, Mix, Pipeline
+from ppopt.search import solve, tuning
 from ppopt.search.steps.modulo_scheduling import ModuloScheduling
 from ppopt.search.steps.smaller_pipelines import FewerDevices, FewMicrobatches, with_few_microbatches
 from ppopt.search.strategies import CLOSED_FORMS
@@ -25,6 +25,20 @@ def test_few_microbatches_begin_a_search(objective: str) -> None:
     assert run.incumbent.best is not None
     assert violations(run.problem.pipeline, run.incumbent.best) == []
     assert run.taken[0].name.startswith("kernels of schedules of ")
+
+
+def test_few_microbatches_tell_nothing_of_others() -> None:
+    """Where microbatches differ there is no pipeline with fewer of them, and no kernel is repeated."""
+    pipeline = Pipeline(2, 200, memory=Memory(limit=2), mix=Mix(microbatch_costs=(1, 2) * 100))
+    assert reason(FewMicrobatches, run_of(pipeline)) == "microbatches differ"
+
+
+def test_a_large_problem_whose_microbatches_differ_is_solved() -> None:
+    pipeline = Pipeline(16, 110, mix=Mix(microbatch_costs=(1, 2) * 55))
+    result = solve(pipeline, seconds=3, workers=1)
+    assert result.schedule is not None
+    assert violations(pipeline, result.schedule) == []
+    assert {"few microbatches", "modulo scheduling"} <= {step.name for step in result.steps if "microbatches differ" in str(step)}
 
 
 def test_few_are_fewer_by_a_multiple_of_the_longest_unroll_factor() -> None:
