@@ -1,4 +1,4 @@
-"""Bounds in closed form: work, one machine with heads and tails, memory. Milliseconds each, whatever M is."""
+"""Bounds in closed form: work, one machine with heads and tails, memory. Of alike microbatches milliseconds each, whatever M is."""
 
 from __future__ import annotations
 
@@ -243,9 +243,9 @@ def best_set(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts:
     return BestSet(int(value[first, last]), int(a[first]), int(b[last]))
 
 
-def _spread(thresholds: IntArray, most: int) -> IntArray:
-    """At most so many of these numbers, from the first to the last."""
-    return thresholds[np.linspace(0, len(thresholds) - 1, min(most, len(thresholds))).astype(np.int64)]
+def _spread(rising: IntArray, most: int) -> IntArray:
+    """No more than ``most`` of these numbers, the first and the last among them, and the others at even distances."""
+    return rising[np.linspace(0, len(rising) - 1, min(most, len(rising))).astype(np.int64)]
 
 
 def _area(graph: FamilyGraph, objective: Objective) -> Bound | None:

@@ -51,7 +51,7 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
             ancestors = _ancestors(graph, family, members[place])[::-1]
             earliest = np.minimum.accumulate(first[:, ancestors], axis=1)
             taken = np.cumsum(duration[ancestors])
-            if len(index) < len(ancestors):
+            if len(index) < len(ancestors):  # one way or the other: the loop is over the fewer ones
                 for n in index.tolist():
                     start[:, n] = np.maximum(start[:, n], (earliest + (n + 1) * taken).max(axis=1) + n * time)
             else:

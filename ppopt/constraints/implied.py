@@ -29,9 +29,9 @@ def implied_by_memory(graph: FamilyGraph) -> tuple[Precedence, ...]:
     Every microbatch has to run all these families. Where there is no room for ``I`` at all, there is no schedule, and of ``I``
     nothing is said.
     """
-    found: list[Precedence] = []
     if graph.routes > 1 and max(graph.count, default=0) == 1:
         return ()
+    found = []
     for place, reservoir in enumerate(graph.reservoirs):
         claims: dict[int, int] = {}
         for held in reservoir.held:

@@ -41,7 +41,8 @@ def sequence_of(jobs: Ranked, *, patient: bool, reserve: bool) -> IntArray:
     most = ((count + 1) * longest + int(jobs.release.max(initial=0)) + 1) * sizes.stride
     how = patient, not jobs.duration.all()
     memories, account, state = _memories(jobs, reserve), _account(jobs), _state(jobs, sizes)
-    time = simulate(count * len(jobs.pipeline.routes), most, sizes, *how, work, use, memories, _ends(jobs), account, state)
+    effort = count * len(jobs.pipeline.routes)  # a claim may ask for every route
+    time = simulate(effort, most, sizes, *how, work, use, memories, _ends(jobs), account, state)
     sequence: IntArray = state.sequence
     if count and sequence[-1] < 0:
         raise _stuck(jobs, int(time), sequence, state.heads, account.held)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 SCATTERED = "backwards run on other devices than their forwards"
-DIFFERENT = "microbatches differ"
 """Why a step does not apply that takes a stage's operations to be on one device."""
+DIFFERENT = "microbatches differ"
+"""Why a step does not apply that takes microbatches to be alike, or takes long where each has a route of its own."""
 
 
 class Kind(Enum):

@@ -24,7 +24,7 @@ class Windows(Step):
         """Seconds that were spent on windows, without end where they have proved all they can, and below which value."""
 
     def applies(self, run: Run) -> str | None:
-        """Where it takes no longer to pose windows than there may be time."""
+        """Where microbatches are alike, or few: with families for each of many microbatches posing a window takes seconds."""
         return DIFFERENT if run.problem.large and run.problem.differing else None
 
     def run(self, run: Run, seconds: float, *, shortest: int = 0, **options: Any) -> str:
