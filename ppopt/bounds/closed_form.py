@@ -1,4 +1,4 @@
-"""Bounds in closed form: work, one machine with heads and tails, memory. Of alike microbatches milliseconds each, whatever M is."""
+"""Bounds in closed form: work, one machine with heads and tails, memory. Milliseconds for alike microbatches, whatever M is."""
 
 from __future__ import annotations
 
