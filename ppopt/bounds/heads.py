@@ -6,6 +6,8 @@ They are those of the n-th operation of each family in a schedule in order, whic
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ppopt.constraints import FamilyGraph
@@ -35,6 +37,14 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
     *Machine.* Before ``o(n)`` starts, each of its machines has run ``n + 1`` instances of each ancestor of ``o`` that is of
     that machine, and ``n`` instances of ``o``.
     """
+    cut = most if most is not None and most < max(graph.count, default=0) else None
+    found = _heads(graph, memory and bool(graph.implied), own, cut, work)
+    return list(found) if own else [start[0] for start in found]
+
+
+@lru_cache(maxsize=4)  # heads and tails, with memory and without: one bound of a pipeline asks for what another one has asked for
+def _heads(graph: FamilyGraph, memory: bool, own: bool, most: int | None, work: bool) -> tuple[IntArray, ...]:
+    """``[device, instance]`` of each family, with one row where starts are those from the begin of the schedule; read-only."""
     result: list[IntArray] = []
     duration, members = np.array(graph.duration), [np.array(machine.families, dtype=np.int64) for machine in graph.machines]
     first = np.empty((graph.devices if own else 1, len(graph.families)), dtype=np.int64)
@@ -62,8 +72,9 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
             if wait.after == family and wait.shift < len(index) and (rise := graph.round_trip(wait)) is not None:
                 start = _lifted(start, wait.shift, rise)
         first[:, family] = start[:, 0]
+        start.flags.writeable = False
         result.append(start)
-    return result if own else [start[0] for start in result]
+    return tuple(result)
 
 
 def _ancestors(graph: FamilyGraph, family: int, among: IntArray) -> IntArray:

@@ -28,8 +28,3 @@ def factors(pipeline: Pipeline, microbatch: int, stage: int) -> Factors:
         row = given[stage] if given and isinstance(given[0], tuple) else given
         both.append(Fraction(1) if not row else row[microbatch])
     return Factors(both[0], both[0], both[1])  # type: ignore[arg-type]
-
-
-def someone(pipeline: Pipeline, route: int) -> int | None:
-    """A microbatch of a route; ``None``: no microbatch takes it."""
-    return next((m for m, own in enumerate(pipeline.route_of_microbatch) if own == route), None)

@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from ppopt.checker.copied import away_of, copy_times
-from ppopt.checker.factors import Factors, factors, someone
+from ppopt.checker.factors import Factors, factors
 from ppopt.checker.layers import by_stage
 from ppopt.checker.places import before_step, fetch_times, held_weights, places
 from ppopt.op import Kind
@@ -77,6 +78,7 @@ class Facts(NamedTuple):
     """``[route][stage]``: of ``scatter`` the part without the optimizer step."""
 
 
+@lru_cache(maxsize=2)  # every schedule of a pipeline is checked against the same
 def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     """The facts of a pipeline.
 
@@ -87,9 +89,8 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
         PipelineError: which stages recompute is left open, or several numbers of microbatches are asked for.
     """
     pipeline = by_stage(pipeline)
-    again = _recomputing(pipeline)
-    times, amounts = _times(pipeline, again), _amounts(pipeline, again)
-    each = _factors(pipeline)
+    again, each = _recomputing(pipeline), _factors(pipeline)
+    times, amounts = _times(pipeline, again, each), _amounts(pipeline, again, each)
     amounts["away"] = [away_of(pipeline, r, row, each[r]) for r, row in enumerate(amounts["activation"])]
     times |= copy_times(pipeline, amounts["away"], each)
     memory, devices = pipeline.memory, range(pipeline.devices)
@@ -117,15 +118,18 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     )
 
 
-def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
-    """The times of :class:`Facts` by their names, in the user's unit; ``again``: the stages that recompute."""
+def _times(pipeline: Pipeline, again: Collection[int], each: list[list[Factors]]) -> dict[str, list[Row]]:
+    """The times of :class:`Facts` by their names, in the user's unit.
+
+    ``again``: the stages that recompute; ``each``: the factors ``[route][stage]``.
+    """
     routes, latency, occupancy = pipeline.routes, pipeline.links.latency, pipeline.links.occupancy
     traffic, backs = pipeline.data_parallel, pipeline.backward_routes or routes
     fetched, optimizer = before_step(pipeline), pipeline.costs.optimizer or Fraction(0)
     both = ({way: _traffic(pipeline, way, of) for way in set(routes)} for of in (traffic.all_gather, traffic.reduce_scatter))
     gather, scatter = ([of_way[route] for route in routes] for of_way in both)
     on = [places(pipeline, route) for route in range(len(routes))]
-    each, kinds = _factors(pipeline), Kind.W + pipeline.costs.weight_pieces
+    kinds = Kind.W + pipeline.costs.weight_pieces
     return {
         "duration": [_durations(pipeline, route, again, of) for route, of in enumerate(each)],
         "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
@@ -150,11 +154,11 @@ def _times(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
 
 def _factors(pipeline: Pipeline) -> list[list[Factors]]:
     """``[route][stage]``: what the microbatches of the route take beside one of the costs."""
-    found = []
-    for route in range(len(pipeline.routes)):
-        one = someone(pipeline, route) if pipeline.mix.differs else None
-        alike = Factors(Fraction(1), Fraction(1), Fraction(1))
-        found.append([alike if one is None else factors(pipeline, one, stage) for stage in range(pipeline.stages)])
+    alike = Factors(Fraction(1), Fraction(1), Fraction(1))
+    found = [[alike] * pipeline.stages for _ in pipeline.routes]
+    someone = {route: m for m, route in enumerate(pipeline.route_of_microbatch)} if pipeline.mix.differs else {}
+    for route, m in someone.items():
+        found[route] = [factors(pipeline, m, stage) for stage in range(pipeline.stages)]
     return found
 
 
@@ -185,7 +189,7 @@ def _durations(pipeline: Pipeline, number: int, again: Collection[int], each: li
     absent = [None] * pipeline.stages
     parts = [[x / costs.weight_pieces for x in weight]] * costs.weight_pieces
     row = [x for row in (forward, full, input_, *parts) for x in (row or absent)]
-    return [None if x is None else x + wait for x, wait in zip(row, fetch_times(pipeline, number), strict=True)]
+    return [x + wait if x is not None and wait else x for x, wait in zip(row, fetch_times(pipeline, number), strict=True)]
 
 
 def _differ(
@@ -210,8 +214,8 @@ def _differ(
         input_[stage] += extra[stage]
     for row, squares in zip(rows, (part, full, input_, none), strict=True):
         for stage in stages if row else ():
-            by = each[stage]
-            row[stage] = (row[stage] - squares[stage]) * by.time + squares[stage] * by.square
+            by, square = each[stage], squares[stage]
+            row[stage] = (row[stage] - square) * by.time + square * by.square if square else row[stage] * by.time
 
 
 def _working(pipeline: Pipeline, each: list[list[Factors]]) -> list[list[Fraction]]:
@@ -226,11 +230,14 @@ def _working(pipeline: Pipeline, each: list[list[Factors]]) -> list[list[Fractio
     return rows
 
 
-def _amounts(pipeline: Pipeline, again: Collection[int]) -> dict[str, list[Row]]:
-    """The amounts of :class:`Facts` per stage by their names, in the user's unit; ``again``: the stages that recompute."""
+def _amounts(pipeline: Pipeline, again: Collection[int], factors_of: list[list[Factors]]) -> dict[str, list[Row]]:
+    """The amounts of :class:`Facts` per stage by their names, in the user's unit.
+
+    ``again``: the stages that recompute; ``factors_of``: the factors ``[route][stage]``.
+    """
     memory = pipeline.memory
     activations, retentions = list[Row](), list[Row]()
-    for route, each in zip(pipeline.routes, _factors(pipeline), strict=True):
+    for route, each in zip(pipeline.routes, factors_of, strict=True):
         whole = _by_stage(pipeline, route, memory.activation)
         activation = list(whole)
         saved = _by_stage(pipeline, route, memory.recompute_saved)
@@ -331,4 +338,4 @@ def _denominator(values: Iterable[Fraction | None]) -> int:
 
 def _integers(row: Row, per_unit: int) -> list[int]:
     """The values times ``per_unit``, which makes them integers; -1 for ``None``."""
-    return [-1 if value is None else int(value * per_unit) for value in row]
+    return [-1 if value is None else value.numerator * (per_unit // value.denominator) for value in row]

@@ -19,6 +19,7 @@ def misplaced(run: Run) -> Iterator[Violation]:
     if not pipeline.mix.differs:
         return
     way = {m: pipeline.routes[route] for m, route in enumerate(pipeline.route_of_microbatch)}
+    sizes = _sizes(pipeline)
     for device, row in enumerate(run.rows):
         ran: dict[tuple[int, bool], list[tuple[int, Entry]]] = {}
         for entry in row:
@@ -29,14 +30,17 @@ def misplaced(run: Run) -> Iterator[Violation]:
                     ran.setdefault((stage, kind != Kind.F), []).append((microbatch, entry))
         for (stage, back), ops in ran.items():
             for group in {way[m] for m, _ in ops}:
-                yield from _in_turn(run, device, stage, back, [(m, entry) for m, entry in ops if way[m] == group])
+                own = [(m, entry) for m, entry in ops if way[m] == group]
+                yield from _in_turn(run, device, stage, back, own, sizes)
 
 
-def _in_turn(run: Run, device: int, stage: int, back: bool, ops: list[tuple[int, Entry]]) -> Iterator[Violation]:
+def _in_turn(
+    run: Run, device: int, stage: int, back: bool, ops: list[tuple[int, Entry]], size_of: list[int]
+) -> Iterator[Violation]:
     mix, many = run.pipeline.mix, run.pipeline.microbatches
     sizes = mix.pieces if len(mix.pieces) > 1 else (mix.pieces or (1,)) * many
     sequence_of = [(s, piece) for s, size in enumerate(sizes) for piece in range(size)][:many]
-    given = mix.microbatch_order == "given" and _differ(run.pipeline, sequence_of, {m for m, _ in ops})
+    given = mix.microbatch_order == "given" and (bool(mix.pieces) or len({size_of[m] for m, _ in ops}) > 1)
     for (m, entry), (later, after) in pairwise(ops):
         (first, piece), (second, other) = sequence_of[m], sequence_of[later]
         wrong = first == second and (piece < other if back else piece > other)
@@ -51,10 +55,8 @@ def _in_turn(run: Run, device: int, stage: int, back: bool, ops: list[tuple[int,
             yield Violation(Rule.TURN, device, op, at, message)
 
 
-def _differ(pipeline: Pipeline, sequence_of: list[tuple[int, int]], those: set[int]) -> bool:
-    """Whether some of the microbatches are told apart: as pieces of a sequence, or by what their sequences take."""
-    stages = range(pipeline.stages)
-    whole: dict[int, tuple[tuple[Factors, ...], ...]] = {}
-    for m in sorted(those):
-        whole[sequence_of[m][0]] = *whole.get(sequence_of[m][0], ()), tuple(factors(pipeline, m, stage) for stage in stages)
-    return bool(pipeline.mix.pieces) or len(set(whole.values())) > 1
+def _sizes(pipeline: Pipeline) -> list[int]:
+    """By microbatch a number, the same for those that take the same on every stage."""
+    numbers: dict[tuple[Factors, ...], int] = {}
+    takes = (tuple(factors(pipeline, m, stage) for stage in range(pipeline.stages)) for m in range(pipeline.microbatches))
+    return [numbers.setdefault(each, len(numbers)) for each in takes]

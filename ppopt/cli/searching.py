@@ -29,10 +29,10 @@ LONG = 10.0
 
 
 def within_all(settings: Settings) -> Settings:
-    """The same with what the command has taken so far taken off its time limit, a tenth of it at most."""
+    """The same with what the command has taken so far taken off its time limit, half of it at most."""
     if settings.deterministic or settings.seconds < LONG:
         return settings
-    return dataclasses.replace(settings, seconds=settings.seconds - min(time.monotonic() - BEGUN, settings.seconds / 10))
+    return dataclasses.replace(settings, seconds=settings.seconds - min(time.monotonic() - BEGUN, settings.seconds / 2))
 
 
 def search_options(

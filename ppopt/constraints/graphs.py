@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 
@@ -87,6 +88,11 @@ def relaxed_graph(pipeline: Pipeline, share: Share | None = None, *, links: bool
 
     Without ``links`` a transfer is a delay between computations, which is a relaxation again.
     """
+    return _relaxed_graph(pipeline, share, links and bool(pipeline.lines))
+
+
+@lru_cache(maxsize=4)  # every bound of a pipeline asks for these
+def _relaxed_graph(pipeline: Pipeline, share: Share | None, links: bool) -> FamilyGraph:
     graph = held_from_forwards(graph_of(pipeline, links=links))
     forward, gradient, rest = shared(pipeline, share)
     whole = shared(pipeline, None)[2]

@@ -24,6 +24,8 @@ def pairs_of(pipeline: Pipeline, *, alone: bool = True, full: bool = False) -> t
     tell the ways of a backward apart, provided that these words ask for no more where operations end earlier or start later. It
     is done anyway where a split backward may take more memory than the pair.
     """
+    if (pipeline.ticks.overlap < 0).all():
+        return ()
     full = full or splitting_takes_memory(pipeline)
     words = []
     for device in range(pipeline.devices):

@@ -177,9 +177,6 @@ def least_limits(pipeline: Pipeline) -> list[int]:
 
     Where some are copied to the host, less may be there; whether that leads to a schedule, a search has to say.
     """
-    amounts, together = pipeline.amounts, _at_once(pipeline)
-    found = []
-    for device in range(pipeline.devices):
-        most = max(least_held(pipeline, routes, device) for routes in together)
-        found.append(most + int(amounts.static[device]))
-    return found
+    most = np.maximum.reduce([least_held(pipeline, routes) for routes in _at_once(pipeline)])
+    needed: list[int] = (most + pipeline.amounts.static).tolist()
+    return needed

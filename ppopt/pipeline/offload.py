@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ppopt.op import COPIES, Send
+from ppopt.op import COPIES, Kind, Send
 from ppopt.pipeline.parts import Given, Number, PipelineError, Value, check_length, exact, optional_values, plain
 from ppopt.pipeline.tables import Rows, by_stage, entry, held
 
@@ -296,15 +296,17 @@ def engines_of(pipeline: Pipeline) -> tuple[Engine, ...]:
     return tuple(Engine(devices, way) for devices in (*filter(None, groups), *((d,) for d in alone)) for way in ways)
 
 
-def least_held(pipeline: Pipeline, together: Sequence[int], device: int) -> int:
-    """What one microbatch needs on a device at least (integer amounts), copied where it may be; or the pieces of a sequence.
+def least_held(pipeline: Pipeline, together: Sequence[int]) -> IntArray:
+    """``[device]``: what a microbatch needs there at least (integers), copied where it may be; or the pieces of a sequence.
 
     ``together``: its route, or those of the pieces from the first on. While a backward runs it holds its whole activation, and
     its working set; of the device's earlier stages of this piece and of those before it what stays, since their backwards come
     later.
     """
     amounts, routes = pipeline.amounts, list(together)
-    here = np.array(pipeline.backward_routes or pipeline.routes)[routes] == device
+    here = pipeline.device_by_kind[routes, Kind.B] == np.arange(pipeline.devices)[:, None, None]  # [device, route, stage]
     away = np.where(here, amounts.away[routes], 0)
     stays = np.where(here, amounts.activation[routes] - amounts.away[routes], 0)
-    return int((stays.cumsum(axis=0).cumsum(axis=1) + away + amounts.working[routes, device, None]).max())
+    held = stays.cumsum(axis=1).cumsum(axis=2) + away + amounts.working[routes].T[:, :, None]
+    least: IntArray = held.max(axis=(1, 2))
+    return least

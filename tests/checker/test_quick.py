@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from ppopt.checker.quick import sound
+from ppopt.checker.quick import seconds_to_read, sound
 from ppopt.checker.records import read_schedule
 from ppopt.checker.rules import _violations
 from ppopt.op import Kind
-from ppopt.pipeline import DataParallel, Pipeline
+from ppopt.pipeline import DataParallel, Mix, Pipeline
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
 from tests.support.strategies import orders, paired, pipelines
@@ -76,3 +76,10 @@ def test_pairs_traffic_and_numbers_that_are_none() -> None:
     assert not sound(pipeline.changed(microbatches=3), schedule)
     kinds = {Kind(number // 4) for number in order.rows[1].tolist()}
     assert kinds == {Kind.F, Kind.B}
+
+
+def test_microbatches_that_differ_take_time_to_read() -> None:
+    """A search keeps that time back; where all are alike, and nothing is read one by one, there is nothing to keep."""
+    alike = Pipeline(4, 8)
+    differ = Pipeline(4, 8, mix=Mix(microbatch_costs=(1, 2, 1, 3, 2, 1, 2, 2)))
+    assert seconds_to_read(alike) == 0 < seconds_to_read(differ)

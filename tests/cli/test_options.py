@@ -1,9 +1,14 @@
 """How flags, ``--set`` and the model file go together."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ppopt.cli import searching
+from ppopt.search.settings import Settings
 from tests.support.command import read, run
 from tests.support.places import MODELS
 
@@ -62,3 +67,13 @@ def test_what_a_name_is_read_as_is_said_wherever_one_is_read(tmp_path: Path) -> 
     assert run("order", "zb-1p", "-d", "2", "-m", "4").stderr.startswith("Note: zb-1p is the automatic scheduler")
     assert run("order", "interleaved", "-d", "2", "-m", "4").stderr == "Note: interleaved is read as interleaved-1f1b.\n"
     assert run("order", "zb-h1", "-d", "2", "-m", "4").stderr == ""
+
+
+@pytest.mark.parametrize(("limit", "loaded", "least", "most"), [(100, 30, 50, 70), (100, 1000, 50, 50), (9, 3, 9, 9)])
+def test_a_long_time_limit_is_that_of_the_whole_command(
+    monkeypatch: pytest.MonkeyPatch, limit: float, loaded: float, least: float, most: float
+) -> None:
+    """What it has loaded and read counts, but half of the time is left; of a short limit nothing is taken."""
+    monkeypatch.setattr(searching, "BEGUN", time.monotonic() - loaded)
+    assert least <= searching.within_all(Settings(limit)).seconds <= most
+    assert searching.within_all(Settings(limit, deterministic=True)).seconds == limit

@@ -138,6 +138,28 @@ def test_graphs_of_graphs(pipeline: Pipeline) -> None:
         assert list(machine.families) == sorted(machine.families)
 
 
+@settings(max_examples=60)
+@given(machines(60))
+def test_links_make_no_difference_where_transfers_hold_none(pipeline: Pipeline) -> None:
+    """Then one relaxed graph serves bounds with links and without, and it is made once."""
+    same = graph_of(pipeline) == graph_of(pipeline, links=False)
+    assert same == (not pipeline.lines)
+    assert (relaxed_graph(pipeline) is relaxed_graph(pipeline, links=False)) == same
+
+
+def test_heads_are_shared_and_cannot_be_written() -> None:
+    """Who asks again gets the same numbers, whatever became of the answer."""
+    graph = relaxed_graph(Pipeline(2, 4, memory=Memory(limit=3)))
+    for own in (False, True):
+        first = heads(graph, memory=True, own=own)
+        for row in first:
+            with pytest.raises(ValueError, match="read-only"):
+                row += 1
+        first.clear()
+        assert len(heads(graph, memory=True, own=own)) == len(graph.families)
+    assert all(len(row) == 2 for row in heads(graph, memory=True, most=2))
+
+
 @settings(max_examples=25)
 @given(pipelines(40))
 def test_rounding_down_is_a_relaxation(pipeline: Pipeline) -> None:
