@@ -15,7 +15,16 @@ import numpy as np
 from ppopt.bounds.bound import Bound, check_objective
 from ppopt.bounds.copies import away, beside_copies
 from ppopt.bounds.heads import FAR, heads, most_instances, tails
-from ppopt.constraints import FamilyGraph, Share, pairs_of, pairs_save_time, relaxed_graph, relaxed_graphs, shared
+from ppopt.constraints import (
+    FamilyGraph,
+    Share,
+    pairs_of,
+    pairs_save_time,
+    relaxed_graph,
+    relaxed_graphs,
+    shared,
+    waiting_in_turn,
+)
 from ppopt.op import Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Objective
@@ -81,7 +90,8 @@ def _memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
 
     *Turns.* Where a stage has room for C microbatches, its ``F(n)`` waits for ``I(n - C)`` or ``W(n - C)``, so every C
     instances take at least the shortest way from the start of ``F`` to the end of that backward
-    (:func:`~ppopt.constraints.implied.implied_by_memory`). By itself, and in the heads and tails of the one-machine bound.
+    (:func:`~ppopt.constraints.implied.implied_by_memory`). By itself, and in the heads and tails of the one-machine bound. Of
+    microbatches that differ each waits for some earlier one (:func:`~ppopt.constraints.in_turn.waiting_in_turn`), in all four.
 
     *Area.* A device holds an amount from the start of ``F`` to the end of the backward, no shorter than that way; all these
     rectangles fit under ``limit``, rounded down to a multiple of the amounts' common divisor, between its first
@@ -96,24 +106,30 @@ def _memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: boo
         return None
     found = [_one_machine(pipeline, objective, pairs, memory=True)]
     for graph in relaxed_graphs(pipeline, pairs):
-        found += [_area(graph, objective), _turns(graph)]
-    found += [_filling(graph, objective) for graph in relaxed_graphs(pipeline, pairs, links=False)]
+        found += [_area(waiting_in_turn(graph), objective), _turns(graph)]
+    for graph in relaxed_graphs(pipeline, pairs, links=False):
+        found.append(_filling(waiting_in_turn(graph), objective))
     return max((bound for bound in found if bound is not None), key=lambda bound: bound.value, default=None)
 
 
 def _one_machine(pipeline: Pipeline, objective: Objective, pairs: bool, memory: bool) -> Bound | None:
     check_objective(objective)
     own = objective == "span"
-    graphs = relaxed_graphs(pipeline, pairs, links=not own)
+    graphs = [_within(memory, graph) for graph in relaxed_graphs(pipeline, pairs, links=not own)]
     ends = [_ends(graph, memory, own) for graph in graphs]
     found = [_busiest(graph, *sides, memory=memory, own=own, room={}) for graph, sides in zip(graphs, ends, strict=True)]
     if pairs and pairs_save_time(pipeline):
-        whole = relaxed_graph(pipeline, Share.NEITHER, links=not own)
+        whole = _within(memory, relaxed_graph(pipeline, Share.NEITHER, links=not own))
         sides = [_ends(whole, memory, own, work=False), *ends]
         head, tail = ([np.maximum.reduce(rows) for rows in zip(*of, strict=True)] for of in zip(*sides, strict=True))
         found.append(_busiest(whole, head, tail, memory=memory, own=own, room=_room(pipeline)))
     best = max(found, key=lambda bound: bound.value)
     return replace(best, proof=best.proof + ", transfers as mere delays") if own and pipeline.lines else best
+
+
+def _within(memory: bool, graph: FamilyGraph) -> FamilyGraph:
+    """The graph; with ``memory`` the one that has the waits of microbatches that differ, too."""
+    return waiting_in_turn(graph) if memory else graph
 
 
 def makespan_of(graph: FamilyGraph) -> int:

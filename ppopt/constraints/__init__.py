@@ -22,6 +22,7 @@ from ppopt.constraints.cuts import (
 from ppopt.constraints.expansion import chosen, expand, instances, margins, operations, shifted
 from ppopt.constraints.families import FamilyGraph, Held, Machine, Precedence, Reservoir
 from ppopt.constraints.graphs import Share, graph_of, graphs_of, relaxed_graph, relaxed_graphs, shared
+from ppopt.constraints.in_turn import waiting_in_turn
 from ppopt.constraints.joined import joined
 from ppopt.constraints.lives import lives
 from ppopt.constraints.own import device_of_family, own_words, spread
@@ -142,6 +143,7 @@ __all__ = [
     "streams_of",
     "transfers_of",
     "turns_of",
+    "waiting_in_turn",
     "weights_in_order",
     "weights_in_turn",
     "weights_of",

@@ -295,7 +295,7 @@ class FamilyGraph:
         return self if len(kept) == len(self.count) else self.kept_alone(kept, {})
 
     def kept_alone(self, kept: list[int], instead: dict[int, int]) -> FamilyGraph:
-        """With the families ``kept`` alone; what others release, those ``instead`` of them do."""
+        """With the families ``kept`` alone, numbered in that order; what others release, those ``instead`` of them do."""
         number = {family: place for place, family in enumerate(kept)}
         release = number | {family: number[other] for family, other in instead.items() if other in number}
 
@@ -315,7 +315,7 @@ class FamilyGraph:
             duration=some(self.duration),
             count=some(self.count),
             precedences=among(self.precedences),
-            machines=tuple(Machine(name, tuple(number[o] for o in own if o in number)) for name, own in self.machines),
+            machines=tuple(Machine(name, tuple(sorted(number[o] for o in own if o in number))) for name, own in self.machines),
             reservoirs=tuple(
                 Reservoir(limit, merged(Held(number[f], release[end], amount) for f, end, amount in held if f in number))
                 for limit, held in self.reservoirs

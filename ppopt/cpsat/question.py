@@ -143,6 +143,8 @@ class _Question:
         schedule = None
         with suppress(Stuck, CyclicOrder):  # operations without duration that pass each other; no schedule, but the bound holds
             schedule = timed(self.pipeline, self.words, *model.found(answer), self.objective, grid, model.parts)
+        if schedule is not None and not schedule.within_memory:  # intervals tell nothing of what takes no time
+            schedule = None
         outcome = Outcome(schedule, bound if schedule is not None else min(bound, self.upper), interrupted=answer.interrupted)
         missed = grid == 1 and (schedule is None or schedule.objective(self.objective) > min(self.steps, model.value(answer)))
         if not missed or self.strict or answer.interrupted or self.limits.clock.over:

@@ -175,3 +175,19 @@ def test_bad_values() -> None:
         assert str(error.value) == message
     with pytest.raises(TooLittleMemory, match=r"needs at least 3 \(.* what a backward takes while it runs\), got 2"):
         Pipeline(2, 3, memory=Memory(working=2, limit=2))
+
+
+@pytest.mark.parametrize(
+    ("placement", "costs", "limit", "factors"),
+    [
+        ("loop", Costs(forward=3, backward_input=[2, 1], backward_weight=[0, 1]), 7, [3, 3, 1]),
+        ("wave", Costs(forward=[2, 1], backward_input=[0, 2], backward_weight=[1, 0]), 7, [2, 2, 2, 1]),
+    ],
+)
+def test_a_backward_that_takes_no_time_takes_it_too(placement: str, costs: Costs, limit: int, factors: list[int]) -> None:
+    """CP-SAT has intervals, and one without length takes nothing: what it finds is looked at."""
+    mix = Mix(microbatch_costs=factors)
+    pipeline = Pipeline(2, len(factors), placement, 2, costs=costs, memory=Memory(limit=limit, working=1), mix=mix)
+    result = solve(pipeline, seconds=2, deterministic=True)
+    assert result.schedule is not None
+    assert violations(pipeline, result.schedule) == []
