@@ -34,8 +34,8 @@ class StateGraph(Step):
         """Where memory bounds the number of states."""
         if run.problem.pipeline.backward_routes:
             return SCATTERED
-        if run.problem.large and run.problem.differing:
-            return DIFFERENT
+        if len(set(run.problem.pipeline.route_of_microbatch)) > 1:
+            return DIFFERENT if run.problem.differing else "microbatches take several routes"
         return "memory is unlimited" if run.problem.pipeline.amounts.limit is None else None
 
     def run(self, run: Run, seconds: float, *, most: int = 0, exact: bool = False, **options: Any) -> str:
