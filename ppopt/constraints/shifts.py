@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ppopt.constraints import Family, Precede, Word, select
+from ppopt.pipeline import IntArray
 
 NEVER = 2**40
 """A shift that no microbatch reaches: nothing is known."""
@@ -20,24 +21,35 @@ class Shifts:
     """
 
     def __init__(self, words: Iterable[Word], run: Iterable[Family]) -> None:
-        known = [
-            (word.before, word.after, word.shift)
-            for word in select(words, Precede)
-            if isinstance(word.before, Family) and isinstance(word.after, Family)
-            if word.lag >= 0 and word.before.route == word.after.route
-        ]
-        families = list(dict.fromkeys(family for before, after, _ in known for family in (before, after)))
-        self._place = {family: i for i, family in enumerate(families)}
-        self._least = np.full((len(families), len(families)), NEVER, dtype=np.int64)
-        for before, after, shift in known:
+        known: dict[int, list[tuple[Family, Family, int]]] = {}
+        for word in select(words, Precede):
+            before, after = word.before, word.after
+            if isinstance(before, Family) and isinstance(after, Family) and word.lag >= 0 and before.route == after.route:
+                known.setdefault(before.route, []).append((before, after, word.shift))
+        passed: dict[int, list[Family]] = {}
+        for family in run:
+            passed.setdefault(family.route, []).append(family)
+        self._place: dict[Family, int] = {}
+        self._least = {route: self._of(words, passed.get(route, ())) for route, words in known.items()}
+        """By route ``[before, after]``: no word leads from one route to another."""
+
+    def _of(self, words: Sequence[tuple[Family, Family, int]], run: Iterable[Family]) -> IntArray:
+        """The least shifts of one route."""
+        families = dict.fromkeys(family for before, after, _ in words for family in (before, after))
+        self._place |= {family: i for i, family in enumerate(families)}
+        least = np.full((len(families), len(families)), NEVER, dtype=np.int64)
+        for before, after, shift in words:
             i, j = self._place[before], self._place[after]
-            self._least[i, j] = min(self._least[i, j], shift)
+            least[i, j] = min(least[i, j], shift)
         for family in run:
             via = self._place.get(family)
             if via is not None:
-                np.minimum(self._least, self._least[:, via, None] + self._least[None, via, :], out=self._least)
+                np.minimum(least, least[:, via, None] + least[None, via, :], out=least)
+        return least
 
     def __call__(self, before: Family, after: Family) -> int:
         """The least shift; :data:`NEVER` where none is known."""
         i, j = self._place.get(before), self._place.get(after)
-        return NEVER if i is None or j is None else int(self._least[i, j])
+        if i is None or j is None or before.route != after.route:
+            return NEVER
+        return int(self._least[before.route][i, j])
