@@ -121,6 +121,11 @@ class FamilyGraph:
         return len({family.route for family in self.families})
 
     @property
+    def one_by_one(self) -> bool:
+        """Whether there are several microbatches, each on a route of its own."""
+        return self.routes > 1 and max(self.count, default=0) == 1
+
+    @property
     def scattered(self) -> bool:
         """Whether some stage has its operations on several devices."""
         owners = {f: owner for f, owner in zip(self.families, self.owner, strict=True) if isinstance(f.kind, Kind)}

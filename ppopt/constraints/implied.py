@@ -29,7 +29,7 @@ def implied_by_memory(graph: FamilyGraph) -> tuple[Precedence, ...]:
     Every microbatch has to run all these families. Where there is no room for ``I`` at all, there is no schedule, and of ``I``
     nothing is said.
     """
-    if graph.routes > 1 and max(graph.count, default=0) == 1:
+    if graph.one_by_one:
         return ()
     found = []
     for place, reservoir in enumerate(graph.reservoirs):

@@ -48,7 +48,7 @@ def waiting_in_turn(graph: FamilyGraph) -> FamilyGraph:
     are read from the precedences; where there are none, as where the order is open, nothing is said. The same schedules obey both
     graphs, whose families are numbered in another order.
     """
-    if graph.routes < 2 or max(graph.count, default=0) > 1:
+    if not graph.one_by_one:
         return graph
     ordered = {(wait.before, wait.after) for wait in graph.precedences if not wait.shift}
     waits: list[Precedence] = []
@@ -68,9 +68,7 @@ def waiting_in_turn(graph: FamilyGraph) -> FamilyGraph:
 
 def _turns(graph: FamilyGraph, reservoir: Reservoir, families: Sequence[int]) -> list[list[_Turn]]:
     """Of each stage of a device, in the order of a route, what its microbatches run, in the order of the forwards' numbers."""
-    amounts: dict[tuple[int, int], int] = {}
-    for first, last, amount in reservoir.held:
-        amounts[first, last] = amounts.get((first, last), 0) + amount
+    amounts = {(first, last): amount for first, last, amount in reservoir.held}  # merged
     claimed: dict[int, int] = {}
     for (first, _), amount in amounts.items():
         claimed[first] = claimed.get(first, 0) + amount
