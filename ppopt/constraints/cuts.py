@@ -12,6 +12,7 @@ from ppopt.constraints.copies import first_in_order, may_copy
 from ppopt.constraints.expansion import chosen, operations
 from ppopt.constraints.graphs import graph_of
 from ppopt.constraints.implied import held_from_forwards
+from ppopt.constraints.in_turn import waits_in_turn
 from ppopt.constraints.joined import joined
 from ppopt.constraints.pairs import pairs_of
 from ppopt.constraints.rules import backward_kinds, rules_of, weights_of
@@ -119,23 +120,27 @@ def in_order(pipeline: Pipeline) -> tuple[Precede, ...]:
 def room_in_order(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Precede, ...]:
     """What the memory limit says about microbatches that run in order (valid with :func:`in_order` only).
 
-    These are the precedences that memory implies in the graph of families (:func:`~ppopt.constraints.implied.implied_by_memory`),
-    of what forwards claim alone. Where a backward may be run either way, a wait for ``I`` is one for whichever is run. A wait for
-    ``W`` is left out there: it needs every microbatch to hold until its ``W``, and one that runs ``B`` does not. ``extra`` are
-    the words that bind beside the rules; without any, what is run is as in :func:`free_choices`.
+    These are the precedences that memory implies in the graph of families (:func:`~ppopt.constraints.implied.implied_by_memory`,
+    :func:`~ppopt.constraints.in_turn.waits_in_turn`), of what forwards claim alone. Where a backward may be run either way, a
+    wait for ``I`` is one for whichever is run, and no longer than until that ends. A wait for ``W`` is left out there: it needs
+    every microbatch to hold until its ``W``, and one that runs ``B`` does not. ``extra`` are the words that bind beside the
+    rules; without any, what is run is as in :func:`free_choices`.
     """
     if pipeline.amounts.limit is None:
         return ()
     graph = held_from_forwards(graph_of(pipeline))
     kinds = backward_kinds(pipeline)
     run = chosen(pipeline, (*rules_of(pipeline, links=False), *(extra or free_choices(pipeline))))[0]
+    split = all(np.isin(operations(pipeline, graph.families[o]), run).all() for o in graph.of_kind(Kind.I, Kind.W))
+    lasting = split and not pairs_of(pipeline)
     cuts: list[Precede] = []
-    for wait in graph.implied:
+    for wait in (*graph.implied, *waits_in_turn(graph)):
         before, after = graph.families[wait.before], graph.families[wait.after]
         if wait.shift >= graph.count[wait.after]:
             continue
         if before.kind in kinds:
-            cuts += [Precede(replace(before, kind=kind), after, shift=wait.shift, lag=wait.lag) for kind in kinds]
+            lag = wait.lag if lasting else 0
+            cuts += [Precede(replace(before, kind=kind), after, shift=wait.shift, lag=lag) for kind in kinds]
         elif before.kind == Kind.F or np.isin(operations(pipeline, before), run).all():
             cuts.append(Precede(before, after, shift=wait.shift, lag=wait.lag))
     return tuple(cuts)

@@ -48,8 +48,19 @@ def waiting_in_turn(graph: FamilyGraph) -> FamilyGraph:
     are read from the precedences; where there are none, as where the order is open, nothing is said. The same schedules obey both
     graphs, whose families are numbered in another order.
     """
-    if not graph.one_by_one:
+    waits = waits_in_turn(graph)
+    if not waits:
         return graph
+    into: dict[int, set[int]] = {family: set() for family in range(len(graph.families))}
+    for wait in (*graph.precedences, *waits):
+        into[wait.after].add(wait.before)
+    return replace(graph, precedences=(*graph.precedences, *waits)).kept_alone(list(TopologicalSorter(into).static_order()), {})
+
+
+def waits_in_turn(graph: FamilyGraph) -> tuple[Precedence, ...]:
+    """The waits of :func:`waiting_in_turn` alone; none where microbatches are alike."""
+    if not graph.one_by_one:
+        return ()
     ordered = {(wait.before, wait.after) for wait in graph.precedences if not wait.shift}
     waits: list[Precedence] = []
     for place, reservoir in enumerate(graph.reservoirs):
@@ -58,12 +69,7 @@ def waiting_in_turn(graph: FamilyGraph) -> FamilyGraph:
             waits += _for_backwards(graph, turns, ordered, reservoir.limit)
             for later in stages[number + 1 :]:
                 waits += _for_forwards(graph, turns, later, ordered, reservoir.limit)
-    if not waits:
-        return graph
-    into: dict[int, set[int]] = {family: set() for family in range(len(graph.families))}
-    for wait in (*graph.precedences, *waits):
-        into[wait.after].add(wait.before)
-    return replace(graph, precedences=(*graph.precedences, *waits)).kept_alone(list(TopologicalSorter(into).static_order()), {})
+    return tuple(waits)
 
 
 def _turns(graph: FamilyGraph, reservoir: Reservoir, families: Sequence[int]) -> list[list[_Turn]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from graphlib import TopologicalSorter
 
 import numpy as np
 
@@ -53,3 +54,31 @@ class Shifts:
         if i is None or j is None or before.route != after.route:
             return NEVER
         return int(self._least[before.route][i, j])
+
+
+class Earlier:
+    """Which families have ended before which others start, where each has one operation; as far as ``words`` say that.
+
+    Chains as in :class:`Shifts`, but also from one route to another. Words between operations further apart say nothing then.
+    """
+
+    def __init__(self, words: Iterable[Word], run: Iterable[Family]) -> None:
+        into: dict[Family, list[Family]] = {}
+        for word in select(words, Precede):
+            if isinstance(word.before, Family) and isinstance(word.after, Family) and word.lag >= 0 and not word.shift:
+                into.setdefault(word.after, []).append(word.before)
+                into.setdefault(word.before, [])
+        self._place = {family: place for place, family in enumerate(into)}
+        self._before: dict[Family, int] = {}
+        """By family all that end before it, as bits of an integer."""
+        passed = set(run)
+        for family in TopologicalSorter(into).static_order():
+            found = 0
+            for before in into[family]:
+                found |= 1 << self._place[before] | (self._before[before] if before in passed else 0)
+            self._before[family] = found
+
+    def __call__(self, before: Family, after: Family) -> bool:
+        """Whether ``before`` surely ends before ``after`` starts, if both are run."""
+        place = self._place.get(before)
+        return place is not None and self._before.get(after, 0) >> place & 1 == 1

@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from ppopt.constraints import Capacity, Family, Hold, Stream, computing, lives, operations, relaxed_graphs, spread
 from ppopt.constraints.lives import Life
-from ppopt.constraints.shifts import Shifts
+from ppopt.constraints.shifts import Earlier, Shifts
 from ppopt.cpsat import posting
 from ppopt.cpsat.operations import Operations
 from ppopt.cpsat.posting import Literal, Start, reservoir
@@ -113,6 +113,13 @@ class Memory:
     def _shift(self) -> Shifts:
         return Shifts(self.ops.words, self._run)
 
+    @cached_property
+    def _earlier_families(self) -> Earlier | None:
+        """Where each microbatch has a route of its own: what is known from one route to another."""
+        if len(self.ops.pipeline.routes) == 1 or max(map(len, self.ops.pipeline.microbatches_of)) > 1:
+            return None
+        return Earlier(self.ops.words, self._run)
+
     def _in_order(self, family: Family) -> bool:
         """Whether a family runs in order; of input gradients that may be left out: they and the backwards run instead."""
         ways = [family] if family in self._run else [replace(family, kind=kind) for kind in (Kind.B, Kind.I)]
@@ -195,6 +202,8 @@ class Memory:
 
     def _decided(self, before: Family, after: Family, j: int, count: int) -> tuple[int, int]:
         """Of ``before``, operations 0..a-1 surely precede ``after(j)`` if they are run, and those from b on surely do not."""
+        if before.route != after.route and (earlier := self._earlier_families) is not None:
+            return (1, 1) if earlier(before, after) else (0, 0 if earlier(after, before) else 1)
         if after not in self._run:
             return self._by_data(before, after, j, count)
         first = min(max(j - self._shift(before, after) + 1, 0), count)

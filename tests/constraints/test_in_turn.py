@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ppopt import bounds, cpsat
 from ppopt.bounds.closed_form import makespan_of
 from ppopt.clock import Limits
-from ppopt.constraints import FamilyGraph, free_choices, graph_of, relaxed_graph, rules_of, waiting_in_turn
+from ppopt.constraints import Family, FamilyGraph, cuts_of, free_choices, graph_of, relaxed_graph, rules_of, waiting_in_turn
+from ppopt.constraints.shifts import Earlier
 from ppopt.heuristics import each_baseline
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Memory, Mix, Pipeline, PipelineError
@@ -116,6 +117,21 @@ def test_no_bound_within_memory_is_above_the_optimum(pipeline: Pipeline) -> None
         assert found is not None
         assert best.schedule is not None
         assert found.value <= best.schedule.objective(objective)
+
+
+def test_the_waits_are_cuts_and_tell_cpsat_what_comes_before_what() -> None:
+    """One fits at a time: each forward waits for the backward before it, and for all that this one waits for."""
+    pipeline = Pipeline(1, 3, memory=Memory(limit=3), mix=Mix(microbatch_costs=[3, 2, 2.5]))
+    words = (*rules_of(pipeline), *free_choices(pipeline), *cuts_of(pipeline))
+    run = [Family(0, kind, route) for kind in (Kind.F, Kind.I, Kind.W) for route in range(3)]
+    earlier = Earlier(words, run)
+    assert {route for route in range(3) if earlier(Family(0, Kind.I, route), Family(0, Kind.F, 2))} == {0, 1}
+    assert earlier(Family(0, Kind.F, 0), Family(0, Kind.W, 2))
+    assert not earlier(Family(0, Kind.W, 0), Family(0, Kind.F, 2)), "the order of weight gradients is open"
+    assert not earlier(Family(0, Kind.F, 2), Family(0, Kind.I, 0))
+    assert not Earlier(words, [])(Family(0, Kind.F, 0), Family(0, Kind.W, 2)), "nothing is passed through but what is run"
+    lags = {word.lag for word in cuts_of(pipeline) if word.after == Family(0, Kind.F, 1) and word.before == Family(0, Kind.I)}
+    assert lags == {6}, "W of the first, in half units: it holds until then"
 
 
 def test_without_an_order_nothing_is_said() -> None:
