@@ -342,30 +342,47 @@ class Schedule:
         return limit is None or all(peak <= most for peak, most in zip(self.peak_memory, limit.tolist(), strict=True))
 
 
-def memory_levels(schedule: Schedule, device: int) -> tuple[IntArray, IntArray]:
-    """When what a device holds changes, in ticks, and what it holds from then on: integer amounts, static memory included.
+class Changes(NamedTuple):
+    """When what a device holds changes, in order; of one time, what is given back comes first."""
 
-    Of one time, what is given back comes first; of operations that take no time, all that they take counts as held.
-    """
+    times: IntArray
+    """In ticks."""
+    amounts: IntArray
+    """By how much; integer amounts of ``pipeline.amounts``."""
+    copies: IntArray
+    """The number of the copy that changes it; -1: something else."""
+
+
+def memory_changes_over_time(schedule: Schedule, device: int) -> Changes:
+    """The changes of what a device holds."""
     pipeline = schedule.pipeline
     if pipeline.backward_routes:
-        elsewhere = np.array(
-            sorted(held_over_time(pipeline, schedule.order.rows, schedule.start, schedule.end)[device]), dtype=np.int64
-        )
-        times, amounts = elsewhere.reshape(-1, 2).T
-        return times, np.cumsum(amounts) + pipeline.amounts.static[device]
+        elsewhere = held_over_time(pipeline, schedule.order.rows, schedule.start, schedule.end)[device]
+        times, amounts = np.array(sorted(elsewhere), dtype=np.int64).reshape(-1, 2).T
+        return Changes(times, amounts, np.full(len(times), -1))
     claimed, released = memory_changes(pipeline, schedule.order.rows[device])
-    changes = [(schedule.start[device], claimed), (schedule.end[device], -released)]
+    computing = np.full(len(claimed), -1)
+    changes = [(schedule.start[device], claimed, computing), (schedule.end[device], -released, computing)]
     for row, start in zip(*schedule.copies, strict=True):
         own = devices_of(pipeline, row) == device
         family, microbatch = np.divmod(row[own], pipeline.microbatches)
         kind, stage = np.divmod(family, pipeline.stages)
         away = pipeline.amounts.away[pipeline.route_by_microbatch[microbatch], stage]
-        out, begun = kind == Send.OFFLOAD, start[own]
-        changes += [((begun + durations(pipeline, row[own]))[out], -away[out]), (begun[~out], away[~out])]
-    times, amounts = (np.concatenate(column) for column in zip(*changes, strict=True))
+        out, copies = kind == Send.OFFLOAD, row[own]
+        changed = start[own] + np.where(out, durations(pipeline, copies), 0)
+        changes.append((changed, np.where(out, -away, away), copies))
+    times, amounts, numbers = (np.concatenate(column) for column in zip(*changes, strict=True))
     order = np.lexsort((amounts > 0, times))
-    return times[order], np.cumsum(amounts[order]) + pipeline.amounts.static[device]
+    return Changes(times[order], amounts[order], numbers[order])
+
+
+def memory_levels(schedule: Schedule, device: int) -> tuple[IntArray, IntArray]:
+    """When what a device holds changes, in ticks, and what it holds from then on: integer amounts, static memory included.
+
+    Of one time, what is given back comes first; of operations that take no time, all that they take counts as held.
+    """
+    changes = memory_changes_over_time(schedule, device)
+    return changes.times, np.cumsum(changes.amounts) + schedule.pipeline.amounts.static[device]
 
 
 def peaks_with_copies(schedule: Schedule) -> tuple[int, ...]:

@@ -283,7 +283,7 @@ def _late(run: Run, ran: Ran) -> Found:
         free = 0
         for entry in row:
             earliest = max([free, run.traffic(run.facts.gather, entry), *(ready[key] for key in entry.keys)])
-            earliest = max([earliest, *(end for begin, end in stops.get(device, ()) if begin <= entry.start + run.tolerance)])
+            earliest = max(earliest, stops[device].over(entry.start + run.tolerance))
             if entry.start > earliest + run.tolerance:
                 op, at = run.shown(entry), run.time(entry.start)
                 message = f"{op} starts at {at} on device {device}, but nothing holds it back after {run.time(earliest)}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Generic, TypeAlias, TypeVar
 
-from ppopt.checker.records import Run, Sent, held_for
+from ppopt.checker.records import Entry, Run, Sent, held_for
 from ppopt.checker.violation import Rule, Violation
 from ppopt.checker.waits import Ran
 from ppopt.op import Kind
@@ -13,6 +15,28 @@ from ppopt.op import Kind
 Found: TypeAlias = Iterator[Violation]
 Link: TypeAlias = tuple[str, int, int]
 """A group of shared links, by its place, or one from a device to another."""
+
+
+Timed = TypeVar("Timed", bound=Entry | Sent)
+
+
+class Timeline(Generic[Timed]):
+    """Operations or transfers, by their starts."""
+
+    def __init__(self, entries: Iterable[Timed]) -> None:
+        self._entries = sorted(entries, key=lambda entry: entry.start)
+        self._starts = [entry.start for entry in self._entries]
+        self._over = list(accumulate((max(entry.start, entry.end) for entry in self._entries), max))
+        """Of each and all before it, the latest end."""
+
+    def between(self, begin: int, end: int) -> list[Timed]:
+        """Those that run at some time between the two, and maybe others."""
+        return self._entries[bisect_right(self._over, begin) : bisect_left(self._starts, end)]
+
+    def over(self, time: int) -> int:
+        """When all that have started by then have ended; 0: there are none."""
+        started = bisect_right(self._starts, time)
+        return self._over[started - 1] if started else 0
 
 
 def transfer_violations(run: Run, ran: Ran) -> Found:
@@ -35,24 +59,25 @@ def arrivals(run: Run) -> Iterator[tuple[int, int]]:
             yield _key(run, Kind.F, sent.stage + 1, sent.microbatch), sent.end + run.facts.up[route][sent.stage]
 
 
-def stopped(run: Run) -> dict[int, list[tuple[int, int]]]:
-    """By device when it must not compute: the starts and ends of its transfers, where these block."""
-    stops: dict[int, list[tuple[int, int]]] = {}
+def stopped(run: Run) -> list[Timeline[Sent]]:
+    """By device the transfers during which it must not compute."""
+    stops: list[list[Sent]] = [[] for _ in run.rows]
     for sent in run.sent if run.pipeline.links.blocking else ():
         for device in _ends(run, sent):
-            stops.setdefault(device, []).append((sent.start, sent.end))
-    return stops
+            stops[device].append(sent)
+    return list(map(Timeline, stops))
 
 
 def late_transfers(run: Run, ran: Ran) -> Found:
     """Transfers that start later than their data, their link and, where they block, their ends allow."""
     free: dict[Link, int] = {}
+    rows = [Timeline(entry for entry in row if entry.end > entry.start) for row in run.rows]
     for sent in sorted(run.sent, key=lambda sent: (sent.start, sent.end)):
         ends = [_made(run, ran, sent), free.get(_link(run, sent), 0)]
         free[_link(run, sent)] = sent.end
         if run.pipeline.links.blocking:
             for device in _ends(run, sent):
-                ends += [entry.end for entry in run.rows[device] if entry.start <= sent.start and entry.end > entry.start]
+                ends.append(rows[device].over(sent.start))
         earliest = max([0, *(end for end in ends if end is not None)])
         if sent.start > earliest + run.tolerance:
             at = run.time(sent.start)
@@ -125,9 +150,10 @@ def _overlaps(run: Run) -> Found:
 
 
 def _computing(run: Run) -> Found:
+    rows = list(map(Timeline, run.rows))
     for sent in run.sent:
         for device in _ends(run, sent):
-            for entry in run.rows[device]:
+            for entry in rows[device].between(sent.start, sent.end):
                 begin, end = max(entry.start, sent.start), min(entry.end, sent.end)
                 inside = sent.start + run.tolerance < entry.start < sent.end - run.tolerance
                 if end - begin > run.tolerance or inside:

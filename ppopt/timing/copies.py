@@ -7,7 +7,7 @@ the computations leave no time for waits, or is not copied where that is open. N
 from __future__ import annotations
 
 import heapq
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from ppopt.constraints.words import Family
 from ppopt.op import COPIES, Kind, Send
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.pipeline.offload import copied
-from ppopt.schedule import NO_TRANSFERS, Schedule, Transfers, durations
+from ppopt.schedule import NO_TRANSFERS, Schedule, Transfers, durations, memory_changes_over_time
 from ppopt.timing.demands import NO_DEMANDS, Demands, settled, when
 from ppopt.timing.links import FloatArray, begun, in_turn, made
 from ppopt.timing.sail import Copy, sail
@@ -95,7 +95,7 @@ def _on_host(
         for copy in sorted((copy for copy in every if not np.isnan(times[copy.out])), key=lambda copy: int(times[copy.out])):
             while gone and gone[0][0] <= times[copy.out]:
                 held -= heapq.heappop(gone)[1]
-            amount = _amount(pipeline, copy)
+            amount = _moved(pipeline, copy.out)
             if held + amount <= room:
                 held += amount
                 chosen.add(copy.out)
@@ -107,9 +107,9 @@ def _on_host(
     return times
 
 
-def _amount(pipeline: Pipeline, copy: Copy) -> int:
-    """What a copy moves."""
-    family, microbatch = divmod(copy.out, pipeline.microbatches)
+def _moved(pipeline: Pipeline, out: int) -> int:
+    """What a copy out moves, by its number."""
+    family, microbatch = divmod(out, pipeline.microbatches)
     return int(pipeline.amounts.away[pipeline.route_of_microbatch[microbatch], family % pipeline.stages])
 
 
@@ -152,8 +152,9 @@ def _times(pipeline: Pipeline, every: Sequence[Copy], must: Collection[int], may
 
 
 def _earliest(busy: Sequence[tuple[int, int]], since: int, takes: int) -> int:
-    """The earliest time from ``since`` on at which an engine is free for so long."""
-    for begin, end in busy:
+    """The earliest time from ``since`` on at which an engine is free for so long; ``busy``: one behind the other, in order."""
+    for place in range(max(bisect_left(busy, (since,)) - 1, 0), len(busy)):
+        begin, end = busy[place]
         if begin >= since + takes:
             break
         since = max(since, end)
@@ -161,8 +162,9 @@ def _earliest(busy: Sequence[tuple[int, int]], since: int, takes: int) -> int:
 
 
 def _latest(busy: Sequence[tuple[int, int]], until: int, takes: int) -> int:
-    """The latest time from which on an engine is free for so long, up to ``until``."""
-    for begin, end in reversed(busy):
+    """The latest time from which on an engine is free for so long, up to ``until``; ``busy``: one behind the other, in order."""
+    for place in range(bisect_left(busy, (until,)) - 1, -1, -1):
+        begin, end = busy[place]
         if end <= until - takes:
             break
         until = min(until, begin)
@@ -256,13 +258,27 @@ def without_needless(schedule: Schedule) -> Schedule:
     may = forced(pipeline)[1]
     if not may or not schedule.within_memory:
         return schedule
-    if pipeline.amounts.limit is None:
+    limit = pipeline.amounts.limit
+    if limit is None:
         return _without(schedule, may)
+    slots = pipeline.index.stages * pipeline.index.microbatches
+    levels: dict[int, IntArray] = {}
+    away: dict[int, tuple[int, int, int]] = {}  # by copy out: its device, between which of that device's changes
+    for device in range(pipeline.devices):
+        changes = memory_changes_over_time(schedule, device)
+        levels[device] = np.cumsum(changes.amounts) + pipeline.amounts.static[device]
+        places = {number: place for place, number in enumerate(changes.copies.tolist()) if number >= 0}
+        away |= {number: (device, place, places[number + slots]) for number, place in places.items() if number in may}
+    needless = set[int]()
     for row in schedule.copies.rows:
         for number in row.tolist():
-            if number in may and (fewer := _without(schedule, {number})).within_memory:
-                schedule = fewer
-    return schedule
+            if number in away:
+                device, out, back = away[number]
+                meanwhile, amount = levels[device][out:back], _moved(pipeline, number)
+                if meanwhile.max(initial=0) + amount <= limit[device]:
+                    meanwhile += amount
+                    needless.add(number)
+    return _without(schedule, needless)
 
 
 def _without(schedule: Schedule, outs: Collection[int]) -> Schedule:

@@ -1,5 +1,6 @@
 """The checker on transfers."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 
 from ppopt.checker import Rule, violations
+from ppopt.checker.records import Sent
+from ppopt.checker.transfers import Timeline
 from ppopt.schedule import Schedule, Transfers
 from tests.support.links import again, two
 
@@ -46,3 +49,18 @@ def test_the_checker_sees_every_mistake(mistake: Callable[[Schedule], Schedule],
     schedule = two(latency=1, occupancy=2, blocking=rule == Rule.BLOCKING)
     assert violations(schedule.pipeline, schedule) == []
     assert rule in {v.rule for v in violations(schedule.pipeline, mistake(schedule))}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_runs_at_a_time_is_found_among_many(seed: int) -> None:
+    """Against a look at every one; some overlap, and some take no time or less."""
+    rng = random.Random(seed)
+    many = [Sent(0, False, m, begin, begin + rng.randint(-2, 6)) for m, begin in enumerate(rng.choices(range(30), k=12))]
+    timeline = Timeline(many)
+    for begin in range(-3, 40):
+        started = [max(one.start, one.end) for one in many if one.start <= begin]
+        assert timeline.over(begin) == max(started, default=0)
+        for end in range(begin, begin + 8):
+            meanwhile = {one for one in many if (one.start < end and begin < one.end) or begin < one.start < end}
+            assert meanwhile <= set(timeline.between(begin, end))
+    assert Timeline([Sent(0, False, 0, 0, 5), Sent(0, False, 1, 20, 25)]).between(6, 19) == []

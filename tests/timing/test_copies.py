@@ -12,6 +12,7 @@ from ppopt.pipeline import Costs, Memory, Mix, Offload, Pipeline
 from ppopt.pipeline.rewriting import kept_here, unlimited
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
+from ppopt.timing.copies import _without, forced, with_spare, without_needless
 from tests.support.tiers import thorough
 
 
@@ -95,3 +96,32 @@ def test_slow_engines_do_not_let_given_copies_wait_for_themselves(seeds: int) ->
         pipeline = Pipeline(rng.choice([1, 2]), 3, placement="wave", chunks=2, costs=costs, offload=offload)
         for _, schedule in baselines(kept_here(pipeline)):
             assert wrong(time_order(pipeline, schedule.order)) == []
+
+
+@pytest.mark.parametrize("seeds", [20, pytest.param(200, marks=thorough)], ids=["few", "all"])
+def test_copies_that_no_limit_needs_are_left_out_one_by_one(seeds: int) -> None:
+    """As where each is taken away in turn, and stays away where that fits."""
+    fewer = 0
+    for seed in range(seeds):
+        rng = random.Random(seed)
+        wave = rng.random() < 0.5
+        pipeline = Pipeline(
+            rng.choice([1, 2, 3]),
+            rng.randint(2, 6),
+            placement="wave" if wave else "linear",
+            chunks=1 + wave,
+            costs=Costs(forward=rng.choice([1, 2]), backward=rng.choice([2, 3])),
+            memory=Memory(limit=rng.choice([1.5, 2, 3]), activation=rng.choice([1, 1.5])),
+            offload=Offload(time=rng.choice([0.25, 0.5, 1]), amount=rng.choice([0.5, 1]), engines=rng.choice([1, 2])),
+        )
+        for _, plain in baselines(kept_here(pipeline)):
+            schedule = with_spare(time_order(pipeline, plain.order))
+            expected = schedule
+            if schedule.within_memory:
+                for number in [n for row in schedule.copies.rows for n in row.tolist() if n in forced(pipeline)[1]]:
+                    one_less = _without(expected, {number})
+                    expected = one_less if one_less.within_memory else expected
+            found = without_needless(schedule)
+            assert [row.tolist() for row in found.copies.rows] == [row.tolist() for row in expected.copies.rows]
+            fewer += sum(map(len, found.copies.rows)) < sum(map(len, schedule.copies.rows))
+    assert fewer
