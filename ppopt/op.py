@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 
@@ -48,11 +49,20 @@ COPIES = (Send.OFFLOAD, Send.RELOAD)
 
 WHOLE = -1
 """In place of the number of a piece: all of an operation."""
+_ROWS = len(Kind) + len(Send)
+"""Rows of tables by kind, but for those of further pieces."""
 
 
 def row_of(kind: int, piece: int = WHOLE) -> int:
     """The row that operations of a kind have in tables by kind; of the first piece of a ``W`` it is that of a whole one."""
-    return kind if piece < 1 else len(Kind) + len(Send) - 1 + piece
+    return kind if piece < 1 else _ROWS - 1 + piece
+
+
+@cache
+def _by_row(pieces: int) -> dict[int, tuple[Kind | Send, int]]:
+    """By row of tables by kind, which kind it is, and of a ``W`` in so many pieces which piece."""
+    found: dict[int, tuple[Kind | Send, int]] = {int(kind): (kind, WHOLE) for kind in (*Kind, *Send)}
+    return found if pieces == 1 else found | {row_of(Kind.W, piece): (Kind.W, piece) for piece in range(pieces)}
 
 
 class Op(NamedTuple):
@@ -155,7 +165,7 @@ class OpIndex(NamedTuple):
     @property
     def size(self) -> int:
         """How many single operations there are, of all kinds together, transfers included."""
-        return (len(Kind) + len(Send) + self.pieces - 1) * self.stages * self.microbatches
+        return (_ROWS + self.pieces - 1) * self.stages * self.microbatches
 
     @property
     def computations(self) -> int:
@@ -232,8 +242,8 @@ class OpIndex(NamedTuple):
     def _single(self, number: int) -> Op:
         family, microbatch = divmod(number, self.microbatches)
         row, stage = divmod(family, self.stages)
-        if row < len(Kind) and (row != Kind.W or self.pieces == 1):
-            return Op(stage, Kind(row), microbatch)
-        if row in self.weights:
-            return Op(stage, Kind.W, microbatch, self.weights.index(row))
-        return Op(stage, Send(row), microbatch)
+        found = _by_row(self.pieces).get(row)
+        if found is None:
+            raise ValueError(f"there is no operation number {number}")
+        kind, piece = found
+        return Op(stage, kind, microbatch, piece)

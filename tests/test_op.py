@@ -44,6 +44,12 @@ def test_texts_of_pieces_say_which() -> None:
     texts = index.texts(range(index.size))
     assert texts == [str(index.op(number)) for number in range(index.size)]
     assert {"1W2.0", "1W2.1"} <= set(texts)
+    assert [index.number(index.op(number)) for number in range(index.size)] == list(range(index.size))
+
+
+def test_a_number_that_no_operation_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="no operation number -1"):
+        OpIndex(2, 3).op(-1)
 
 
 @pytest.mark.parametrize(("op", "named"), [("3F0", "stage 3"), ("0F5", "microbatch 5")])

@@ -14,7 +14,7 @@ from ppopt.heuristics.room import activations_of_one
 from ppopt.named.definition import Restriction
 from ppopt.named.model import Model
 from ppopt.named.registry import BUILT_IN, NAMED, each, none_applies, shown_chunks, shows_maps
-from ppopt.named.row import NO_TIME, Row, figures
+from ppopt.named.row import Row, figures
 from ppopt.named.table import Table
 from ppopt.named.turned import turned_rows
 from ppopt.named.verified import verified, verified_rows
@@ -97,8 +97,7 @@ def rows_of(
             rows.append(Row.beside(pipeline, definition.name, definition.placement, schedule))
             rows += turned_rows(definition, rows[-1], every=definition.name in (read or ("1f1b",)))
         except (Restriction, OutOfTime) as problem:
-            reason = str(problem) if isinstance(problem, Restriction) else f"{definition.name}: {NO_TIME}"
-            rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, reason))
+            rows.append(Row.left_out(definition.name, definition.placement, v or definition.least_chunks, problem))
     return rows
 
 

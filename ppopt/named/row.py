@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ppopt.clock import OutOfTime
 from ppopt.pipeline import Pipeline, in_words
 from ppopt.schedule import Number, Objective, Schedule
 from ppopt.text import number, percent, place
@@ -41,6 +42,11 @@ class Row(Figures):
     def beside(cls, pipeline: Pipeline, name: str, placement: str, schedule: Schedule) -> Row:
         """The row of a schedule, on any placement, beside those of ``pipeline``."""
         return cls(name, placement, schedule.pipeline.chunks, schedule, None).seen_from((pipeline,))
+
+    @classmethod
+    def left_out(cls, name: str, placement: str, chunks: int, why: Exception) -> Row:
+        """The row of a schedule that cannot be, with the reason, or for which no time was left."""
+        return cls(name, placement, chunks, None, f"{name}: {NO_TIME}" if isinstance(why, OutOfTime) else str(why))
 
     def seen_from(self, places: Sequence[Pipeline]) -> Row:
         """The same row beside those of a model that has, or leaves open, these placements: what it assumes depends on them."""

@@ -113,8 +113,9 @@ def work_of_all(pipeline: Pipeline) -> Fraction:
     """What all layers take for all microbatches at least, every backward run the cheaper way."""
     layers, mix = pipeline.layers, pipeline.mix
     assert layers is not None
-    each = [mix.scale(m, 0) for m in range(pipeline.microbatches)]
-    linear, square = (sum(of, Fraction(0)) for of in ((by.linear for by in each), (by.square for by in each)))
+    several, times = (pipeline.microbatches, 1) if mix.differs else (1, pipeline.microbatches)
+    each = [mix.scale(m, 0) for m in range(several)]
+    linear, square = (times * sum(of, Fraction(0)) for of in ((by.linear for by in each), (by.square for by in each)))
     if not mix.lengths:
         return sum(work_of_layers(layers, pipeline.recompute), Fraction(0)) * linear
     parts = parts_of_layers(layers, pipeline.recompute)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ppopt.pipeline.checks import check_size
@@ -141,11 +142,12 @@ class Mix:
         """The microbatches of each sequence; one of its own for each where none is a piece."""
         sizes = self.pieces or (1,)
         each = sizes * (microbatches // sizes[0]) if len(sizes) == 1 else sizes
-        begins = [sum(each[:n]) for n in range(len(each))]
-        return tuple(range(begin, begin + size) for begin, size in zip(begins, each, strict=True))
+        return tuple(range(end - size, end) for end, size in zip(accumulate(each), each, strict=True))
 
     def most_held(self, microbatches: int) -> Fraction:
         """What is held of the largest sequence at some time, beside one of the costs; of factors that all stages share."""
+        if not self.differs:
+            return Fraction(1)
         return max(sum((self.scale(m, 0).held for m in of), Fraction(0)) for of in self.sequences(microbatches))
 
     def check(self, microbatches: Any, stages: int | None) -> None:
@@ -294,7 +296,7 @@ def groups_of(mix: Mix, ways: Routes, way_of: Sequence[int]) -> tuple[Group, ...
     Raises:
         PipelineError: the pieces of a sequence take different ways.
     """
-    stages, found = len(ways[0]), list[Group]()
+    stages, found, first = len(ways[0]), list[Group](), 0
     of_way: list[list[range]] = [[] for _ in ways]
     for sequence in mix.sequences(len(way_of)):
         taken = {way_of[m] for m in sequence}
@@ -310,8 +312,9 @@ def groups_of(mix: Mix, ways: Routes, way_of: Sequence[int]) -> tuple[Group, ...
         if mix.microbatch_order == GIVEN and len(together) > 1:
             together = [[sequence] for sequence in sequences]
         for group in together:
-            first = sum(len(each.routes) for each in found)
-            found.append(Group(way, tuple(range(first, first + len(group[0] if group else (0,)))), tuple(group)))
+            routes = tuple(range(first, first + len(group[0] if group else (0,))))
+            first += len(routes)
+            found.append(Group(way, routes, tuple(group)))
     return tuple(found)
 
 

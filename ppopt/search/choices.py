@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Protocol, TypeAlias
 
-from ppopt.clock import Clock
+from ppopt.clock import Clock, bounded
+from ppopt.named import Row
 from ppopt.pipeline import BEST, Pipeline
 from ppopt.schedule import Objective, Schedule
-from ppopt.search import strategies
+from ppopt.search import strategies, tuning
 from ppopt.search.closed import ClosedSearch, quick_bound
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
@@ -39,6 +40,13 @@ class Branch(Protocol):
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """Search until the clock is over; only values below ``enough`` matter."""
+
+
+def rows_in_time(beside: Callable[[], Sequence[Row]], pipeline: Pipeline, clock: Clock) -> tuple[Row, ...]:
+    """The rows beside an answer that are made before it is looked for; of a large pipeline as many as there is time for."""
+    large = 3 * pipeline.stages * pipeline.microbatches > tuning.LARGE or pipeline.mix.differs
+    with bounded(clock.slice(strategies.NAMED * clock.left) if large else None):
+        return tuple(beside())
 
 
 class ClosedBranch:

@@ -28,7 +28,7 @@ from ppopt.search import strategies, tuning
 from ppopt.search.alike import AlikeLayers
 from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, AroundSettled, Everywhere
-from ppopt.search.choices import Branch, ClosedBranch, Report, Time
+from ppopt.search.choices import Branch, ClosedBranch, Report, Time, rows_in_time
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.cuts import CutPipelines, fastest, plain, shown, without_an_answer
 from ppopt.search.cuts_of_others import CutsOfOthers
@@ -114,7 +114,7 @@ class PartitionChoice:
                 if self.named is None:
                     if not self.listed.first:
                         self.least.ask(math.inf, self._clock)  # a bound for all, whatever the rest takes
-                    self.named = tuple(self.beside())
+                    self.named = rows_in_time(self.beside, self.pipeline, clock)
                     self._all_alike()
                     self._first_looks()
                     self._begun = clock.spent

@@ -31,6 +31,7 @@ from ppopt.pipeline.partitions import BEST, Counts
 from ppopt.pipeline.parts import TooFine
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.choices import rows_in_time
 from ppopt.search.closed import check_found, solve_closed
 from ppopt.search.cut_ticks import most_ticks, scale_of_amounts
 from ppopt.search.result import Limit, Reason, Result, Ticks
@@ -99,7 +100,7 @@ class FixedOrder:
         try:
             with noting():
                 if self.named is None:
-                    self.named = tuple(self.beside())
+                    self.named = rows_in_time(self.beside, self.pipeline, clock)
                     self._begin()
                 while not self.closed and not clock.over and self.bound < min(self.enough, self.value):
                     self._next()

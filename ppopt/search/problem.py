@@ -14,7 +14,7 @@ from ppopt.schedule import Objective, Schedule
 from ppopt.search import tuning
 from ppopt.search.horizons import ended_by, horizon
 from ppopt.solvers.device_times import NOTHING_KNOWN, DeviceTimes
-from ppopt.timing import CyclicOrder, broken, time_order
+from ppopt.timing import CyclicOrder, obeys_all, time_order
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Problem:
                 return None
         if not schedule.within_memory or out_of_turn(self.pipeline, schedule.order):
             return None
-        if self.words and broken(schedule, self.words):
+        if self.words and not obeys_all(schedule, self.words):
             return None
         return schedule
 

@@ -32,12 +32,13 @@ from ppopt.pipeline import Pipeline, PipelineError, TooLittleMemory
 from ppopt.pipeline.recompute_choices import Choice, RecomputeChoices
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
+from ppopt.search.choices import rows_in_time
 from ppopt.search.closed import check_found, quick_bound, solve_closed
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
 from ppopt.search.whereabouts import at
-from ppopt.timing import CyclicOrder, broken, time_order
+from ppopt.timing import CyclicOrder, obeys_all, time_order
 
 
 @dataclass
@@ -120,7 +121,7 @@ class RecomputeChoice:
         try:
             with noting():
                 if self.named is None:
-                    self.named = tuple(self.beside())
+                    self.named = rows_in_time(self.beside, self.pipeline, clock)
                     self._begin(self.named)
                 self._run()
         except KeyboardInterrupt:
@@ -242,7 +243,7 @@ class RecomputeChoice:
             timed = time_order(self.choices.resolved(choice), schedule.order, words=self.words)
         except (PipelineError, CyclicOrder):
             return None
-        return None if self.words and broken(timed, self.words) else timed
+        return None if self.words and not obeys_all(timed, self.words) else timed
 
     def _listed(self, choice: Choice) -> None:
         """Try list scheduling with this choice, once; it knows no words that bind."""

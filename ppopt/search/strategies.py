@@ -173,6 +173,8 @@ def bound(run: Run) -> bool:
 
 PLACEMENT = 1 / 100
 """A placement gets that at least, whatever others took, and nothing once less is left."""
+NAMED = 1 / 3
+"""What named schedules may take of what is left: beside a large pipeline, or where microbatches differ."""
 RECOMPUTE_ROOT, RECOMPUTE_NODE = 1 / 6, 1 / 30
 """What the root of the choice of recomputing stages, and at first every other node, may take."""
 
@@ -352,7 +354,7 @@ SPAN_FIRST: tuple[Entry, ...] = (
 
 BEGIN_SMALL: tuple[Entry, ...] = (
     Turn(Work),
-    Turn(NamedSchedules, left(1 / 3)),
+    Turn(NamedSchedules, left(NAMED)),
     Turn(BindingOrder, when=bound),
     *CLOSED_FORMS,
     SMALL_STATE_GRAPH,
@@ -369,7 +371,7 @@ BEGIN_LARGE: tuple[Entry, ...] = (
     Turn(ListSchedules, whole(1 / 5), several),
     Turn(ListSchedules, whole(1 / 20), no(several)),
     # checking and printing the answer needs the rest; less than half a second for a million operations, measured
-    Turn(NamedSchedules, left(1 / 3), options={"rest": 1 / 20}),
+    Turn(NamedSchedules, left(NAMED), options={"rest": 1 / 20}),
 )
 
 ILP: tuple[Entry, ...] = (

@@ -29,7 +29,7 @@ from ppopt.pipeline.scaling import alike
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import tuning
 from ppopt.search.binding import Binding
-from ppopt.search.choices import Time
+from ppopt.search.choices import Time, rows_in_time
 from ppopt.search.closed import check_found, quick_bound
 from ppopt.search.microbatch_turns import WIDTHS, MicrobatchTurns, orders_in_all
 from ppopt.search.result import Limit, Reason, Result, Ticks
@@ -109,7 +109,7 @@ class TurnChoice:
         try:
             with noting():
                 if self.named is None:
-                    self.named = tuple(self.beside())
+                    self.named = rows_in_time(self.beside, self.pipeline, clock)
                     self._begin()
                 while not self.closed and not self.infeasible and not clock.over and self.lower < self._enough:
                     self._next()

@@ -2,7 +2,7 @@
 
 from ppopt.timing.links import begun, in_turn, left_shifted
 from ppopt.timing.many import Lengths, OrderAtCosts, time_settings
-from ppopt.timing.obeys import broken
+from ppopt.timing.obeys import broken, obeys_all
 from ppopt.timing.timed import CyclicOrder, OrderError, exposed_traffic, time_order
 from ppopt.timing.usage import PHASES, DeviceUse, LinkUse, devices_of, links_of
 from ppopt.timing.waits import CAUSES, Cause, Idle, Step, Wait, Waited
@@ -28,6 +28,7 @@ __all__ = [
     "in_turn",
     "left_shifted",
     "links_of",
+    "obeys_all",
     "time_order",
     "time_settings",
 ]

@@ -1,4 +1,4 @@
-"""Words that a schedule certainly keeps, told by whole arrays: of many operations it has to be said of few what breaks a word."""
+"""Which words a schedule keeps, told by whole arrays: of many operations it has to be said of few what breaks a word."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Kept:
                 self._start[row], self._end[row] = schedule.start[machine], schedule.end[machine]
                 self._machine[row], self._place[row] = machine, np.arange(len(row))
 
-    def keeps(self, word: Word) -> bool:
-        """Whether it certainly keeps a word; ``False`` says nothing."""
+    def keeps(self, word: Word) -> bool | None:
+        """Whether it keeps a word; ``None``: that is not told here."""
         if not self.known:
-            return False
+            return None
         if isinstance(word, Precede):
             return self._in_order(word)
-        return isinstance(word, OneOf) and self._one(word)
+        return self._one(word) if isinstance(word, OneOf) else None
 
-    def _in_order(self, word: Precede) -> bool:
+    def _in_order(self, word: Precede) -> bool | None:
         before, after = self._column(word.before), self._column(word.after)
         if before is None or after is None:
-            return False
+            return None
         low, high = max(0, word.shift), min(len(after), len(before) + word.shift)
         if high <= low:
             return True
@@ -43,13 +43,13 @@ class Kept:
         listed = (self._machine[before] != self._machine[after]) | (self._place[before] < self._place[after])
         return bool((listed & (self._start[after] >= self._end[before] + word.lag)).all())
 
-    def _one(self, word: OneOf) -> bool:
+    def _one(self, word: OneOf) -> bool | None:
         columns = [[self._column(stream) for stream in streams] for streams in word.alternatives]
         numbers = [column for alternative in columns for column in alternative if column is not None]
         if len(numbers) < sum(map(len, columns)) or len({len(column) for column in numbers}) != 1:
-            return False
+            return None
         if len(np.unique(np.concatenate(numbers))) < sum(map(len, numbers)):  # alternatives that share something
-            return False
+            return None
         run = [np.array([self._start[column] >= 0 for column in alternative]) for alternative in columns]
         whole, some = (np.array([of(each, axis=0) for each in run]) for of in (np.all, np.any))
         return bool(((whole.sum(axis=0) == 1) & (some.sum(axis=0) == 1)).all())

@@ -50,11 +50,33 @@ def broken(schedule: Schedule, words: Iterable[Word]) -> list[str]:
         TypeError: a word or a stream that is not known here.
     """
     words, kept = tuple(words), Kept(schedule)
-    left = [word for word in words if not kept.keeps(word)]
+    return list(_read(schedule, words, kept, [word for word in words if not kept.keeps(word)]))
+
+
+def obeys_all(schedule: Schedule, words: Iterable[Word]) -> bool:
+    """Whether ``schedule`` breaks none of ``words`` (:func:`broken`): told much faster, where it is not asked what breaks which.
+
+    Raises:
+        TypeError: a word or a stream that is not known here.
+    """
+    words, kept, left = tuple(words), Kept(schedule), list[Word]()
+    for word in words:
+        keeps = kept.keeps(word)
+        if keeps is False:
+            return False
+        if keeps is None:
+            left.append(word)
+    return next(_read(schedule, words, kept, left), None) is None
+
+
+def _read(schedule: Schedule, words: Sequence[Word], kept: Kept, left: Sequence[Word]) -> Iterator[str]:
+    """What breaks those of the words that are ``left``, and the pairs that none of them allows."""
     if kept.known and not left:
-        return []
+        return
     reading = _Reading(schedule)
-    return [text for word in left for text in reading.of(word)] + list(reading.stray_pairs(words))
+    for word in left:
+        yield from reading.of(word)
+    yield from reading.stray_pairs(words)
 
 
 class _Reading:

@@ -14,11 +14,15 @@ from ppopt.pipeline import IntArray, Pipeline, PipelineError
 from ppopt.schedule import Order, durations, halves, memory_changes, of_stages
 from ppopt.timing.demands import NO_DEMANDS
 from ppopt.timing.links import topological
-from ppopt.timing.timed import Waits, _flat, _positions, _waits
+from ppopt.timing.loops import FINE
+from ppopt.timing.timed import Entered, Waits, _flat, _further, _positions, _waits
 
 BoolArray = npt.NDArray[np.bool_]
 WIDE = 2**21
 """Times of single operations that are worked out at once."""
+FEW = 16
+"""So many choices are timed one by one. Measured: a pass by whole arrays takes 10 us per operation, whatever the choices; 16
+sweeps of an order take twice as long in Python, and a twentieth of it compiled."""
 
 
 class Spans(NamedTuple):
@@ -78,6 +82,9 @@ class Recomputed:
         self._stage = _stages_of(none, np.where(second >= 0, second, first))  # of a pair it is the backward that recomputes
         self._gather, self._scatter = (of_stages(none, numbers, table) * scale for table in (none.ticks.lead, none.ticks.tail))
         self._waits = Waits(waits.before, waits.after, waits.lag * scale)
+        entered = Entered.of(none, numbers, offsets, longest * longer, scale)
+        assert isinstance(entered, Entered)  # as its positions say
+        self._entered, self._no_further = entered, _further(none.index.size, NO_DEMANDS)
         self.needs = needs_of(none, every, order)
         """For each device that exceeds its limit without recomputing."""
 
@@ -100,8 +107,17 @@ class Recomputed:
     def spans(self, choices: BoolArray) -> Spans:
         """When the devices start and end under each choice (``[choice, stage]``: whether the stage recomputes)."""
         step = max(1, WIDE // max(1, len(self._duration)))
-        parts = [self._spans(choices[i : i + step]) for i in range(0, len(choices), step)]
+        if min(step, len(choices)) <= FEW:
+            parts = list(map(self._swept, choices))
+        else:
+            parts = [self._spans(choices[i : i + step]) for i in range(0, len(choices), step)]
         return Spans(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _swept(self, choice: BoolArray) -> Spans:
+        start, duration = self._gather.copy(), self._duration + self._extra * choice[self._stage]
+        found = self._entered.sweep(start, duration, self._no_further, np.empty(0, np.int64))
+        assert found == FINE  # it can run
+        return self._of_devices((start - self._gather)[:, None], (start + duration + self._scatter)[:, None])
 
     def _spans(self, choices: BoolArray) -> Spans:
         duration = self._duration[:, None] + self._extra[:, None] * choices.T[self._stage]
@@ -115,6 +131,10 @@ class Recomputed:
             np.add(mine, duration[place], out=end[place])
         start -= self._gather[:, None]
         end += self._scatter[:, None]
+        return self._of_devices(start, end)
+
+    def _of_devices(self, start: IntArray, end: IntArray) -> Spans:
+        """Of the starts and ends of operations, ``[operation, choice]``, those of the devices."""
         busy = [(a, b) for a, b in self._rows if b > a]
         first = np.stack([start[a:b].min(axis=0) for a, b in busy], axis=1)
         last = np.stack([end[a:b].max(axis=0) for a, b in busy], axis=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -177,6 +177,10 @@ def _are_earliest(pipeline: Pipeline, numbers: IntArray, offsets: IntArray, star
     return bool((ready == start).all())
 
 
+Further: TypeAlias = tuple[IntArray, IntArray, IntArray, IntArray]
+"""Waits beside the data, as :func:`~ppopt.timing.loops.sweep` has them."""
+
+
 class Swept(NamedTuple):
     """The earliest times of an order, by the places in the rows of all devices.
 
@@ -195,20 +199,49 @@ def swept(
 
     ``numbers``: the rows of all devices, ``offsets``: where each begins. ``traced``: with the ``sequence``.
     """
-    count, size, ticks = len(numbers), pipeline.index.size, pipeline.ticks
-    order = numbers, offsets, pipeline.stages * pipeline.microbatches, pipeline.microbatches, pipeline.index.pieces
-    place = pipeline.route_by_microbatch, pipeline.device_by_kind.ravel()
-    duration, end = np.empty(count, np.int64), np.full(size, NOT_RUN, np.int64)
-    lead = of_stages(pipeline, numbers, ticks.lead)
-    needs, further = needs_of(pipeline), _further(size, demands)
+    ticks = pipeline.ticks
+    lead, further = of_stages(pipeline, numbers, ticks.lead), _further(pipeline.index.size, demands)
     longest = int(max(ticks.duration.max(), ticks.overlap.max(), 0)) * 2 + int(ticks.lag.max()) + int(demands.lag.max(initial=0))
-    most = (count + 1) * longest + int(ticks.lead.max())
-    found: int = enter(count, most, order, place, ticks.duration.ravel(), ticks.overlap.ravel(), end, duration)
-    if found != FINE:
+    most = (len(numbers) + 1) * longest + int(ticks.lead.max())
+    entered = Entered.of(pipeline, numbers, offsets, most)
+    if isinstance(entered, int):
+        return entered
+    sequence = np.empty(len(numbers) if traced else 0, np.int64)
+    found = entered.sweep(lead, entered.duration, further, sequence)
+    return Swept(lead, entered.duration, sequence) if found == FINE else found
+
+
+class Entered(NamedTuple):
+    """An order that is whole, to be timed once or with several durations (the arguments of :func:`~ppopt.timing.loops.sweep`)."""
+
+    most: int
+    """No time is later, in ticks."""
+    order: tuple[IntArray, IntArray, int, int, int]
+    place: tuple[IntArray, IntArray]
+    needs: tuple[IntArray, IntArray, IntArray]
+    duration: IntArray
+    end: IntArray
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, numbers: IntArray, offsets: IntArray, most: int, scale: int = 1) -> Entered | int:
+        """An order, with ``scale`` ticks for each of the pipeline's; or :data:`~ppopt.timing.loops.MALFORMED`: it is not whole.
+
+        ``numbers``: the rows of all devices, ``offsets``: where each begins.
+        """
+        count, ticks = len(numbers), pipeline.ticks
+        order = numbers, offsets, pipeline.stages * pipeline.microbatches, pipeline.microbatches, pipeline.index.pieces
+        place = pipeline.route_by_microbatch, pipeline.device_by_kind.ravel()
+        duration, end = np.empty(count, np.int64), np.full(pipeline.index.size, NOT_RUN, np.int64)
+        found: int = enter(count, most, order, place, ticks.duration.ravel(), ticks.overlap.ravel(), end, duration)
+        first, before, lag = needs_of(pipeline)
+        return cls(most, order, place, (first, before, lag * scale), duration * scale, end) if found == FINE else found
+
+    def sweep(self, start: IntArray, duration: IntArray, further: Further, sequence: IntArray) -> int:
+        """Write the starts with these durations; :data:`~ppopt.timing.loops.FINE`, or ``CYCLIC``."""
+        found: int = sweep(
+            len(start), self.most, self.order, self.place, duration, self.needs, further, start, self.end.copy(), sequence
+        )
         return found
-    sequence = np.empty(count if traced else 0, np.int64)
-    found = sweep(count, most, order, place, duration, needs, further, lead, end, sequence)
-    return Swept(lead, duration, sequence) if found == FINE else found
 
 
 def needs_of(pipeline: Pipeline) -> tuple[IntArray, IntArray, IntArray]:
@@ -226,7 +259,7 @@ def needs_of(pipeline: Pipeline) -> tuple[IntArray, IntArray, IntArray]:
     return np.searchsorted(after_, np.arange(families * len(pipeline.routes) + 1)), before_.copy(), lag.copy()
 
 
-def _further(size: int, demands: Demands) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _further(size: int, demands: Demands) -> Further:
     """Further waits as :func:`~ppopt.timing.loops.sweep` has them."""
     count = len(demands.before)
     by_after = np.argsort(demands.after, kind="stable")

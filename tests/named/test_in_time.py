@@ -4,10 +4,10 @@ import pytest
 
 from ppopt.checker import quick
 from ppopt.clock import Clock, OutOfTime, bounded, check_time
-from ppopt.named import compare, find
+from ppopt.named import compare, compare_freely, find
 from ppopt.named.comparing import rows_of
 from ppopt.named.table import Table
-from ppopt.pipeline import Links, Pipeline
+from ppopt.pipeline import Costs, Links, Memory, Pipeline
 from ppopt.timing import links, time_order
 
 
@@ -21,6 +21,14 @@ def test_a_clock_that_is_over_leaves_all_out() -> None:
     text = Table(rows, pipeline).text()
     assert "Left out, no time was left to make and check them: gpipe" in text
     assert "gpipe: left out" not in text
+
+
+def test_where_recomputing_is_open_too() -> None:
+    pipeline = Pipeline(2, 4, costs=Costs(recompute=1), memory=Memory(recompute_saved=0.5), recompute="choose")
+    with bounded(Clock(0, deterministic=True)):
+        rows = compare_freely(pipeline)
+    assert all(row.late for row in rows if row.name in {row.name for row in compare_freely(pipeline) if row.schedule is not None})
+    assert all(row.schedule is None for row in rows)
 
 
 def test_what_is_made_in_time_is_shown() -> None:

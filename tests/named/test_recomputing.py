@@ -23,7 +23,7 @@ from ppopt.pipeline import Costs, DataParallel, Layers, Links, Memory, Mix, Offl
 from ppopt.pipeline.rewriting import unlimited
 from ppopt.schedule import Order, Schedule
 from ppopt.search import solve
-from ppopt.timing import time_order
+from ppopt.timing import recomputed, time_order
 from ppopt.timing.recomputed import Recomputed
 from tests.support.command import QUICK, read, run
 from tests.support.places import MODELS
@@ -197,7 +197,9 @@ def test_the_random_pipelines_need_some_of_their_stages() -> None:
     assert several >= 3
 
 
-def test_a_set_of_stages_is_timed_as_the_pipeline_with_it() -> None:
+@pytest.mark.parametrize("few", [0, recomputed.FEW], ids=["by whole arrays", "one by one"])
+def test_a_set_of_stages_is_timed_as_the_pipeline_with_it(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(recomputed, "FEW", few)
     rng = random.Random(5)
     for _ in range(6):
         traffic = DataParallel(2, 1, rng.random() < 0.5)

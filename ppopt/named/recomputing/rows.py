@@ -8,6 +8,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
+from ppopt.checker.quick import seconds_to_read
+from ppopt.clock import OutOfTime, check_room
 from ppopt.named.definition import Definition, Restriction
 from ppopt.named.own import of_order
 from ppopt.named.recomputing.levels import least_levels
@@ -17,6 +19,7 @@ from ppopt.named.recomputing.tree import best_stages
 from ppopt.named.registry import NAMED, each, none_applies, shown_chunks
 from ppopt.named.row import Row
 from ppopt.named.turned import turned_rows
+from ppopt.named.verified import verified
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.schedule import Order, Schedule
 from ppopt.timing import time_order
@@ -51,15 +54,17 @@ def compare_freely(
     except PipelineError as error:
         return none_applies(str(error))
     read = {name: NAMED[name].read(given) for name, given in params.items()}
+    settled = pipeline.changed(memory=dataclasses.replace(pipeline.memory, limit=None)).resolved("none")
+    seconds = 2 * seconds_to_read(settled)  # to time it takes about as long
     rows = []
     for definition, v in each(chunks):
         try:
+            check_room(seconds)
             schedule = best_of(definition, pipeline, v, read.get(definition.name, {}), objective)
-        except Restriction as restriction:
-            rows.append(Row(definition.name, definition.placement, v or definition.least_chunks, None, str(restriction)))
-        else:
-            rows.append(_row(pipeline, definition.name, definition.placement, schedule))
+            rows.append(_row(pipeline, definition.name, definition.placement, verified(schedule, definition.name)))
             rows += turned_rows(definition, rows[-1], every=definition.name in (read or ("1f1b",)))
+        except (Restriction, OutOfTime) as problem:
+            rows.append(Row.left_out(definition.name, definition.placement, v or definition.least_chunks, problem))
     return rows
 
 

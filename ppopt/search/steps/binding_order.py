@@ -10,7 +10,7 @@ from ppopt.named.in_turn import out_of_turn
 from ppopt.schedule import Schedule
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
-from ppopt.timing import CyclicOrder, broken, time_order
+from ppopt.timing import CyclicOrder, obeys_all, time_order
 from ppopt.timing.demands import demands_of
 from ppopt.timing.paths import shortest_spans
 
@@ -36,7 +36,7 @@ class BindingOrder(Step):
             return "no order obeys all of it"
         if schedule is None:
             return "leaves something open"
-        if broken(schedule, problem.words) or out_of_turn(problem.pipeline, schedule.order):
+        if not obeys_all(schedule, problem.words) or out_of_turn(problem.pipeline, schedule.order):
             incumbent.refute(ARGUMENT)
             return "no order obeys all of it"
         if not schedule.within_memory:

@@ -26,7 +26,7 @@ from ppopt.search import tuning
 from ppopt.search.run import Run
 from ppopt.search.step import Kind, Needs, Step
 from ppopt.tabu import HABITS
-from ppopt.timing import CyclicOrder, broken, time_order
+from ppopt.timing import CyclicOrder, obeys_all, time_order
 
 
 class ListSchedules(Step):
@@ -92,7 +92,7 @@ class ListSchedules(Step):
                     schedule = time_order(pipeline, order, words=words)
                 except (CyclicOrder, Stuck):
                     continue  # this rule runs into the memory limit, or against words between devices; others may not
-                if schedule.within_memory and not broken(schedule, words):
+                if schedule.within_memory and obeys_all(schedule, words):
                     run.incumbent.offer(schedule, name)
 
     def _few_in_flight(self, run: Run) -> None:
@@ -107,7 +107,7 @@ class ListSchedules(Step):
                 schedule = time_order(pipeline, by_frontier(pipeline, most=most), words=(*words, *in_flight(pipeline, most)))
             except CyclicOrder:
                 return
-            if schedule.within_memory and not broken(schedule, words):
+            if schedule.within_memory and obeys_all(schedule, words):
                 run.incumbent.offer(schedule, f"{most} in flight")
 
 
