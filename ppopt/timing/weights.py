@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ppopt.op import Kind
-from ppopt.pipeline import kind_of
+from ppopt.pipeline import IntArray, kind_of
 from ppopt.pipeline.cutting import weights_of_stages
-from ppopt.pipeline.holding import peak_of
 from ppopt.pipeline.work_map import weight_use
 from ppopt.schedule import Schedule, halves
 
@@ -36,8 +36,18 @@ class DeviceFigures(NamedTuple):
     """Its work as a share of the makespan."""
 
 
+_KNOWN: WeakKeyDictionary[Schedule, tuple[DeviceFigures, ...]] = WeakKeyDictionary()
+"""Tables ask for one figure after the other; a schedule never changes."""
+
+
 def device_figures(schedule: Schedule) -> tuple[DeviceFigures, ...]:
     """The figures of each device."""
+    if schedule not in _KNOWN:
+        _KNOWN[schedule] = _figures(schedule)
+    return _KNOWN[schedule]
+
+
+def _figures(schedule: Schedule) -> tuple[DeviceFigures, ...]:
     pipeline, makespan = schedule.pipeline, schedule.makespan
     index = pipeline.index
     counts = np.zeros((len(pipeline.routes), len(Kind), pipeline.stages), dtype=np.int64)
@@ -78,14 +88,19 @@ def transfers(schedule: Schedule) -> tuple[list[int], list[int]]:
 def _peaks(schedule: Schedule) -> list[int]:
     """Per device, the most stages and microbatches that it holds something of, from the start of F to the end of B or W."""
     pipeline = schedule.pipeline
-    changes: list[list[tuple[int, int]]] = [[] for _ in range(pipeline.devices)]
+    changes: list[list[IntArray]] = [[] for _ in range(pipeline.devices)]  # columns of times and changes
     for row, starts, ends in zip(schedule.order.rows, schedule.start, schedule.end, strict=True):
         for half in halves(pipeline.index, row):
-            run = half >= 0
-            family, microbatch = np.divmod(half[run], pipeline.microbatches)
+            family, microbatch = np.divmod(half, pipeline.microbatches)
             place, stage = np.divmod(family, pipeline.stages)
+            counts = (half >= 0) & np.isin(place, (Kind.F, Kind.B, pipeline.index.weights[-1]))
             device = pipeline.device_by_kind[pipeline.route_by_microbatch[microbatch], Kind.B, stage]
-            for d, k, start, end in zip(*(c.tolist() for c in (device, place, starts[run], ends[run])), strict=True):
-                if k in (Kind.F, Kind.B, pipeline.index.weights[-1]):
-                    changes[d].append((start, 1) if k == Kind.F else (end, -1))
-    return [peak_of(of_device) for of_device in changes]
+            changed = np.stack((np.where(place == Kind.F, starts, ends), np.where(place == Kind.F, 1, -1)))
+            for d in np.unique(device[counts]).tolist():
+                changes[d].append(changed[:, counts & (device == d)])
+    return [_peak(np.concatenate(of_device, axis=1)) if of_device else 0 for of_device in changes]
+
+
+def _peak(changes: IntArray) -> int:
+    """The most that is held; of one time, what is given back comes first."""
+    return int(np.cumsum(changes[1, np.lexsort(changes[::-1])]).max(initial=0))

@@ -23,6 +23,16 @@ MODEL = str(MODELS / "gpt-1.5b-recompute.toml")
 HALF = Fraction(1, 2)
 
 
+def test_of_a_large_pipeline_named_schedules_are_made_while_there_is_time() -> None:
+    memory = Memory(limit=3, recompute_saved=0.8)
+    pipeline = Pipeline(8, 256, costs=Costs(recompute=1), memory=memory, recompute="choose")
+    result = solve(pipeline, seconds=1, deterministic=True)
+    assert result.schedule is not None
+    assert result.lower_bound > 0  # there was time for the search, too
+    assert any(row.late for row in result.named)
+    assert any(row.schedule is not None for row in result.named)
+
+
 def test_a_limit_that_only_recomputing_meets() -> None:
     memory = Memory(activation=2, recompute_saved=1, limit=1.5)
     pipeline = Pipeline(3, 4, costs=Costs(recompute=1), memory=memory, recompute="choose")
