@@ -14,7 +14,7 @@ import numpy as np
 
 from ppopt.bounds.bound import Bound, check_objective
 from ppopt.bounds.copies import away, beside_copies
-from ppopt.bounds.heads import FAR, heads, most_instances, tails
+from ppopt.bounds.heads import FAMILIES, FAR, heads, most_instances, tails
 from ppopt.constraints import (
     FamilyGraph,
     Share,
@@ -265,7 +265,10 @@ def _spread(rising: IntArray, most: int) -> IntArray:
 
 
 def _area(graph: FamilyGraph, objective: Objective) -> Bound | None:
-    """Memory held times the time that it is held for, against the limit times the time that there is."""
+    """Memory held times the time that it is held for, against the limit times the time that there is. Not told beyond
+    :data:`~ppopt.bounds.heads.FAMILIES`."""
+    if len(graph.families) > FAMILIES:
+        return None
     head = tail = None
     if objective == "makespan":
         head, tail = (of(graph, memory=False, most=1) for of in (heads, tails))
@@ -321,15 +324,16 @@ def _unused(graph: FamilyGraph, own: bool) -> list[list[tuple[int, int]]]:
         times = times if len(rows) <= _THRESHOLDS else _spread(times, 4 * _THRESHOLDS)
         most = limit + sum(hold.amount * graph.count[hold.first] for hold in held)
         number: Any = np.int64 if most * max(graph.duration) < FAR else object  # no product is larger
-        run = {o: _run(row, graph.duration[o], times).astype(number) for o, row in rows.items()}
         room, claimed = np.full(len(times), limit, dtype=number), dict.fromkeys((hold.first for hold in held), 0)
         for first, last, amount in held:
             claimed[first] += amount
             room += amount * np.searchsorted(ends[last], times)
-        done = sum(run[o] for o in rows if o not in claimed)
+        done = _run([rows[o] for o in rows if o not in claimed], [graph.duration[o] for o in rows if o not in claimed], times)
+        done = done.astype(number)
         for o in sorted(claimed, key=lambda o: Fraction(graph.duration[o], claimed[o]), reverse=True):
             if graph.duration[o]:
-                part = np.minimum(run[o], room * graph.duration[o] // claimed[o])
+                run = _run([rows[o]], [graph.duration[o]], times).astype(number)
+                part = np.minimum(run, room * graph.duration[o] // claimed[o])
                 done = done + part
                 room -= part * claimed[o] // graph.duration[o]
         idle = np.maximum.accumulate(np.concatenate(([0], times - done)))
@@ -338,12 +342,21 @@ def _unused(graph: FamilyGraph, own: bool) -> list[list[tuple[int, int]]]:
     return found
 
 
-def _run(head: IntArray, duration: int, times: IntArray) -> IntArray:
-    """How much of a family's operations can be run by each of these times, if each starts at its head."""
-    over, begun = np.searchsorted(head + duration, times), np.searchsorted(head, times)
-    sums = np.concatenate(([0], np.cumsum(head)))
-    run: IntArray = over * duration + (begun - over) * times - (sums[begun] - sums[over])
-    return run
+def _run(rows: Sequence[IntArray], durations: Sequence[int], times: IntArray) -> IntArray:
+    """How much of some families' operations can be run by each of these times, if each starts at its head."""
+    if not rows:
+        return np.zeros(len(times), dtype=np.int64)
+    begins = np.concatenate(rows)
+    ends = begins + np.repeat(np.array(durations, dtype=np.int64), list(map(len, rows)))
+    return _since(begins, times) - _since(ends, times)
+
+
+def _since(moments: IntArray, times: IntArray) -> IntArray:
+    """How long these moments have been over by each of the times, together."""
+    moments = np.sort(moments)
+    over = np.searchsorted(moments, times)
+    passed: IntArray = over * times - np.concatenate(([0], np.cumsum(moments)))[over]
+    return passed
 
 
 def _turns(graph: FamilyGraph) -> Bound | None:
