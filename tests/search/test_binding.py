@@ -160,7 +160,7 @@ def test_an_answer_that_breaks_a_word_is_never_given(monkeypatch: pytest.MonkeyP
     assert solve(Pipeline(3, 3), constraints=words, seconds=20, workers=1).reason == "optimal"
     monkeypatch.setattr(timed, "demands_of", lambda pipeline, words: NO_DEMANDS)
     for module in (list_schedules, problem):
-        monkeypatch.setattr(module, "broken", lambda schedule, words: [])
+        monkeypatch.setattr(module, "obeys_all", lambda schedule, words: True)
     with pytest.raises(AssertionError, match="breaks a constraint: 2F"):
         solve(Pipeline(3, 3), constraints=words, seconds=20, workers=1)
 
