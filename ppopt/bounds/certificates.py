@@ -23,8 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from ppopt.bounds.closed_form import Heads, best_set
-from ppopt.bounds.heads import heads, most_instances, tails
+from ppopt.bounds.heads import ancestors_among, heads, most_instances, tails
 from ppopt.constraints import FamilyGraph, joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
@@ -220,16 +222,24 @@ class Reasons:
 
     def of_set(self, families: Sequence[int], head: int, tail: int) -> Certificate:
         """The certificate of the instances whose heads and tails reach two thresholds."""
-        first, last, left = list[Way](), list[Way](), list[int]()
+        chosen, left = list[tuple[int, int, int]](), list[int]()
         for o in families:
             early, late = (int(side[o].searchsorted(least)) for side, least in ((self.heads, head), (self.tails, tail)))
             known = max(early, late) < len(self.heads[o])  # else all of them count as too early, as in the bound
             count = max(self.graph.count[o] - early - late, 0) if known else 0
             left.append(count)
             if count:
-                first += self.head(o, early)
-                last += self.tail(o, late)
+                chosen.append((o, early, late))
+        alone = [o for o, *_ in chosen if self.graph.count[o] == 1]  # of those the first and the last ones are enough
+        behind, before = set(alone).difference(self._to.first(alone)), set(alone).difference(self._last_of(alone))
+        first = [way for o, early, _ in chosen if o not in behind for way in self.head(o, early)]
+        last = [way for o, _, late in chosen if o not in before for way in self.tail(o, late)]
         return Certificate(_least(first), self.work(families, left), _least(last))
+
+    def _last_of(self, families: Sequence[int]) -> list[int]:
+        """The families that may end last of these: one that ends before another, whatever the durations are, is left out."""
+        end = len(self.graph.families) - 1
+        return [end - o for o in self._from.first([end - o for o in families])]
 
     def longest_way(self) -> tuple[int, Certificate]:
         """The longest way through one operation, and its length."""
@@ -252,6 +262,8 @@ class _Chains:
     def __init__(self, graph: FamilyGraph, sizes: Sizes, starts: Heads, lead: Sequence[int | None]) -> None:
         self._graph, self._sizes, self._starts, self._lead = graph, sizes, starts, lead
         self._known: dict[tuple[int, int], tuple[Way, ...]] = {}
+        self._begins, self._durations = np.array([row[0] for row in starts], dtype=np.int64), np.array(graph.duration)
+        self._members = [np.array(machine.families, dtype=np.int64) for machine in graph.machines]
 
     def ways(self, family: int, instance: int) -> tuple[Way, ...]:
         """Back from an instance to the begin, always by a reason that makes its start what it is."""
@@ -311,21 +323,19 @@ class _Chains:
     def _done_before(self, family: int, instance: int) -> tuple[list[int], list[int]]:
         """The families of its device that must have run ``instance + 1`` times before, and those that may begin before all
         others."""
-        graph, starts = self._graph, self._starts
-        start = int(starts[family][instance])
+        graph, start = self._graph, int(self._starts[family][instance])
         found: list[tuple[list[int], list[int]]] = []
         for place in graph.machines_of[family]:
-            before = [o for o in graph.machines[place].families if graph.ancestors[family] >> o & 1]
-            for k in range(len(before)):
-                some = before[k:]
-                least = min(int(starts[o][0]) for o in some)
-                taken = sum(graph.duration[o] for o in some)
-                if start == least + (instance + 1) * taken + instance * graph.duration[family]:
-                    found.append((some, self._first(some)))
+            before = ancestors_among(graph, family, self._members[place])
+            least = np.minimum.accumulate(self._begins[before][::-1])[::-1]  # of each and all behind it
+            taken = np.cumsum(self._durations[before][::-1])[::-1]
+            for k in np.flatnonzero(least + (instance + 1) * taken + instance * graph.duration[family] == start).tolist():
+                some = before[k:].tolist()
+                found.append((some, self.first(some)))
         assert found, f"nothing says why {graph.label[family]} number {instance} starts at {start}"
         return min(found, key=lambda one: len(one[1]))
 
-    def _first(self, families: Sequence[int]) -> list[int]:
+    def first(self, families: Sequence[int]) -> list[int]:
         """The families that may begin first of these: one that begins behind another, whatever the durations are, is left out."""
         kept: list[int] = []
         for o in families:

@@ -63,7 +63,7 @@ def _heads(graph: FamilyGraph, memory: bool, own: bool, most: int | None, work: 
         for before, _, _, lag in graph.into[family]:
             start = np.maximum(start, result[before] + (graph.duration[before] + lag))
         for place in graph.machines_of[family] if work else ():
-            ancestors = _ancestors(graph, family, members[place])[::-1]
+            ancestors = ancestors_among(graph, family, members[place])[::-1]
             earliest = np.minimum.accumulate(first[:, ancestors], axis=1)
             taken = np.cumsum(duration[ancestors])
             if len(index) < len(ancestors):  # one way or the other: the loop is over the fewer ones
@@ -82,7 +82,7 @@ def _heads(graph: FamilyGraph, memory: bool, own: bool, most: int | None, work: 
     return tuple(result)
 
 
-def _ancestors(graph: FamilyGraph, family: int, among: IntArray) -> IntArray:
+def ancestors_among(graph: FamilyGraph, family: int, among: IntArray) -> IntArray:
     """Those of some families that a family depends on, in order."""
     bits = np.frombuffer(graph.ancestors[family].to_bytes(len(graph.families) // 8 + 1, "little"), dtype=np.uint8)
     found: IntArray = among[np.unpackbits(bits, bitorder="little")[among] > 0]

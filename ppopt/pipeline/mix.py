@@ -136,6 +136,8 @@ class Mix:
 
     def scales(self, microbatch: int, stages: int) -> tuple[Scale, ...]:
         """:meth:`scale` in every stage."""
+        if not self.by_stage:
+            return (self.scale(microbatch, 0),) * stages
         return tuple(self.scale(microbatch, stage) for stage in range(stages))
 
     def sequences(self, microbatches: int) -> tuple[range, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ppopt.op import Kind
@@ -56,7 +57,10 @@ def scaled_durations(pipeline: Pipeline, kinds: Sequence[Rows]) -> list[Rows]:
     squares = _quadratic(pipeline)
     return [
         [
-            [None if x is None else (x - y) * by.linear + y * by.square for x, y, by in zip(*rows, strict=True)]
+            [
+                None if x is None else (x - y) * by.linear + y * by.square if y else x * by.linear
+                for x, y, by in zip(*rows, strict=True)
+            ]
             for rows in zip(whole, part, scales, strict=True)
         ]
         for whole, part in zip(kinds, squares, strict=True)
@@ -154,6 +158,7 @@ def check_quadratic(pipeline: Pipeline) -> None:
                     raise PipelineError(f"costs.{name}", problem)
 
 
+@lru_cache(maxsize=4)  # each named schedule of a pipeline asks for it
 def alike(pipeline: Pipeline) -> Pipeline:
     """The pipeline with as many microbatches that are alike: each takes and holds what they take and hold on average.
 
@@ -166,7 +171,7 @@ def alike(pipeline: Pipeline) -> Pipeline:
     if mix.by_stage:
         flat = per_stage(flat)
     many = pipeline.microbatches
-    each = [mix.scales(m, pipeline.stages) for m in range(many)]
+    each = [mix.scales(m, pipeline.stages if mix.by_stage else 1) for m in range(many)]
     mean = [Scale(*(sum(parts, Fraction(0)) / many for parts in zip(*of, strict=True))) for of in zip(*each, strict=True)]
 
     def scaled(value: Value | None, by: Callable[[Scale], Fraction]) -> Value | None:

@@ -10,6 +10,7 @@ import pytest
 
 from ppopt import bounds
 from ppopt.bounds.closed_form import best_set
+from ppopt.bounds.heads import heads
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.heuristics import baselines, each_baseline
@@ -127,3 +128,27 @@ def test_memory_times_time_and_the_ways_there_and_back() -> None:
     assert bound is not None
     assert (bound.value, bound.proof) == (1 + 4 * 4 + 1, "memory times time of device 1")
     assert optimum(pipeline, "makespan") == bound.value
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_very_many_families_paths_alone_tell(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With microbatches that differ, where heads count no work: bounds all the same."""
+    rng = random.Random(seed)
+    forward, gradient, weight = ([rng.randint(1, 4) for _ in range(3)] for _ in range(3))
+    costs = Costs(forward=forward, backward_input=gradient, backward_weight=weight)
+    sizes = [rng.choice([1, 2, 3]) for _ in range(8)]
+    pipeline = Pipeline(
+        3, 8, costs=costs, memory=Memory(limit=6), mix=Mix(microbatch_costs=sizes, microbatch_activations=[1] * 8)
+    )
+    fastest = min(schedule.makespan for _, schedule in each_baseline(pipeline) if schedule.within_memory)
+    graph = relaxed_graph(pipeline)
+    paths = heads(graph, memory=False, work=False)
+    work = bounds.work(pipeline)
+    assert work is not None
+    monkeypatch.setattr(bounds.heads, "FAMILIES", 0)
+    monkeypatch.setattr(bounds.closed_form, "FAMILIES", 0)
+    assert [row.tolist() for row in heads(graph, memory=False)] == [row.tolist() for row in paths]
+    for of in (bounds.machine, bounds.memory):
+        found = of(pipeline)
+        assert found is not None
+        assert work.value <= found.value <= fastest
