@@ -44,7 +44,8 @@ class Branch(Protocol):
 
 def rows_in_time(beside: Callable[[], Sequence[Row]], pipeline: Pipeline, clock: Clock) -> tuple[Row, ...]:
     """The rows beside an answer that are made before it is looked for; of a large pipeline as many as there is time for."""
-    large = 3 * pipeline.stages * pipeline.microbatches > tuning.LARGE or pipeline.mix.differs
+    most = tuning.MANY if pipeline.mix.differs else tuning.LARGE
+    large = 3 * pipeline.stages * pipeline.microbatches > most
     with bounded(clock.slice(strategies.NAMED * clock.left) if large else None):
         return tuple(beside())
 

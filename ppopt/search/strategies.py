@@ -174,7 +174,7 @@ def bound(run: Run) -> bool:
 PLACEMENT = 1 / 100
 """A placement gets that at least, whatever others took, and nothing once less is left."""
 NAMED = 1 / 3
-"""What named schedules may take of what is left: beside a large pipeline, or where microbatches differ."""
+"""What named schedules may take of what is left, beside a large pipeline, or one of many microbatches that differ."""
 RECOMPUTE_ROOT, RECOMPUTE_NODE = 1 / 6, 1 / 30
 """What the root of the choice of recomputing stages, and at first every other node, may take."""
 

@@ -115,7 +115,7 @@ class Recomputed:
 
     def _swept(self, choice: BoolArray) -> Spans:
         start, duration = self._gather.copy(), self._duration + self._extra * choice[self._stage]
-        found = self._entered.sweep(start, duration, self._no_further, np.empty(0, np.int64))
+        found = self._entered.sweep(start, duration, self._no_further, self._entered.end.copy(), np.empty(0, np.int64))
         assert found == FINE  # it can run
         return self._of_devices((start - self._gather)[:, None], (start + duration + self._scatter)[:, None])
 

@@ -207,7 +207,7 @@ def swept(
     if isinstance(entered, int):
         return entered
     sequence = np.empty(len(numbers) if traced else 0, np.int64)
-    found = entered.sweep(lead, entered.duration, further, sequence)
+    found = entered.sweep(lead, entered.duration, further, entered.end, sequence)
     return Swept(lead, entered.duration, sequence) if found == FINE else found
 
 
@@ -236,11 +236,11 @@ class Entered(NamedTuple):
         first, before, lag = needs_of(pipeline)
         return cls(most, order, place, (first, before, lag * scale), duration * scale, end) if found == FINE else found
 
-    def sweep(self, start: IntArray, duration: IntArray, further: Further, sequence: IntArray) -> int:
-        """Write the starts with these durations; :data:`~ppopt.timing.loops.FINE`, or ``CYCLIC``."""
-        found: int = sweep(
-            len(start), self.most, self.order, self.place, duration, self.needs, further, start, self.end.copy(), sequence
-        )
+    def sweep(self, start: IntArray, duration: IntArray, further: Further, end: IntArray, sequence: IntArray) -> int:
+        """Write the starts with these durations; :data:`~ppopt.timing.loops.FINE`, or ``CYCLIC``. ``end``: :attr:`end`, or a copy
+        where it is asked for again."""
+        count = len(start)
+        found: int = sweep(count, self.most, self.order, self.place, duration, self.needs, further, start, end, sequence)
         return found
 
 
