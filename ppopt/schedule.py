@@ -347,19 +347,19 @@ class Changes(NamedTuple):
 
     times: IntArray
     """In ticks."""
-    amounts: IntArray
-    """By how much; integer amounts of ``pipeline.amounts``."""
+    held: IntArray
+    """What it holds from then on: integer amounts of ``pipeline.amounts``, static memory included."""
     copies: IntArray
     """The number of the copy that changes it; -1: something else."""
 
 
 def memory_changes_over_time(schedule: Schedule, device: int) -> Changes:
     """The changes of what a device holds."""
-    pipeline = schedule.pipeline
+    pipeline, static = schedule.pipeline, schedule.pipeline.amounts.static[device]
     if pipeline.backward_routes:
         elsewhere = held_over_time(pipeline, schedule.order.rows, schedule.start, schedule.end)[device]
         times, amounts = np.array(sorted(elsewhere), dtype=np.int64).reshape(-1, 2).T
-        return Changes(times, amounts, np.full(len(times), -1))
+        return Changes(times, np.cumsum(amounts) + static, np.full(len(times), -1))
     claimed, released = memory_changes(pipeline, schedule.order.rows[device])
     computing = np.full(len(claimed), -1)
     changes = [(schedule.start[device], claimed, computing), (schedule.end[device], -released, computing)]
@@ -373,7 +373,7 @@ def memory_changes_over_time(schedule: Schedule, device: int) -> Changes:
         changes.append((changed, np.where(out, -away, away), copies))
     times, amounts, numbers = (np.concatenate(column) for column in zip(*changes, strict=True))
     order = np.lexsort((amounts > 0, times))
-    return Changes(times[order], amounts[order], numbers[order])
+    return Changes(times[order], np.cumsum(amounts[order]) + static, numbers[order])
 
 
 def memory_levels(schedule: Schedule, device: int) -> tuple[IntArray, IntArray]:
@@ -382,7 +382,7 @@ def memory_levels(schedule: Schedule, device: int) -> tuple[IntArray, IntArray]:
     Of one time, what is given back comes first; of operations that take no time, all that they take counts as held.
     """
     changes = memory_changes_over_time(schedule, device)
-    return changes.times, np.cumsum(changes.amounts) + schedule.pipeline.amounts.static[device]
+    return changes.times, changes.held
 
 
 def peaks_with_copies(schedule: Schedule) -> tuple[int, ...]:

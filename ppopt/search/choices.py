@@ -16,8 +16,9 @@ from ppopt.clock import Clock, bounded
 from ppopt.named import Row
 from ppopt.pipeline import BEST, Pipeline
 from ppopt.schedule import Objective, Schedule
-from ppopt.search import strategies, tuning
+from ppopt.search import strategies
 from ppopt.search.closed import ClosedSearch, quick_bound
+from ppopt.search.problem import Problem
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -44,8 +45,8 @@ class Branch(Protocol):
 
 def rows_in_time(beside: Callable[[], Sequence[Row]], pipeline: Pipeline, clock: Clock) -> tuple[Row, ...]:
     """The rows beside an answer that are made before it is looked for; of a large pipeline as many as there is time for."""
-    most = tuning.MANY if pipeline.mix.differs else tuning.LARGE
-    large = 3 * pipeline.stages * pipeline.microbatches > most
+    problem = Problem(pipeline)
+    large = problem.large or (problem.differing and problem.many)
     with bounded(clock.slice(strategies.NAMED * clock.left) if large else None):
         return tuple(beside())
 

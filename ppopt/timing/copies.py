@@ -266,7 +266,7 @@ def without_needless(schedule: Schedule) -> Schedule:
     away: dict[int, tuple[int, int, int]] = {}  # by copy out: its device, between which of that device's changes
     for device in range(pipeline.devices):
         changes = memory_changes_over_time(schedule, device)
-        levels[device] = np.cumsum(changes.amounts) + pipeline.amounts.static[device]
+        levels[device] = changes.held
         places = {number: place for place, number in enumerate(changes.copies.tolist()) if number >= 0}
         away |= {number: (device, place, places[number + slots]) for number, place in places.items() if number in may}
     needless = set[int]()
