@@ -84,10 +84,18 @@ class Given:
         """Whether the command line gives another placement."""
         return any(_places(change) for change in self.changes)
 
-    def blamed(self, error: PipelineError) -> ModelError:
-        """What is wrong with the model for a command, as a mistake of the file or the flag that has its key."""
-        source = "command line" if self.path is None else source_of(self.path)
-        return ModelError(place_of(error.key, source, self.changes), error.key, error.message)
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """What is found wrong with the model inside is a mistake of the file or the flag that has its key.
+
+        Raises:
+            ModelError: something is; it says where.
+        """
+        try:
+            yield
+        except PipelineError as error:
+            source = "command line" if self.path is None else source_of(self.path)
+            raise ModelError(place_of(error.key, source, self.changes), error.key, error.message, error) from None
 
     def change(self, model: Model, source: str = "the model of the file") -> Model:
         """Another model, of ``source``, with the same changes made to it."""
@@ -182,7 +190,9 @@ def model_options(*, own_chunks: bool = False, argument: bool = True) -> Callabl
         @functools.wraps(command)
         def wrapped(**values: Any) -> Any:
             model = _ModelOptions(**{field.name: values.pop(field.name) for field in fields(_ModelOptions)})
-            return command(given=model.given(own_chunks=own_chunks), **values)
+            given = model.given(own_chunks=own_chunks)
+            with given.blamed():
+                return command(given=given, **values)
 
         for option in reversed(options):
             wrapped = option(wrapped)

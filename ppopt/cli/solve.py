@@ -96,7 +96,7 @@ def solve(
         from ppopt.search.verifying import check_asked
 
     order, model, settings = _order(order, runtime, params, free), given.read(), within_all(settings)
-    _check_runtime(given, model, runtime, params, best_cut)
+    _check_runtime(model, runtime, params, best_cut)
     check_asked(model, verify=verify, model_text=exported is not None)
     binding = None if order is None else Binding(find_schedule(order).name, params, free)
     if binding is not None and runtime not in ORDERS:
@@ -129,11 +129,11 @@ def _order(order: str | None, runtime: str | None, params: dict[str, Any], free:
     return order or own
 
 
-def _check_runtime(given: Given, model: Model, runtime: str | None, params: dict[str, Any], best_cut: bool | None) -> None:
-    """Raise where a runtime cannot run what the model settles; says in which file or flag.
+def _check_runtime(model: Model, runtime: str | None, params: dict[str, Any], best_cut: bool | None) -> None:
+    """Raise where a runtime cannot run what the model settles.
 
     Raises:
-        ModelError: it cannot.
+        PipelineError: it cannot.
         UsageError: the best cut is asked for beside it.
     """
     from ppopt.search.running import best_cut_asked, check
@@ -143,8 +143,8 @@ def _check_runtime(given: Given, model: Model, runtime: str | None, params: dict
     try:
         best_cut_asked(runtime, best_cut)
         check(model, runtime, params)
-    except PipelineError as error:
-        raise given.blamed(error) from None
+    except PipelineError:
+        raise
     except ValueError as error:
         message = str(error)
         raise click.UsageError(

@@ -122,6 +122,23 @@ def test_a_bad_flag_is_named(name: str) -> None:
     assert expected in stderr
 
 
+TWO_ROUTES = b"""
+pipeline = {devices = 2, microbatches = 4, placement = "bidirectional", recompute = "choose"}
+costs = {per = "device", forward = [1, 2], backward_input = [1, 2], backward_weight = 1, recompute = 1}
+memory = {limit = 3, recompute_saved = 0.5}
+"""
+
+
+@pytest.mark.parametrize("command", ["solve", "frontier"])
+@pytest.mark.parametrize(
+    ("settings", "place"), [([], "<stdin>"), (["--set", "costs.forward=[1,3]"], "--set costs.forward=[1,3]")]
+)
+def test_what_a_search_cannot_take_is_named_with_its_place(command: str, settings: list[str], place: str) -> None:
+    """The model is sound by itself: that both routes need equal costs is found out when what recomputes is looked for."""
+    stderr = refused(command, "-", *settings, stdin=TWO_ROUTES)
+    assert stderr.startswith(f"Error: {place}: costs.forward: the routes have different values for a stage")
+
+
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin.toml"
     path.write_bytes(b'name = "x"\n# caf\xe9\n')
