@@ -26,6 +26,7 @@ ROOMS = (
         "op",
         "clock",
         "interrupt",
+        "collector",
         "compiled",
         "sequences",
         "pipeline",

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import click
 
 from ppopt import __version__
+from ppopt.collector import seldom_collecting
 from ppopt.interrupt import uninterrupted
 
 BEGUN = time.monotonic()
@@ -90,7 +91,7 @@ class Commands(click.Group):
         extra.pop("standalone_mode", None)
         terminate = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            with _noting():
+            with _noting(), seldom_collecting():
                 code = super().main(args, prog_name or "ppopt", standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.ClickException as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from ppopt import ilp
 from ppopt.bounds.bound import check_objective
 from ppopt.clock import bounded
+from ppopt.collector import seldom_collecting
 from ppopt.constraints import Capacity, Precede, Word, own_words
 from ppopt.interrupt import held
 from ppopt.layouts.runnable import Policy
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ppopt.periodic import PeriodicSchedule
 
 
+@seldom_collecting()
 def solve(
     asked: Pipeline | Model,
     settings: Settings | None = None,
