@@ -50,6 +50,8 @@ def heads(graph: FamilyGraph, *, memory: bool, own: bool = False, most: int | No
 @lru_cache(maxsize=4)  # heads and tails, with memory and without: one bound of a pipeline asks for what another one has asked for
 def _heads(graph: FamilyGraph, memory: bool, own: bool, most: int | None, work: bool) -> tuple[IntArray, ...]:
     """``[device, instance]`` of each family, with one row where starts are those from the begin of the schedule; read-only."""
+    if not own and not work and max(graph.count, default=0) <= 1:
+        return _by_paths(graph)
     result: list[IntArray] = []
     duration, members = np.array(graph.duration), [np.array(machine.families, dtype=np.int64) for machine in graph.machines]
     first = np.empty((graph.devices if own else 1, len(graph.families)), dtype=np.int64)
@@ -80,6 +82,17 @@ def _heads(graph: FamilyGraph, memory: bool, own: bool, most: int | None, work: 
         start.flags.writeable = False
         result.append(start)
     return tuple(result)
+
+
+def _by_paths(graph: FamilyGraph) -> tuple[IntArray, ...]:
+    """:func:`_heads` of families of one instance or none, by paths alone: one number each, which arrays would only slow down."""
+    starts: list[int] = []
+    for lead, precedences in zip(graph.lead, graph.into, strict=True):
+        starts.append(max((starts[before] + graph.duration[before] + lag for before, _, _, lag in precedences), default=lead))
+        starts[-1] = max(starts[-1], lead)
+    row = np.array([starts], dtype=np.int64)
+    row.flags.writeable = False
+    return tuple(row[:, o : o + count] for o, count in enumerate(graph.count))
 
 
 def ancestors_among(graph: FamilyGraph, family: int, among: IntArray) -> IntArray:

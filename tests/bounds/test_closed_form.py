@@ -143,6 +143,11 @@ def test_of_very_many_families_paths_alone_tell(seed: int, monkeypatch: pytest.M
     fastest = min(schedule.makespan for _, schedule in each_baseline(pipeline) if schedule.within_memory)
     graph = relaxed_graph(pipeline)
     paths = heads(graph, memory=False, work=False)
+    starts = list(graph.lead)
+    for _ in graph.families:  # no way has more steps
+        for before, after, _, lag in graph.precedences:
+            starts[after] = max(starts[after], starts[before] + graph.duration[before] + lag)
+    assert [row.tolist() for row in paths] == [[start] for start in starts]
     work = bounds.work(pipeline)
     assert work is not None
     monkeypatch.setattr(bounds.heads, "FAMILIES", 0)
