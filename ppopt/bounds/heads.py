@@ -88,8 +88,7 @@ def _by_paths(graph: FamilyGraph) -> tuple[IntArray, ...]:
     """:func:`_heads` of families of one instance or none, by paths alone: one number each, which arrays would only slow down."""
     starts: list[int] = []
     for lead, precedences in zip(graph.lead, graph.into, strict=True):
-        starts.append(max((starts[before] + graph.duration[before] + lag for before, _, _, lag in precedences), default=lead))
-        starts[-1] = max(starts[-1], lead)
+        starts.append(max([lead, *(starts[before] + graph.duration[before] + lag for before, _, _, lag in precedences)]))
     row = np.array([starts], dtype=np.int64)
     row.flags.writeable = False
     return tuple(row[:, o : o + count] for o, count in enumerate(graph.count))

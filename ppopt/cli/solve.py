@@ -143,7 +143,7 @@ def _check_runtime(model: Model, runtime: str | None, params: dict[str, Any], be
     try:
         best_cut_asked(runtime, best_cut)
         check(model, runtime, params)
-    except PipelineError:
+    except PipelineError:  # a mistake of the model, not of the flags: the command says where
         raise
     except ValueError as error:
         message = str(error)
