@@ -21,6 +21,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,8 @@ from ppopt.bounds.heads import ancestors_among, heads, most_instances, tails
 from ppopt.constraints import FamilyGraph, joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
-from ppopt.pipeline.scaling import Sizes, sizes_of
+from ppopt.pipeline.mix import Sizes
+from ppopt.pipeline.scaling import sizes_of
 from ppopt.schedule import Objective
 
 
@@ -103,6 +105,11 @@ def certificates(pipeline: Pipeline, most: int, objective: Objective = "makespan
 
     Where there are several routes, each stage takes the same on all of a size.
     """
+    return list(_certificates(pipeline, objective)[:most])
+
+
+@lru_cache(maxsize=8)  # the bound of a cut is asked for, and then learned from; a few cuts are compared
+def _certificates(pipeline: Pipeline, objective: Objective) -> tuple[Certificate, ...]:
     graph = joined(relaxed_graph(pipeline, links=False))
     found: list[tuple[int, Certificate]] = []
     each = reasons_of_devices(graph, sizes_of(pipeline), objective)
@@ -115,7 +122,7 @@ def certificates(pipeline: Pipeline, most: int, objective: Objective = "makespan
     if objective == "makespan":
         found.append(each[0].longest_way())
     found.sort(key=lambda pair: -pair[0])
-    return [certificate for _, certificate in found[:most]]
+    return tuple(certificate for _, certificate in found)
 
 
 def work_certificates(pipeline: Pipeline) -> list[Certificate]:
@@ -365,4 +372,4 @@ def _least(ways: Sequence[Way]) -> tuple[Way, ...]:
 def _part(graph: FamilyGraph, sizes: Sizes, family: int) -> Part:
     of = graph.families[family]
     assert isinstance(of.kind, Kind), "transfers are delays here"
-    return Part(Kind.I if of.kind == Kind.B else of.kind, of.stage, sizes.of_route[of.route])
+    return Part(Kind.I if of.kind == Kind.B else of.kind, of.stage, sizes.of[of.route])

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -16,6 +16,7 @@ from ppopt.checker.layers import by_stage
 from ppopt.checker.places import before_step, fetch_times, held_weights, places
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline, PipelineError, Table, Value
+from ppopt.pipeline.tables import each_row
 
 Row: TypeAlias = Sequence[Fraction | None]
 """Exact values in the user's unit; ``None``: there is no such operation."""
@@ -106,11 +107,11 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     return Facts(
         per_time=per_time,
         per_amount=per_amount,
-        **{name: [_integers(row, per_time) for row in table] for name, table in times.items()},
-        **{name: [_integers(row, per_amount) for row in table] for name, table in amounts.items()},
-        static=_integers(static, per_amount),
-        working=[_integers(row, per_amount) for row in working],
-        limit=None if memory.limit is None else _integers(limit, per_amount),
+        **{name: each_row(partial(_integers, per_time), table) for name, table in times.items()},
+        **{name: each_row(partial(_integers, per_amount), table) for name, table in amounts.items()},
+        static=_integers(per_amount, static),
+        working=[_integers(per_amount, row) for row in working],
+        limit=None if memory.limit is None else _integers(per_amount, limit),
         host=None if host is None else int(host * per_amount),
         per_pass=pipeline.data_parallel.per_pass,
         traffic=any(x for name in ("gather", "scatter") for row in times[name] for x in row),
@@ -130,20 +131,21 @@ def _times(pipeline: Pipeline, again: Collection[int], each: list[list[Factors]]
     gather, scatter = ([of_way[route] for route in routes] for of_way in both)
     on = [places(pipeline, route) for route in range(len(routes))]
     kinds = Kind.W + pipeline.costs.weight_pieces
+
+    def overlap(route: tuple[int, ...]) -> Row:
+        return _by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages
+
+    def holding(step: int, route: tuple[int, ...], by: list[Factors]) -> Row:
+        return [_between(occupancy, *pair[::step]) * of.held for pair, of in zip(pairwise(route), by, strict=False)]
+
     return {
-        "duration": [_durations(pipeline, route, again, of) for route, of in enumerate(each)],
-        "overlap": [_by_stage(pipeline, route, pipeline.costs.overlap) or [None] * pipeline.stages for route in routes],
-        "over": [[_between(latency, a, b) for a, b in zip(*both, strict=True)] for both in zip(routes, backs, strict=True)],
-        "up": [[_between(latency, a, b) for a, b in pairwise(route)] for route in routes],
-        "down": [[_between(latency, b, a) for a, b in pairwise(route)] for route in backs],
-        "up_held": [
-            [_between(occupancy, a, b) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
-            for route, by in zip(routes, each, strict=True)
-        ],
-        "down_held": [
-            [_between(occupancy, b, a) * of.held for (a, b), of in zip(pairwise(route), by, strict=False)]
-            for route, by in zip(routes, each, strict=True)
-        ],
+        "duration": _with_fetches(pipeline, each_row(partial(_durations, pipeline, again), routes, backs, each)),
+        "overlap": each_row(overlap, routes),
+        "over": each_row(lambda *both: [_between(latency, a, b) for a, b in zip(*both, strict=True)], routes, backs),
+        "up": each_row(lambda route: [_between(latency, a, b) for a, b in pairwise(route)], routes),
+        "down": each_row(lambda route: [_between(latency, b, a) for a, b in pairwise(route)], backs),
+        "up_held": each_row(partial(holding, 1), routes, each),
+        "down_held": each_row(partial(holding, -1), routes, each),
         "gather": [[t + fetched[d] for t, d in zip(row * kinds, of, strict=True)] for row, of in zip(gather, on, strict=True)],
         "scatter": [
             [t + _entry(optimizer, d) for t, d in zip(row * kinds, of, strict=True)] for row, of in zip(scatter, on, strict=True)
@@ -155,17 +157,29 @@ def _times(pipeline: Pipeline, again: Collection[int], each: list[list[Factors]]
 def _factors(pipeline: Pipeline) -> list[list[Factors]]:
     """``[route][stage]``: what the microbatches of the route take beside one of the costs."""
     alike = Factors(Fraction(1), Fraction(1), Fraction(1))
-    found = [[alike] * pipeline.stages for _ in pipeline.routes]
+    found = [[alike] * pipeline.stages] * len(pipeline.routes)
     someone = {route: m for m, route in enumerate(pipeline.route_of_microbatch)} if pipeline.mix.differs else {}
+    known: dict[tuple[Factors, ...], list[Factors]] = {}
     for route, m in someone.items():
-        found[route] = [factors(pipeline, m, stage) for stage in range(pipeline.stages)]
+        stages = range(pipeline.stages if pipeline.mix.by_stage else 1)
+        each = tuple(factors(pipeline, m, stage) for stage in stages)
+        found[route] = known.setdefault(each, list(each) * (pipeline.stages // len(each)))
     return found
 
 
-def _durations(pipeline: Pipeline, number: int, again: Collection[int], each: list[Factors]) -> Row:
-    """``[kind * stages + stage]`` of a route, in the user's unit, with what is fetched for an operation."""
-    costs, route = pipeline.costs, pipeline.routes[number]
-    back = pipeline.backward_routes[number] if pipeline.backward_routes else route
+def _with_fetches(pipeline: Pipeline, rows: list[Row]) -> list[Row]:
+    """Durations ``[route][kind * stages + stage]`` with what is fetched for an operation."""
+    if not pipeline.links.weights:
+        return rows
+    waits = [fetch_times(pipeline, route) for route in range(len(rows))]
+    return [[None if x is None else x + wait for x, wait in zip(*both, strict=True)] for both in zip(rows, waits, strict=True)]
+
+
+def _durations(
+    pipeline: Pipeline, again: Collection[int], route: tuple[int, ...], back: tuple[int, ...], each: list[Factors]
+) -> Row:
+    """``[kind * stages + stage]`` of a route, in the user's unit; ``back``: the devices of its backwards."""
+    costs = pipeline.costs
     forward, full, input_, weight, extra = (
         _by_stage(pipeline, route, value, on)
         for value, on in (
@@ -188,8 +202,7 @@ def _durations(pipeline: Pipeline, number: int, again: Collection[int], each: li
         input_[0], weight[0] = Fraction(0), full[0]
     absent = [None] * pipeline.stages
     parts = [[x / costs.weight_pieces for x in weight]] * costs.weight_pieces
-    row = [x for row in (forward, full, input_, *parts) for x in (row or absent)]
-    return [x + wait if x is not None and wait else x for x, wait in zip(row, fetch_times(pipeline, number), strict=True)]
+    return [x for row in (forward, full, input_, *parts) for x in (row or absent)]
 
 
 def _differ(
@@ -221,13 +234,12 @@ def _differ(
 def _working(pipeline: Pipeline, each: list[list[Factors]]) -> list[list[Fraction]]:
     """``[route][device]``: what a backward takes while it runs, as large as the microbatch; of a device's stages the largest."""
     given = pipeline.memory.working or Fraction(0)
-    rows = []
-    for route, by in zip(pipeline.backward_routes or pipeline.routes, each, strict=True):
-        largest = [
-            max((of.held for of, on in zip(by, route, strict=True) if on == d), default=0) for d in range(pipeline.devices)
-        ]
-        rows.append([_entry(given, d) * (largest[d] or max(of.held for of in by)) for d in range(pipeline.devices)])
-    return rows
+
+    def row(route: tuple[int, ...], by: list[Factors]) -> list[Fraction]:
+        held = [[of.held for of, on in zip(by, route, strict=True) if on == d] for d in range(pipeline.devices)]
+        return [_entry(given, d) * max(own or [of.held for of in by]) for d, own in enumerate(held)]
+
+    return each_row(row, pipeline.backward_routes or pipeline.routes, each)
 
 
 def _amounts(pipeline: Pipeline, again: Collection[int], factors_of: list[list[Factors]]) -> dict[str, list[Row]]:
@@ -236,19 +248,21 @@ def _amounts(pipeline: Pipeline, again: Collection[int], factors_of: list[list[F
     ``again``: the stages that recompute; ``factors_of``: the factors ``[route][stage]``.
     """
     memory = pipeline.memory
-    activations, retentions = list[Row](), list[Row]()
-    for route, each in zip(pipeline.routes, factors_of, strict=True):
+
+    def row(route: tuple[int, ...], each: list[Factors]) -> tuple[Row, Row]:
         whole = _by_stage(pipeline, route, memory.activation)
         activation = list(whole)
         saved = _by_stage(pipeline, route, memory.recompute_saved)
         for stage in again:
             activation[stage] -= saved[stage]
-        activations.append([x * by.held for x, by in zip(activation, each, strict=True)])
         retained = _by_stage(pipeline, route, memory.retained) or list(activation)
         if pipeline.runtime == "torch":  # it keeps all until W, what I has made again included
             retained = [activation[0], *(max(of) for of in zip(whole[1:], activation[1:], retained[1:], strict=True))]
-        retentions.append([x * by.held for x, by in zip(retained, each, strict=True)])
-    return {"activation": activations, "retained": retentions}
+        held = [by.held for by in each]
+        return [x * y for x, y in zip(activation, held, strict=True)], [x * y for x, y in zip(retained, held, strict=True)]
+
+    found = each_row(row, pipeline.routes, factors_of)
+    return {"activation": [held for held, _ in found], "retained": [kept for _, kept in found]}
 
 
 def shortest(facts: Facts) -> int:
@@ -336,6 +350,6 @@ def _denominator(values: Iterable[Fraction | None]) -> int:
     return math.lcm(*{value.denominator for value in values if value is not None})
 
 
-def _integers(row: Row, per_unit: int) -> list[int]:
+def _integers(per_unit: int, row: Row) -> list[int]:
     """The values times ``per_unit``, which makes them integers; -1 for ``None``."""
     return [-1 if value is None else value.numerator * (per_unit // value.denominator) for value in row]

@@ -11,7 +11,8 @@ from ppopt.named.model import Model
 from ppopt.pipeline import ANY, PLACEMENTS, Costs, DataParallel, Links, Memory, Offload, Units, plain
 from ppopt.pipeline.cutting import given_parts
 from ppopt.pipeline.layers import as_tables
-from ppopt.pipeline.mix import as_table, way_of_microbatch
+from ppopt.pipeline.mix import as_table
+from ppopt.pipeline.mix_routes import way_of_microbatch
 
 
 def model_dict(model: Model, *, resolved: bool = False) -> Tree:

@@ -6,7 +6,8 @@ from ppopt.pipeline.checks import MAX_OPS
 from ppopt.pipeline.choices import ANY
 from ppopt.pipeline.fewer import fewer_devices
 from ppopt.pipeline.layers import Layer, Layers, Level
-from ppopt.pipeline.mix import GIVEN, OPEN, Group, Mix, groups_of, way_of_microbatch
+from ppopt.pipeline.mix import GIVEN, OPEN, Mix
+from ppopt.pipeline.mix_routes import Group, groups_of, way_of_microbatch
 from ppopt.pipeline.model import MAX_DEVICES, MAX_MICROBATCHES, Pipeline
 from ppopt.pipeline.offload import Engine, Offload
 from ppopt.pipeline.partitions import BEST

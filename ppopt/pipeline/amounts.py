@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ppopt.pipeline.arrays import IntArray
 from ppopt.pipeline.cutting import weights_of
-from ppopt.pipeline.mix import groups_of, way_of_microbatch
+from ppopt.pipeline.mix_routes import groups_of, way_of_microbatch
 from ppopt.pipeline.offload import least_held, moving
 from ppopt.pipeline.parts import PipelineError, TooFine, TooLittleMemory, plain
 from ppopt.pipeline.scaling import scaled_amounts, scaled_working
@@ -107,7 +107,7 @@ def amounts_of(pipeline: Pipeline) -> Amounts:
 def copies(pipeline: Pipeline, device: int) -> Fraction:
     """The number of copies of its weights on a device: its stages over all routes / most of its stages on one route; one where it
     runs backwards alone."""
-    stages = [{s for s in range(pipeline.stages) if route[s] == device} for route in pipeline.routes]
+    stages = [{s for s in range(pipeline.stages) if route[s] == device} for route in set(pipeline.routes)]
     most = max(map(len, stages))
     return Fraction(len(set().union(*stages)), most) if most else Fraction(1)
 

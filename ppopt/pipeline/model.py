@@ -19,7 +19,8 @@ from ppopt.pipeline.checks import check_activation, check_lengths, check_open_pl
 from ppopt.pipeline.choices import placements_of, read_chunks, read_counts
 from ppopt.pipeline.cutting import check_step, counts_of, exchange_of, flat, given_parts, parts_of, read_levels, recomputing_of
 from ppopt.pipeline.layers import Layers
-from ppopt.pipeline.mix import Mix, apart, check_mix, own_split
+from ppopt.pipeline.mix import Mix
+from ppopt.pipeline.mix_routes import apart, check_mix, own_split
 from ppopt.pipeline.moving import is_uneven, moved
 from ppopt.pipeline.offload import Engine, Offload, check_settled, engines_of
 from ppopt.pipeline.part_classes import check_parts

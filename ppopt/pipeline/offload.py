@@ -12,7 +12,7 @@ import numpy as np
 
 from ppopt.op import COPIES, Kind, Send
 from ppopt.pipeline.parts import Given, Number, PipelineError, Value, check_length, exact, optional_values, plain
-from ppopt.pipeline.tables import Rows, by_stage, entry, held
+from ppopt.pipeline.tables import Rows, by_stage, each_row, entry, held
 
 if TYPE_CHECKING:
     from ppopt.pipeline.arrays import IntArray
@@ -189,7 +189,7 @@ def moving(pipeline: Pipeline) -> list[list[Fraction]]:
     """
     offload = pipeline.offload
     if offload is None:
-        return [[Fraction(0)] * pipeline.stages for _ in pipeline.routes]
+        return [[Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     holds = held(pipeline)[0]
     given: Rows = holds if offload.amount is None else by_stage(pipeline, offload.amount)
     found = []
@@ -244,18 +244,17 @@ def copy_times(pipeline: Pipeline) -> tuple[Rows, Rows]:
     """
     offload, amounts = pipeline.offload, moving(pipeline)
     if offload is None:
-        none: Rows = [[None] * pipeline.stages for _ in pipeline.routes]
+        none: Rows = [[None] * pipeline.stages] * len(pipeline.routes)
         return none, none
 
     def of(time: Value | None, rate: Value | None) -> Rows:
-        given = by_stage(pipeline, time)
-        return [
-            [
+        def row(held: list[Fraction], given: list[Fraction | None], route: tuple[int, ...]) -> list[Fraction | None]:
+            return [
                 None if not amount else t if rate is None else amount / entry(rate, device)
-                for amount, t, device in zip(*rows, strict=True)
+                for amount, t, device in zip(held, given, route, strict=True)
             ]
-            for rows in zip(amounts, given, pipeline.routes, strict=True)
-        ]
+
+        return each_row(row, amounts, by_stage(pipeline, time), pipeline.routes)
 
     out = of(offload.time, offload.rate)
     back = of(offload.time if offload.time_in is None else offload.time_in, offload.rate_in or offload.rate)

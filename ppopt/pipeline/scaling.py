@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ppopt.op import Kind
-from ppopt.pipeline.mix import Mix, Scale
+from ppopt.pipeline.mix import Mix, Scale, Sizes
 from ppopt.pipeline.parts import DURATIONS, QUADRATIC, PipelineError, Value, plain
 from ppopt.pipeline.rewriting import per_stage
 from ppopt.pipeline.runtimes import TORCH
-from ppopt.pipeline.tables import Rows, by_stage, durations
+from ppopt.pipeline.tables import Rows, by_stage, durations, each_row
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -24,57 +24,44 @@ Entry = TypeVar("Entry", Fraction, Fraction | None)
 
 def scales_of(pipeline: Pipeline) -> list[tuple[Scale, ...]]:
     """``[route][stage]``: what the microbatches of a route take beside one of the costs."""
-    alike = (Scale(),) * pipeline.stages
-    found = [alike] * len(pipeline.routes)
-    for m, route in enumerate(pipeline.route_of_microbatch):
-        if found[route] is alike:
-            found[route] = pipeline.mix.scales(m, pipeline.stages)
-    return found
-
-
-class Sizes(NamedTuple):
-    """The sizes of microbatches: for each route the number of that of its microbatches, and of each size what they take in every
-    stage beside one of the costs."""
-
-    of_route: tuple[int, ...]
-    scales: tuple[tuple[Scale, ...], ...]
+    sizes = sizes_of(pipeline)
+    return [sizes.scales[size] for size in sizes.of]
 
 
 def sizes_of(pipeline: Pipeline) -> Sizes:
-    """The sizes of the microbatches of a pipeline; one where they are alike."""
+    """The sizes of the microbatches of each route of a pipeline; one where they are alike. A route that no microbatch takes has
+    the first one."""
     if not pipeline.mix.differs:
         return Sizes((0,) * len(pipeline.routes), ((Scale(),) * len(pipeline.routes[0]),))
-    each = scales_of(pipeline)
-    different = list(dict.fromkeys(each))
-    return Sizes(tuple(map(different.index, each)), tuple(different))
+    sizes = pipeline.mix.sizes(pipeline.microbatches, pipeline.stages)
+    of_route = dict(zip(pipeline.route_of_microbatch, sizes.of, strict=True))
+    return Sizes(tuple(of_route.get(route, 0) for route in range(len(pipeline.routes))), sizes.scales)
 
 
 def scaled_durations(pipeline: Pipeline, kinds: Sequence[Rows]) -> list[Rows]:
     """``[kind][route][stage]``: durations of the microbatches of each route, from those in the costs."""
     if not pipeline.mix.differs:
         return list(kinds)
-    scales = scales_of(pipeline)
-    squares = _quadratic(pipeline)
-    return [
-        [
-            [
-                None if x is None else (x - y) * by.linear + y * by.square if y else x * by.linear
-                for x, y, by in zip(*rows, strict=True)
-            ]
-            for rows in zip(whole, part, scales, strict=True)
+
+    def row(whole: Sequence[Fraction | None], part: Sequence[Fraction], scales: Sequence[Scale]) -> list[Fraction | None]:
+        return [
+            None if x is None else (x - y) * by.linear + y * by.square if y else x * by.linear
+            for x, y, by in zip(whole, part, scales, strict=True)
         ]
-        for whole, part in zip(kinds, squares, strict=True)
-    ]
+
+    scales = scales_of(pipeline)
+    return [each_row(row, whole, part, scales) for whole, part in zip(kinds, _quadratic(pipeline), strict=True)]
 
 
 def scaled_amounts(pipeline: Pipeline, table: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
     """``[route][stage]``: what is held of a microbatch of each route, from what the memory says; or how long that is copied."""
     if not pipeline.mix.differs:
         return [list(row) for row in table]
-    return [
-        [None if x is None else x * by.held for x, by in zip(*rows, strict=True)]
-        for rows in zip(table, scales_of(pipeline), strict=True)
-    ]
+
+    def row(amounts: Sequence[Entry], scales: Sequence[Scale]) -> list[Entry]:
+        return [None if x is None else x * by.held for x, by in zip(amounts, scales, strict=True)]
+
+    return each_row(row, table, scales_of(pipeline))
 
 
 def scaled_working(pipeline: Pipeline, each: Sequence[Fraction]) -> list[list[Fraction]]:
@@ -84,12 +71,13 @@ def scaled_working(pipeline: Pipeline, each: Sequence[Fraction]) -> list[list[Fr
     """
     if not pipeline.mix.differs:
         return [list(each)] * len(pipeline.routes)
-    found = []
-    for scales, route in zip(scales_of(pipeline), pipeline.backward_routes or pipeline.routes, strict=True):
+
+    def row(scales: Sequence[Scale], route: Sequence[int]) -> list[Fraction]:
         most = [max((by.held for by, own in zip(scales, route, strict=True) if own == d), default=None) for d in range(len(each))]
         elsewhere = max(by.held for by in scales)
-        found.append([x * (elsewhere if by is None else by) for x, by in zip(each, most, strict=True)])
-    return found
+        return [x * (elsewhere if by is None else by) for x, by in zip(each, most, strict=True)]
+
+    return each_row(row, scales_of(pipeline), pipeline.backward_routes or pipeline.routes)
 
 
 def scaled_transfers(pipeline: Pipeline, sending: list[list[list[Fraction]]]) -> list[list[list[Fraction]]]:
@@ -99,19 +87,20 @@ def scaled_transfers(pipeline: Pipeline, sending: list[list[list[Fraction]]]) ->
     """
     if not pipeline.mix.differs:
         return sending
-    found = []
-    for (result, gradient), scales in zip(sending, scales_of(pipeline), strict=True):
+
+    def row(on_route: Sequence[Sequence[Fraction]], scales: Sequence[Scale]) -> list[list[Fraction]]:
         held = [by.held for by in scales]
-        before = [Fraction(1), *held[:-1]]
-        found.append([[x * y for x, y in zip(result, held, strict=True)], [x * y for x, y in zip(gradient, before, strict=True)]])
-    return found
+        factors = held, [Fraction(1), *held[:-1]]
+        return [[x * y for x, y in zip(*of, strict=True)] for of in zip(on_route, factors, strict=True)]
+
+    return each_row(row, sending, scales_of(pipeline))
 
 
 def longest_transfer(pipeline: Pipeline) -> Fraction:
     """The largest factor by which a transfer holds its link longer than the links say."""
     if not pipeline.mix.differs:
         return Fraction(1)
-    return max(by.held for scales in scales_of(pipeline) for by in scales)
+    return max(by.held for scales in sizes_of(pipeline).scales for by in scales)
 
 
 def _quadratic(pipeline: Pipeline) -> list[list[list[Fraction]]]:
@@ -120,17 +109,20 @@ def _quadratic(pipeline: Pipeline) -> list[list[list[Fraction]]]:
     PyTorch runs nothing in I of the first stage, and the whole backward in its W.
     """
 
-    def part(name: str) -> list[list[Fraction]]:
-        return [[x or Fraction(0) for x in row] for row in durations(pipeline, f"{name}_quadratic")]
+    def row(given: Sequence[Fraction | None]) -> list[Fraction]:
+        return [x or Fraction(0) for x in given]
 
-    none = [[Fraction(0)] * pipeline.stages for _ in pipeline.routes]
+    def part(name: str) -> list[list[Fraction]]:
+        return each_row(row, durations(pipeline, f"{name}_quadratic"))
+
+    none = [[Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     forward, input_, weight = part("forward"), part("backward_input"), none
     full = input_ if pipeline.costs.backward is None or pipeline.costs.backward_quadratic is None else part("backward")
     if pipeline.costs.backward_input is None and pipeline.costs.backward_quadratic is not None:
         input_ = none
     if pipeline.runtime == TORCH and pipeline.costs.split:
-        weight = [[first[0], *row[1:]] for first, row in zip(full, weight, strict=True)]
-        input_ = [[Fraction(0), *row[1:]] for row in input_]
+        weight = each_row(lambda first, rest: [first[0], *rest[1:]], full, weight)
+        input_ = each_row(lambda rest: [Fraction(0), *rest[1:]], input_)
     by_kind = {Kind.F: forward, Kind.B: full, Kind.I: input_, Kind.W: weight}
     return [by_kind[kind] for kind in Kind]
 
@@ -151,11 +143,14 @@ def check_quadratic(pipeline: Pipeline) -> None:
         if whole is None:
             raise PipelineError(f"costs.{name}", f"is a part of costs.{name.removesuffix('_quadratic')}, which is not given")
         back = name.startswith(("backward", "recompute"))
-        for rows in zip(by_stage(pipeline, given, back), by_stage(pipeline, whole, back), strict=True):
+
+        def check(*rows: Sequence[Fraction | None], name: str = name) -> None:
             for stage, (part, all_) in enumerate(zip(*rows, strict=True)):
                 if part is not None and all_ is not None and part > all_:
                     problem = f"expected at most the whole duration, of stage {stage} {plain(all_)}, got {plain(part)}"
                     raise PipelineError(f"costs.{name}", problem)
+
+        each_row(check, by_stage(pipeline, given, back), by_stage(pipeline, whole, back))
 
 
 @lru_cache(maxsize=4)  # each named schedule of a pipeline asks for it

@@ -6,9 +6,9 @@ An entry is what one operation of the stage takes, or what one microbatch holds 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,10 @@ _AGAIN = {
 }
 """By duration the one by which it is longer where a stage recomputes."""
 Rows: TypeAlias = Sequence[Sequence[Fraction | None]]
+Held: TypeAlias = tuple[list[Fraction], list[Fraction]]
+"""What is held of a microbatch until its backward, and what is retained between ``I`` and ``W``, stage by stage."""
+Row = TypeVar("Row")
+"""What belongs to one route."""
 
 
 def entry(value: Value, index: int) -> Fraction:
@@ -39,24 +43,40 @@ def by_stage(pipeline: Pipeline, value: Value | None, backward: bool = False) ->
 
     The value is that of the device that runs the forward, or the ``backward``; the part is that of the forward's device.
     """
-    table: list[list[Fraction | None]] = []
-    runs = pipeline.backward_routes if backward and pipeline.backward_routes else pipeline.routes
-    for route, on in zip(pipeline.routes, runs, strict=True):
+
+    def part(route: tuple[int, ...], on: tuple[int, ...]) -> list[Fraction | None]:
         if value is None:
-            table.append([None] * pipeline.stages)
-        elif pipeline.costs.per == "stage":
-            table.append([entry(value, s) for s in range(pipeline.stages)])
-        else:
-            chunks = np.bincount(route, minlength=pipeline.devices)
-            table.append([entry(value, other) / int(chunks[d]) for d, other in zip(route, on, strict=True)])
-    return table
+            return [None] * pipeline.stages
+        if pipeline.costs.per == "stage":
+            return [entry(value, s) for s in range(pipeline.stages)]
+        chunks = np.bincount(route, minlength=pipeline.devices)
+        return [entry(value, other) / int(chunks[d]) for d, other in zip(route, on, strict=True)]
+
+    runs = pipeline.backward_routes if backward and pipeline.backward_routes else pipeline.routes
+    return each_row(part, pipeline.routes, runs)
+
+
+def each_row(of: Callable[..., Row], *tables: Iterable[Any]) -> list[Row]:
+    """``of`` the rows of each route; worked out once where they are the same objects, as those of microbatches that differ are in
+    whatever does not depend on these. So nobody changes a row."""
+    known: dict[tuple[int, ...], Row] = {}
+    found = []
+    for rows in zip(*tables, strict=True):
+        key = tuple(map(id, rows))
+        if key not in known:
+            known[key] = of(*rows)
+        found.append(known[key])
+    return found
 
 
 def if_recomputing(pipeline: Pipeline, value: Value | None, backward: bool = False) -> list[list[Fraction]]:
     """``[route][stage]``: the stage's part of a value where the stage recomputes, else 0."""
     chosen = pipeline.recomputing
-    table = by_stage(pipeline, value, backward)
-    return [[x if x is not None and s in chosen else Fraction(0) for s, x in enumerate(row)] for row in table]
+
+    def part(row: Sequence[Fraction | None]) -> list[Fraction]:
+        return [x if x is not None and s in chosen else Fraction(0) for s, x in enumerate(row)]
+
+    return each_row(part, by_stage(pipeline, value, backward))
 
 
 def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
@@ -77,14 +97,17 @@ def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]
     memory = pipeline.memory
     saved = if_recomputing(pipeline, memory.recompute_saved)
     activation, retained = by_stage(pipeline, memory.activation), by_stage(pipeline, memory.retained)
-    holds, keeps = [], []
-    for whole, kept, less in zip(activation, retained, saved, strict=True):
-        holds.append([a - x for a, x in zip(whole, less, strict=True) if a is not None])
-        keeps.append([h if r is None else r for r, h in zip(kept, holds[-1], strict=True)])
+
+    def row(whole: Sequence[Fraction | None], kept: Sequence[Fraction | None], less: Sequence[Fraction]) -> Held:
+        holds = [a - x for a, x in zip(whole, less, strict=True) if a is not None]
+        keeps = [h if r is None else r for r, h in zip(kept, holds, strict=True)]
         if pipeline.runtime == TORCH:
-            most = [max(a or h, h, r) for a, h, r in zip(whole, holds[-1], keeps[-1], strict=True)]
-            keeps[-1] = [holds[-1][0], *most[1:]]
-    return holds, keeps
+            most = [max(a or h, h, r) for a, h, r in zip(whole, holds, keeps, strict=True)]
+            keeps = [holds[0], *most[1:]]
+        return holds, keeps
+
+    each = each_row(row, activation, retained, saved)
+    return [holds for holds, _ in each], [keeps for _, keeps in each]
 
 
 def totals(pipeline: Pipeline, table: Rows) -> list[Fraction] | None:
@@ -100,14 +123,16 @@ def totals(pipeline: Pipeline, table: Rows) -> list[Fraction] | None:
 
 def added(table: Rows, other: Rows) -> list[list[Fraction | None]]:
     """The sum of two tables; ``None`` where one of them has none."""
-    return [
-        [None if a is None or b is None else a + b for a, b in zip(*rows, strict=True)] for rows in zip(table, other, strict=True)
-    ]
+
+    def row(one: Sequence[Fraction | None], more: Sequence[Fraction | None]) -> list[Fraction | None]:
+        return [None if a is None or b is None else a + b for a, b in zip(one, more, strict=True)]
+
+    return each_row(row, table, other)
 
 
 def common_denominator(rows: Rows) -> int:
     """The smallest number by which all entries become integers."""
-    return math.lcm(*(value.denominator for row in rows for value in row if value is not None))
+    return math.lcm(*{value.denominator for row in _different(rows) for value in row if value is not None})
 
 
 def largest(rows: Rows) -> Fraction:
@@ -117,7 +142,7 @@ def largest(rows: Rows) -> Fraction:
 
 def most_scaled(rows: Rows, per_unit: int) -> int:
     """The largest entry times ``per_unit``, as in :func:`scaled`."""
-    return max(_times(value, per_unit) for row in rows for value in row if value is not None)
+    return max(_times(value, per_unit) for row in _different(rows) for value in row if value is not None)
 
 
 def _times(value: Fraction, per_unit: int) -> int:
@@ -127,4 +152,13 @@ def _times(value: Fraction, per_unit: int) -> int:
 
 def scaled(rows: Rows, per_unit: int) -> IntArray:
     """The entries times ``per_unit``, which makes them integers; -1 for ``None``."""
-    return np.array([[-1 if value is None else _times(value, per_unit) for value in row] for row in rows], dtype=np.int64)
+
+    def times(row: Sequence[Fraction | None]) -> list[int]:
+        return [-1 if value is None else _times(value, per_unit) for value in row]
+
+    return np.array(each_row(times, rows), dtype=np.int64)
+
+
+def _different(rows: Rows) -> Iterable[Sequence[Fraction | None]]:
+    """Each object among the rows once."""
+    return {id(row): row for row in rows}.values()

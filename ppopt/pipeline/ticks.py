@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,7 @@ from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import TooFine, Value
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.scaling import longest_transfer, scaled_amounts, scaled_durations, scaled_transfers
-from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, most_scaled, scaled
+from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, each_row, most_scaled, scaled
 from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 from ppopt.pipeline.work_map import before_the_step, devices_by_kind, waits_for_weights
 
@@ -95,7 +96,7 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     """
     kinds = scaled_durations(pipeline, _by_kind(pipeline))
     pieces = pipeline.costs.weight_pieces
-    kinds[Kind.W] = [[time if time is None else time / pieces for time in row] for row in kinds[Kind.W]]
+    kinds[Kind.W] = each_row(lambda row: [time if time is None else time / pieces for time in row], kinds[Kind.W])
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
     before, behind = (from_stage_down(pipeline, value) for value in both(pipeline))
@@ -107,22 +108,25 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     copying = [scaled_amounts(pipeline, table) for table in copy_times(pipeline)]
     margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     every_pass = int(pipeline.data_parallel.per_pass)
-    gather, scatter = ([[part * every_pass for part in row] for row in of_stages(pipeline, v)] for v in both(pipeline))
+    gather, scatter = (
+        each_row(lambda row: [part * every_pass for part in row], of_stages(pipeline, value)) for value in both(pipeline)
+    )
     margins = (*chain(*lead), *chain(*tail))
     tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *margins, *gather, *scatter]
     tables = [*tables, *chain(*copying), *margin]
     per_unit = common_denominator(tables)
     if most_scaled(tables, per_unit) >= MOST:
         raise TooFine("costs", TOO_FINE)
+    table_of = partial(scaled, per_unit=per_unit)
     return Ticks(
         per_unit,
         duration=_in_pieces(pipeline, np.stack([scaled(table, per_unit) for table in kinds], axis=1)),
         overlap=scaled(overlap, per_unit),
         latency=scaled(latency, per_unit),
         occupancy=scaled(occupancy, per_unit),
-        sending=np.stack([scaled(of, per_unit) for of in sending]),
-        lead=by_row(pipeline, np.stack([scaled(rows, per_unit) for rows in lead])),
-        tail=by_row(pipeline, np.stack([scaled(rows, per_unit) for rows in tail])),
+        sending=np.stack(each_row(table_of, sending)),
+        lead=by_row(pipeline, np.stack(each_row(table_of, lead))),
+        tail=by_row(pipeline, np.stack(each_row(table_of, tail))),
         gather=scaled(gather, per_unit),
         scatter=scaled(scatter, per_unit),
         copying=np.stack([scaled(table, per_unit) for table in copying], axis=1),
@@ -141,10 +145,11 @@ def _in_pieces(pipeline: Pipeline, duration: IntArray) -> IntArray:
 def _margins(pipeline: Pipeline, exchanged: Rows, own: Sequence[Fraction] | Value | None) -> list[Rows]:
     """``[route][kind][stage]``: what is exchanged for the stage, and what is of the device alone, before or after operations."""
     each = own if isinstance(own, Sequence) else [own or Fraction(0)] * pipeline.devices
-    return [
-        [[(time or Fraction(0)) + each[device] for time, device in zip(row, on, strict=True)] for on in by_kind]
-        for row, by_kind in zip(exchanged, devices_by_kind(pipeline), strict=True)
-    ]
+
+    def row(times: Sequence[Fraction | None], by_kind: Sequence[Sequence[int]]) -> list[list[Fraction]]:
+        return [[(time or Fraction(0)) + each[device] for time, device in zip(times, on, strict=True)] for on in by_kind]
+
+    return each_row(row, exchanged, devices_by_kind(pipeline))
 
 
 def _by_kind(pipeline: Pipeline) -> list[Rows]:
@@ -155,8 +160,8 @@ def _by_kind(pipeline: Pipeline) -> list[Rows]:
     input_, weight = durations(pipeline, "backward_input"), durations(pipeline, "backward_weight")
     full = added(input_, weight) if pipeline.costs.backward is None else durations(pipeline, "backward")
     if pipeline.runtime == TORCH and pipeline.costs.split:
-        input_ = [[Fraction(0), *row[1:]] for row in input_]
-        weight = [[first[0], *row[1:]] for first, row in zip(full, weight, strict=True)]
+        input_ = each_row(lambda rest: [Fraction(0), *rest[1:]], input_)
+        weight = each_row(lambda first, rest: [first[0], *rest[1:]], full, weight)
     waits = waits_for_weights(pipeline)
     by_kind: dict[Kind, Rows] = {Kind.F: durations(pipeline, "forward"), Kind.B: full, Kind.I: input_, Kind.W: weight}
     if waits is None:
@@ -177,13 +182,12 @@ def _by_link(pipeline: Pipeline) -> tuple[Rows, Rows]:
 def _sending(pipeline: Pipeline, occupancy: Rows) -> list[list[list[Fraction]]]:
     """:attr:`Ticks.sending` in the user's unit, of the occupancy ``[from][to]``."""
     none = Fraction(0)
-    return [
-        [
-            [*(occupancy[a][b] or none for a, b in pairwise(route)), none],
-            [none, *(occupancy[b][a] or none for a, b in pairwise(route))],
-        ]
-        for route in pipeline.routes
-    ]
+
+    def row(route: Sequence[int]) -> list[list[Fraction]]:
+        there = [occupancy[a][b] or none for a, b in pairwise(route)]
+        return [[*there, none], [none, *(occupancy[b][a] or none for a, b in pairwise(route))]]
+
+    return each_row(row, pipeline.routes)
 
 
 def lines_of(pipeline: Pipeline) -> tuple[tuple[tuple[int, int], ...], ...]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from ppopt.pipeline.parts import Given, PipelineError, Value, optional_values
-from ppopt.pipeline.tables import entry
+from ppopt.pipeline.tables import each_row, entry
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -68,8 +68,8 @@ def both(pipeline: Pipeline) -> tuple[Value, Value]:
 
 def exchanged(pipeline: Pipeline, value: Value) -> list[dict[int, Fraction]]:
     """``[device]``: by each stage that the device holds for some route, the time that it takes to exchange it."""
-    devices = range(pipeline.devices)
-    stages_of = [sorted({s for route in pipeline.routes for s, d in enumerate(route) if d == device}) for device in devices]
+    devices, different = range(pipeline.devices), set(pipeline.routes)
+    stages_of = [sorted({s for route in different for s, d in enumerate(route) if d == device}) for device in devices]
     if pipeline.data_parallel.per == "stage":
         return [{s: entry(value, s) for s in stages} for stages in stages_of]
     return [{s: entry(value, device) / len(stages) for s in stages} for device, stages in enumerate(stages_of)]
@@ -78,7 +78,7 @@ def exchanged(pipeline: Pipeline, value: Value) -> list[dict[int, Fraction]]:
 def of_stages(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
     """``[route][stage]``: what the stage's device exchanges for this stage alone."""
     parts = exchanged(pipeline, value)
-    return [[parts[device][stage] for stage, device in enumerate(route)] for route in pipeline.routes]
+    return each_row(lambda route: [parts[device][stage] for stage, device in enumerate(route)], pipeline.routes)
 
 
 def from_stage_down(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
@@ -88,10 +88,11 @@ def from_stage_down(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
     overlap = pipeline.data_parallel.overlap
     if pipeline.data_parallel.per_pass:
         return of_stages(pipeline, value)
-    return [
-        [
+
+    def row(route: tuple[int, ...]) -> list[Fraction]:
+        return [
             sum((part for other, part in parts[device].items() if other <= stage or not overlap), Fraction(0))
             for stage, device in enumerate(route)
         ]
-        for route in pipeline.routes
-    ]
+
+    return each_row(row, pipeline.routes)
