@@ -346,6 +346,9 @@ def _run(rows: Sequence[IntArray], durations: Sequence[int], times: IntArray) ->
     """How much of some families' operations can be run by each of these times, if each starts at its head."""
     if not rows:
         return np.zeros(len(times), dtype=np.int64)
+    if len(rows) == len(rows[0]) == 1:
+        alone: IntArray = np.clip(times - rows[0], 0, durations[0])
+        return alone
     begins = np.concatenate(rows)
     ends = begins + np.repeat(np.array(durations, dtype=np.int64), list(map(len, rows)))
     return _since(begins, times) - _since(ends, times)

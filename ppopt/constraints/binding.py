@@ -108,15 +108,15 @@ def _split(pipeline: Pipeline, word: Word, paired: Collection[int]) -> Word:
         if Kind.B not in _kinds(stream) or not set(operations(pipeline, stream).tolist()).isdisjoint(paired):
             return stream
         if isinstance(stream, Family):
-            return dataclasses.replace(stream, kind=kind)
-        families = tuple(dataclasses.replace(f, kind=kind) if f.kind == Kind.B else f for f in stream.families)
+            return stream._replace(kind=kind)
+        families = tuple(f._replace(kind=kind) if f.kind == Kind.B else f for f in stream.families)
         return dataclasses.replace(stream, families=families)
 
     def both(stream: Stream) -> tuple[Stream, ...]:
         return tuple(dict.fromkeys((turned(stream), turned(stream, Kind.W))))
 
     if isinstance(word, Precede):
-        return dataclasses.replace(word, before=turned(word.before), after=turned(word.after))
+        return word._replace(before=turned(word.before), after=turned(word.after))
     if isinstance(word, OneOf):
         return OneOf(tuple(tuple(s for stream in streams for s in both(stream)) for streams in word.alternatives))
     return word

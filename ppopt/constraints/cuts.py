@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -140,7 +139,7 @@ def room_in_order(pipeline: Pipeline, extra: Sequence[Word] = ()) -> tuple[Prece
             continue
         if before.kind in kinds:
             lag = wait.lag if lasting else 0
-            cuts += [Precede(replace(before, kind=kind), after, shift=wait.shift, lag=lag) for kind in kinds]
+            cuts += [Precede(before._replace(kind=kind), after, shift=wait.shift, lag=lag) for kind in kinds]
         elif before.kind == Kind.F or np.isin(operations(pipeline, before), run).all():
             cuts.append(Precede(before, after, shift=wait.shift, lag=wait.lag))
     return tuple(cuts)

@@ -69,26 +69,41 @@ def instances(pipeline: Pipeline, word: Precede | Together) -> tuple[IntArray, I
 def expand(pipeline: Pipeline, words: Iterable[Word]) -> tuple[IntArray, IntArray, IntArray]:
     """All instances of the ``Precede`` words among ``words``: the numbers of before and after, and the lags."""
     columns: list[tuple[IntArray, IntArray, IntArray]] = []
-    plain: dict[int, list[tuple[int, int, int]]] = {}  # by route: first numbers of both families, and the lag
-    size = pipeline.microbatches
+    families: list[tuple[Family, Family, int, int]] = []
     for word in select(words, Precede):
         before, after = word.before, word.after
-        if isinstance(before, Family) and isinstance(after, Family) and before.route == after.route and not word.shift:
-            bases = ((family.row * pipeline.stages + family.stage) * size for family in (before, after))
-            plain.setdefault(before.route, []).append((*bases, word.lag))  # type: ignore[arg-type]
+        if isinstance(before, Family) and isinstance(after, Family):
+            families.append((before, after, word.shift, word.lag))
         else:
             first, second = instances(pipeline, word)
             columns.append((first, second, np.full(len(first), word.lag, dtype=np.int64)))
-    for route, rows in plain.items():
-        table = np.array(rows, dtype=np.int64)
-        microbatches = pipeline.microbatches_of[route]
-        first, second = ((table[:, i, None] + microbatches).ravel() for i in (0, 1))
-        columns.append((first, second, np.repeat(table[:, 2], len(microbatches))))
+    if families:
+        columns.append(_of_families(pipeline, families))
     if not columns:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty, empty
     before_, after_, lag = (np.concatenate(column) for column in zip(*columns, strict=True))
     return before_, after_, lag
+
+
+def _of_families(pipeline: Pipeline, words: Sequence[tuple[Family, Family, int, int]]) -> tuple[IntArray, IntArray, IntArray]:
+    """All instances of words ``(before, after, shift, lag)`` at once: where microbatches differ there are very many."""
+    many = np.array([len(microbatches) for microbatches in pipeline.microbatches_of])
+    begin, microbatches = np.cumsum(many) - many, np.concatenate(pipeline.microbatches_of)
+    for family in {(family.kind, family.piece): family for word in words for family in word[:2]}.values():
+        pipeline.index.check_piece(family, family.kind, family.piece)
+    rows = [(a.row * pipeline.stages + a.stage, a.route, b.row * pipeline.stages + b.stage, b.route, *of) for a, b, *of in words]
+    first, on, second, other, shift, lag = np.array(rows, dtype=np.int64).T
+    low = np.maximum(shift, 0)
+    count = np.maximum(np.minimum(many[other], many[on] + shift) - low, 0)
+    word = np.repeat(np.arange(len(rows)), count)
+    k = (
+        np.arange(len(word)) - np.repeat(np.cumsum(count) - count, count) + low[word]
+    )  # of the second; the first one's is k - shift
+    size = pipeline.microbatches
+    before = first[word] * size + microbatches[begin[on[word]] + k - shift[word]]
+    after = second[word] * size + microbatches[begin[other[word]] + k]
+    return before, after, lag[word]
 
 
 def margins(pipeline: Pipeline, words: Iterable[Word], numbers: IntArray) -> tuple[IntArray, IntArray]:

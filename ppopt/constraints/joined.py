@@ -19,13 +19,13 @@ def joined(graph: FamilyGraph) -> FamilyGraph:
     last: dict[Family, int] = {}
     for number, family in enumerate(graph.families):
         if family.piece >= 0:
-            last[replace(family, piece=WHOLE)] = number
+            last[family._replace(piece=WHOLE)] = number
     if not last:
         return graph
     first = {number: family for number, family in enumerate(graph.families) if family.piece <= 0}
-    whole = {number: replace(family, piece=WHOLE) for number, family in first.items()}
+    whole = {number: family._replace(piece=WHOLE) for number, family in first.items()}
     at = {family: number for number, family in whole.items()}
-    into = {n: at[replace(f, piece=WHOLE)] for n, f in enumerate(graph.families) if n not in first}
+    into = {n: at[f._replace(piece=WHOLE)] for n, f in enumerate(graph.families) if n not in first}
     duration = list(graph.duration)
     for number, begin in into.items():
         duration[begin] += graph.duration[number]

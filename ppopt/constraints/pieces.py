@@ -59,7 +59,7 @@ class _Told:
             if word == chain(word.before):
                 yield from self._chain(word.before)
             else:
-                yield replace(word, before=self._at(word.before, -1), after=self._at(word.after, 0))
+                yield word._replace(before=self._at(word.before, -1), after=self._at(word.after, 0))
         elif isinstance(word, OneOf):
             yield OneOf(tuple(self._all(streams) for streams in word.alternatives))
         elif isinstance(word, Exclusive | Maybe):
@@ -94,9 +94,9 @@ class _Told:
         """A stream with one of the pieces in the place of each whole weight gradient; -1 is the last."""
         piece %= self.index.pieces
         if isinstance(stream, Family):
-            return replace(stream, piece=piece) if _whole(stream) else stream
+            return stream._replace(piece=piece) if _whole(stream) else stream
         if isinstance(stream, Dealt):
-            families = tuple(replace(family, piece=piece) if _whole(family) else family for family in stream.families)
+            families = tuple(family._replace(piece=piece) if _whole(family) else family for family in stream.families)
             return replace(stream, families=families)
         if not any(isinstance(op, Op) and _whole(op) for op in stream.ops):
             return stream
@@ -112,8 +112,8 @@ class _Told:
         return tuple(family for each in every for family in each)
 
     def _hold(self, hold: Hold) -> Hold:
-        release = (replace(f, piece=self.index.pieces - 1) if _whole(f) else f for f in hold.release)
-        return replace(hold, release=tuple(release))
+        release = (f._replace(piece=self.index.pieces - 1) if _whole(f) else f for f in hold.release)
+        return hold._replace(release=tuple(release))
 
     def _listed(self, stream: Listed) -> Listed:
         """The operations of a list, each whole weight gradient as its pieces."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -39,6 +40,11 @@ def rules_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     (:func:`~ppopt.constraints.copies.copies_of`).
     Without ``links`` nothing is said about who holds a link when: what is left is a relaxation (:func:`data_of`).
     """
+    return _rules_of(pipeline, links and bool(pipeline.lines))
+
+
+@lru_cache(maxsize=2)  # bounds, list schedules and the search ask for these, hundreds of thousands where microbatches differ
+def _rules_of(pipeline: Pipeline, links: bool) -> tuple[Word, ...]:
     rules: list[Word] = [*data_of(pipeline, links=links)]
     rules += [Exclusive(streams) for streams in _streams_of_devices(pipeline)]
     rules += links_of(pipeline) if links else ()
@@ -55,6 +61,11 @@ def data_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
 
     Without ``links`` there are no transfers: their time, on links that nobody else needs, is a lag between computations.
     """
+    return _data_of(pipeline, links and bool(pipeline.lines))
+
+
+@lru_cache(maxsize=2)  # as above; timing an order asks for these, too
+def _data_of(pipeline: Pipeline, links: bool) -> tuple[Word, ...]:
     return tuple(rule for route in range(len(pipeline.routes)) for rule in _data_of_route(pipeline, route, links))
 
 
@@ -110,6 +121,8 @@ def _hops(pipeline: Pipeline, route: int) -> Iterator[tuple[Hop, Hop]]:
 
 def transfers_of(pipeline: Pipeline) -> list[Hop]:
     """The hops whose transfers hold a link."""
+    if not pipeline.lines:
+        return []
     return [hop for route in range(len(pipeline.routes)) for hops in _hops(pipeline, route) for hop in hops if hop.held]
 
 
@@ -256,6 +269,7 @@ def _capacities(pipeline: Pipeline, devices: Iterable[int], *, elsewhere: bool) 
     if amounts.limit is None:
         return ()
     on, back = (pipeline.device_by_kind[:, kind].tolist() for kind in (Kind.F, Kind.B))
+    each = [of.tolist() for of in (amounts.activation, amounts.kept, amounts.rebuilt)]
     capacities = []
     for device in devices:
         holds: list[Hold] = []
@@ -263,7 +277,7 @@ def _capacities(pipeline: Pipeline, devices: Iterable[int], *, elsewhere: bool) 
         for route, row in enumerate(back):
             for stage, held_on in enumerate(row):
                 if held_on == device and (elsewhere or on[route][stage] == device):
-                    holds += _holds_of(pipeline, route, stage)
+                    holds += _holds_of(pipeline, route, stage, *(of[route][stage] for of in each))
         room = int(amounts.room[device])
         more = amounts.more_working[:, device]
         if away:  # what is held may be on the host by the next backward, so each needs its room
@@ -284,11 +298,9 @@ def _while_it_runs(pipeline: Pipeline, device: int, takes: Sequence[int]) -> lis
     return [Hold(family, (family,), takes[family.route]) for family in backwards if takes[family.route]]
 
 
-def _holds_of(pipeline: Pipeline, route: int, stage: int) -> list[Hold]:
+def _holds_of(pipeline: Pipeline, route: int, stage: int, activation: int, kept: int, rebuilt: int) -> list[Hold]:
     """What a microbatch holds there: what F takes, a part of it until the weight gradient; and what I takes more, until then."""
-    amounts = pipeline.amounts
     weight = weights_of(pipeline, stage, route)[-1]
-    activation, kept, rebuilt = (int(of[route, stage]) for of in (amounts.activation, amounts.kept, amounts.rebuilt))
     forward, full, input_ = (Family(stage, kind, route) for kind in (Kind.F, Kind.B, Kind.I))
     if not pipeline.costs.split:
         holds = [Hold(forward, (full,), activation)]

@@ -14,8 +14,7 @@ from ppopt.constraints.listed import Listed as Listed
 from ppopt.op import WHOLE, Kind, Send, row_of
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """All operations of one stage, kind and route: ``X(k)`` is that of the route's k-th microbatch.
 
     ``piece``: of weight gradients in pieces the number of one; all of them where a word says it of whole ones
@@ -66,8 +65,7 @@ def sends(stream: Stream) -> bool:
 # --- words -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Precede:
+class Precede(NamedTuple):
     """For every k: ``start(after(k)) >= end(before(k - shift)) + lag``, where both are run.
 
     ``Precede(X, X, shift=1)`` keeps a stream in its own order. ``lag`` is in ticks.
@@ -104,8 +102,7 @@ class Exclusive:
         return f"one at a time: {', '.join(map(str, self.streams))}"
 
 
-@dataclass(frozen=True)
-class Hold:
+class Hold(NamedTuple):
     """``amount`` held from the start of ``claim(k)``, if that is run, to the end of whichever of ``release(k)`` is run."""
 
     claim: Family
@@ -252,10 +249,12 @@ def select(words: Iterable[object], *kinds: type) -> tuple[object, ...]:
         TypeError: something is no word at all, so that nobody can tell what it says.
     """
     words = tuple(words)
-    for word in words:
-        if not isinstance(word, Word):
-            raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
-    return tuple(word for word in words if isinstance(word, kinds))
+    there = set(map(type, words))  # a few, of hundreds of thousands of words where microbatches differ
+    if not all(issubclass(kind, Word) for kind in there):
+        word = next(word for word in words if not isinstance(word, Word))
+        raise TypeError(f"expected a word of ppopt.constraints, got {word!r:.100}")
+    wanted = {kind for kind in there if issubclass(kind, kinds)}
+    return tuple(word for word in words if type(word) in wanted) if wanted else ()
 
 
 def chain(stream: Stream) -> Precede:

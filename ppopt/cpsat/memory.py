@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -122,7 +121,7 @@ class Memory:
 
     def _in_order(self, family: Family) -> bool:
         """Whether a family runs in order; of input gradients that may be left out: they and the backwards run instead."""
-        ways = [family] if family in self._run else [replace(family, kind=kind) for kind in (Kind.B, Kind.I)]
+        ways = [family] if family in self._run else [family._replace(kind=kind) for kind in (Kind.B, Kind.I)]
         return all(self._shift(before, after) == 1 for before in ways for after in ways)
 
     # --- counted ---

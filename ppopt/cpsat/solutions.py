@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -90,7 +89,7 @@ class _Times:
             known = {stage.weight for stages in alike for stage in stages}
             number = {family: o for o, family in enumerate(graph.families)}
             alike += [
-                [Backward(number[replace(graph.families[o], kind=Kind.I)], o)] for o in graph.of_kind(Kind.W) if o not in known
+                [Backward(number[graph.families[o]._replace(kind=Kind.I)], o)] for o in graph.of_kind(Kind.W) if o not in known
             ]
         for stages in alike:
             rows = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ppopt.constraints import Capacity, Family, Word, operations
+from ppopt.constraints import Capacity, Family, Word, operations, select
 from ppopt.heuristics.features import Features
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
@@ -102,10 +102,13 @@ def lasting(word: Capacity, *, reserved: bool = True) -> Capacity:
 
 def tightest(words: Iterable[Word]) -> tuple[Word, ...]:
     """The same words; of capacities that hold the same, in whatever unit of memory, only the smallest."""
+    words = tuple(words)
+    stages = {id(word): frozenset({hold.claim.stage for hold in word.holds}) for word in select(words, Capacity)}
+    same = Counter(stages.values())  # capacities that hold the same are about the same stages
     kept: dict[object, Word] = {}
     rooms: dict[object, int] = {}
     for place, word in enumerate(words):
-        if not isinstance(word, Capacity):
+        if not isinstance(word, Capacity) or same[stages[id(word)]] == 1:
             kept[place] = word
             continue
         unit, held = holding(word)

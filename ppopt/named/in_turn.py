@@ -21,7 +21,7 @@ from ppopt.constraints import (
     Tail,
     Together,
     Word,
-    instances,
+    expand,
     microbatch_turns,
     operations,
 )
@@ -83,11 +83,8 @@ def out_of_turn(pipeline: Pipeline, order: Order) -> bool:
     for row in order.rows:
         for half in halves(pipeline.index, row):
             place[half[half >= 0]] = np.flatnonzero(half >= 0)
-    for word in words:  # each is about one device
-        before, after = (place[numbers] for numbers in instances(pipeline, word))
-        if ((before >= 0) & (after >= 0) & (before >= after)).any():
-            return True
-    return False
+    before, after = (place[numbers] for numbers in expand(pipeline, words)[:2])  # each word is about one device
+    return bool(((before >= 0) & (after >= 0) & (before >= after)).any())
 
 
 def _moved(op: Op | Pair, place: Sequence[int]) -> Op | Pair:
@@ -117,12 +114,12 @@ def retold(pipeline: Pipeline, plain: Pipeline, words: Iterable[Word], turns: Se
 
     def each(stream: Stream) -> list[Stream]:
         if isinstance(stream, Family):
-            return [replace(stream, route=route) for route in on_way[stream.route]]
+            return [stream._replace(route=route) for route in on_way[stream.route]]
         return [told(stream)]
 
     for word in words:
         if isinstance(word, Precede):
-            yield replace(word, before=told(word.before), after=told(word.after))
+            yield word._replace(before=told(word.before), after=told(word.after))
         elif isinstance(word, Together):
             yield replace(word, first=told(word.first), second=told(word.second))
         elif isinstance(word, OneOf):
@@ -140,10 +137,9 @@ def retold(pipeline: Pipeline, plain: Pipeline, words: Iterable[Word], turns: Se
             yield replace(
                 word,
                 holds=tuple(
-                    replace(
-                        hold,
-                        claim=replace(hold.claim, route=route),
-                        release=tuple(replace(family, route=route) for family in hold.release),
+                    hold._replace(
+                        claim=hold.claim._replace(route=route),
+                        release=tuple(family._replace(route=route) for family in hold.release),
                     )
                     for hold in word.holds
                     for route in on_way[hold.claim.route]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -147,7 +146,7 @@ def _held(pipeline: Pipeline, word: Capacity, start: IntArray, end: IntArray) ->
 
 def _moved(pipeline: Pipeline, away: Away, holds: list[tuple[int, int, int]], start: IntArray) -> list[tuple[int, int, int]]:
     """What the copies of ``away`` make of ``holds``: of what is held from each forward on they leave so much less meanwhile."""
-    forwards = operations(pipeline, replace(away.out, kind=Kind.F)).tolist()
+    forwards = operations(pipeline, away.out._replace(kind=Kind.F)).tolist()
     copies = zip(operations(pipeline, away.out).tolist(), operations(pipeline, away.back).tolist(), strict=True)
     copied = {forward: copy for forward, copy in zip(forwards, copies, strict=True) if start[copy[0]] >= 0}
     left = dict.fromkeys(copied, away.amount)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -244,6 +245,7 @@ class Entered(NamedTuple):
         return found
 
 
+@lru_cache(maxsize=4)  # every order of a pipeline asks for the same
 def needs_of(pipeline: Pipeline) -> tuple[IntArray, IntArray, IntArray]:
     """What each family waits for, as :func:`~ppopt.timing.loops.sweep` has it; transfers are lags."""
     stages, families = pipeline.stages, pipeline.index.rows * pipeline.stages
