@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -12,7 +13,7 @@ from ortools.sat.python import cp_model
 from ppopt.bounds.certificates import Certificate, Part, Way
 from ppopt.bounds.filling import Count, Filling, Phase
 from ppopt.clock import Limits
-from ppopt.cpsat.engine import CUTS, CUTS_RELAXED, race
+from ppopt.cpsat.engine import CUTS, CUTS_OF_SIZES, CUTS_RELAXED, race
 from ppopt.cpsat.running import Answer, Known
 from ppopt.op import Kind
 
@@ -62,6 +63,7 @@ class CutModel:
         self.below = [[self.model.new_bool_var("") for _ in range(self.layers)] for _ in range(stages - 1)]
         for s, row in enumerate(self.below):
             self._order(s, row)
+        self._ends: dict[tuple[int, ...], list[End]] = {}
         self.before = {kind: self.ends(of) for kind, of in times.items()}
         self.first = self.before if first is None else {kind: self.ends(of) for kind, of in first.items()}
         self.squares = {kind: self.ends(of) for kind, of in (squares or {}).items()}
@@ -88,7 +90,17 @@ class CutModel:
                 self.model.add(literal == 0)
 
     def ends(self, of_layer: Sequence[int]) -> list[End]:
-        """``[s]``: what the layers before stage ``s`` have together of something; ``[stages]``: what all have."""
+        """``[s]``: what the layers before stage ``s`` have together of something; ``[stages]``: what all have.
+
+        Amounts in proportion, as forwards and backwards of twice their times, are told by the same variables.
+        """
+        unit = math.gcd(*of_layer) or 1
+        alike = tuple(value // unit for value in of_layer)
+        if alike not in self._ends:
+            self._ends[alike] = self._sums(alike)
+        return [unit * end for end in self._ends[alike]]
+
+    def _sums(self, of_layer: Sequence[int]) -> list[End]:
         sums = list(accumulate(of_layer, initial=0))
         found: list[End] = [self.model.new_constant(0)]
         for row in self.below:
@@ -221,7 +233,7 @@ class CutModel:
             for row, end in zip(self.below, accumulate(hint), strict=False):
                 for layer, literal in enumerate(row):
                     self.model.add_hint(literal, layer < end)
-        answer = race(self.model, limits, (CUTS, CUTS_RELAXED))
+        answer = race(self.model, limits, (CUTS, CUTS_RELAXED) if len(self.sizes) == 1 else CUTS_OF_SIZES)
         if answer.known is Known.NONE:
             return LeastCut(upper + 1, none=True, settled=True)
         bound = max(lower, answer.bound)

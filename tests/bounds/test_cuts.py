@@ -120,3 +120,19 @@ def test_every_stage_has_a_layer(layers: int, stages: int) -> None:
         seen.add(found.counts)
         model.leave_out(found.counts)
     assert seen == set(cuts(layers, stages))
+
+
+def test_amounts_in_proportion_have_the_same_variables() -> None:
+    """So that no solver has to find out that they say the same."""
+    drawn = Drawn(4)
+    model, amounts = drawn.model, [2 * layer + 1 for layer in range(drawn.layers)]
+    once = model.ends([3 * amount for amount in amounts])
+    known = len(model.model.proto.variables), len(model.model.proto.constraints)
+    twice = model.ends([6 * amount for amount in amounts])
+    assert (len(model.model.proto.variables), len(model.model.proto.constraints)) == known
+    most = max(sum(stages_of(amounts, cut)[0]) for cut in drawn.cuts)
+    for ends, unit in ((once, 3), (twice, 6)):
+        model.model.add(ends[1] - ends[0] >= unit * most)
+    found = model.least(limits(), 0, 10**6)
+    assert found.counts is not None
+    assert sum(stages_of(amounts, found.counts)[0]) == most

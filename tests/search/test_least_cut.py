@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from ppopt.clock import Clock, Limits
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import Layer, Layers, Memory, Mix, Pipeline
 from ppopt.search import Settings
 from ppopt.search.cuts import CutPipelines
 from ppopt.search.least_cut import LeastCut
@@ -65,3 +65,21 @@ def test_a_question_that_was_not_answered_is_asked_for_twice_as_long(monkeypatch
     for below in (math.inf, 100, 100, 100, 100):
         least.ask(below, Clock(600))
     assert seconds == [30, 30, 60, 100, 100], "at most a sixth of the whole time"
+
+
+def test_many_layers_and_lengths_are_asked_within_the_clock() -> None:
+    """Times with squares, and factors of 16 lengths. Half a minute for a question is a hundred times what it takes."""
+    window = Layer("window", count=240, forward=4, backward=8, activation=0.5, weights=1)
+    quadratic = {"forward_quadratic": 1, "backward_quadratic": 2}
+    attention = Layer("attention", count=24, forward=5, backward=10, activation=0.5, weights=1, **quadratic)
+    head = Layer("head", forward=3, backward=6, activation=0.1, weights=2)
+    lengths = [2048, 8192, 1024, 4096, 16320, 300, 5000, 640]
+    layers, memory = Layers([window, attention, head]), Memory(limit=200)
+    mix = Mix(lengths=lengths * 2, length=4096)
+    least, over = asking(Pipeline(8, 16, layers=layers, partition="best", memory=memory, mix=mix))
+    for _ in range(4):
+        found = least.ask(math.inf, Clock(600))
+        assert over.settled
+        assert found is not None
+        pipeline = over.pipeline.changed(partition=found)
+        over.learn_from(pipeline)
