@@ -43,7 +43,7 @@ class OfferedCuts:
         """
         if self._small is None:
             better = (self._moved(of, lambda known: (known[0], sum(known, Fraction(0))), clock) for of in named)
-            return sorted({*better, *sorted(asked, key=self._bound)[:1]}, key=lambda counts: (self._bound(counts), counts))
+            return sorted({*better, *sorted(asked, key=self.bound)[:1]}, key=lambda counts: (self.bound(counts), counts))
         found = self._found(self._small, named, below, clock) if named else None
         return [] if found is None else [found]
 
@@ -67,7 +67,7 @@ class OfferedCuts:
         most = Fraction(self._over.bound) + Fraction(tuning.POLISH) * Fraction(below - self._over.bound)
         return self._moved(counts, lambda known: (max(known[0], most), sum(known, Fraction(0))), clock)
 
-    def _bound(self, counts: Counts) -> Time:
+    def bound(self, counts: Counts) -> Time:
         """What is known of a cut."""
         pipeline = self._at(counts)
         return math.inf if pipeline is None else self._over.bound_of(pipeline)

@@ -403,3 +403,14 @@ def test_the_model_of_the_cuts_knows_what_the_longest_sequence_holds() -> None:
         given.add(counts)
         over.leave_out(counts)
     assert given == {counts for counts in cuts(pipeline) if max(counts) <= 2}
+
+
+def test_where_no_named_schedule_fits_a_cut_is_looked_at_before_all_are_asked() -> None:
+    """With hundreds of microbatches there was no time left for a schedule."""
+    groups = [replace(group, count=count) for group, count in zip(ATTENTION.groups, (12, 6), strict=True)]
+    mix = Mix(lengths=[2, 9, 3, 1, 16, 2, 4, 7, 1, 3, 8, 5], length=2)
+    pipeline = Pipeline(4, 12, layers=Layers(groups), partition="best", mix=mix, memory=Memory(limit=56))
+    choice = PartitionChoice(pipeline, "makespan", Settings(seconds=0.05, workers=1, deterministic=True))
+    result = choice.go_on(Clock(0.05, deterministic=True), math.inf, None)
+    assert result.schedule is not None
+    assert result.schedule.within_memory
