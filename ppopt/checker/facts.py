@@ -16,7 +16,7 @@ from ppopt.checker.layers import by_stage
 from ppopt.checker.places import before_step, fetch_times, held_weights, places
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline, PipelineError, Table, Value
-from ppopt.pipeline.tables import each_row
+from ppopt.pipeline.tables import once_each
 
 Row: TypeAlias = Sequence[Fraction | None]
 """Exact values in the user's unit; ``None``: there is no such operation."""
@@ -107,8 +107,8 @@ def facts_of(pipeline: Pipeline, ticks_per_unit: int | None) -> Facts:
     return Facts(
         per_time=per_time,
         per_amount=per_amount,
-        **{name: each_row(partial(_integers, per_time), table) for name, table in times.items()},
-        **{name: each_row(partial(_integers, per_amount), table) for name, table in amounts.items()},
+        **{name: once_each(partial(_integers, per_time), table) for name, table in times.items()},
+        **{name: once_each(partial(_integers, per_amount), table) for name, table in amounts.items()},
         static=_integers(per_amount, static),
         working=[_integers(per_amount, row) for row in working],
         limit=None if memory.limit is None else _integers(per_amount, limit),
@@ -139,13 +139,13 @@ def _times(pipeline: Pipeline, again: Collection[int], each: list[list[Factors]]
         return [_between(occupancy, *pair[::step]) * of.held for pair, of in zip(pairwise(route), by, strict=False)]
 
     return {
-        "duration": _with_fetches(pipeline, each_row(partial(_durations, pipeline, again), routes, backs, each)),
-        "overlap": each_row(overlap, routes),
-        "over": each_row(lambda *both: [_between(latency, a, b) for a, b in zip(*both, strict=True)], routes, backs),
-        "up": each_row(lambda route: [_between(latency, a, b) for a, b in pairwise(route)], routes),
-        "down": each_row(lambda route: [_between(latency, b, a) for a, b in pairwise(route)], backs),
-        "up_held": each_row(partial(holding, 1), routes, each),
-        "down_held": each_row(partial(holding, -1), routes, each),
+        "duration": _with_fetches(pipeline, once_each(partial(_durations, pipeline, again), routes, backs, each)),
+        "overlap": once_each(overlap, routes),
+        "over": once_each(lambda *both: [_between(latency, a, b) for a, b in zip(*both, strict=True)], routes, backs),
+        "up": once_each(lambda route: [_between(latency, a, b) for a, b in pairwise(route)], routes),
+        "down": once_each(lambda route: [_between(latency, b, a) for a, b in pairwise(route)], backs),
+        "up_held": once_each(partial(holding, 1), routes, each),
+        "down_held": once_each(partial(holding, -1), routes, each),
         "gather": [[t + fetched[d] for t, d in zip(row * kinds, of, strict=True)] for row, of in zip(gather, on, strict=True)],
         "scatter": [
             [t + _entry(optimizer, d) for t, d in zip(row * kinds, of, strict=True)] for row, of in zip(scatter, on, strict=True)
@@ -239,7 +239,7 @@ def _working(pipeline: Pipeline, each: list[list[Factors]]) -> list[list[Fractio
         held = [[of.held for of, on in zip(by, route, strict=True) if on == d] for d in range(pipeline.devices)]
         return [_entry(given, d) * max(own or [of.held for of in by]) for d, own in enumerate(held)]
 
-    return each_row(row, pipeline.backward_routes or pipeline.routes, each)
+    return once_each(row, pipeline.backward_routes or pipeline.routes, each)
 
 
 def _amounts(pipeline: Pipeline, again: Collection[int], factors_of: list[list[Factors]]) -> dict[str, list[Row]]:
@@ -261,7 +261,7 @@ def _amounts(pipeline: Pipeline, again: Collection[int], factors_of: list[list[F
         held = [by.held for by in each]
         return [x * y for x, y in zip(activation, held, strict=True)], [x * y for x, y in zip(retained, held, strict=True)]
 
-    found = each_row(row, pipeline.routes, factors_of)
+    found = once_each(row, pipeline.routes, factors_of)
     return {"activation": [held for held, _ in found], "retained": [kept for _, kept in found]}
 
 

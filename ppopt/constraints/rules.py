@@ -66,7 +66,7 @@ def data_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
 
 @lru_cache(maxsize=2)  # as above; timing an order asks for these, too
 def _data_of(pipeline: Pipeline, links: bool) -> tuple[Word, ...]:
-    return tuple(rule for route in range(len(pipeline.routes)) for rule in _data_of_route(pipeline, route, links))
+    return tuple(rule for route in range(len(pipeline.routes)) for rule in data_of_route(pipeline, route, links=links))
 
 
 class Hop(NamedTuple):
@@ -172,7 +172,8 @@ def computing(pipeline: Pipeline, stage: int, route: int, kinds: Iterable[Kind] 
             yield Family(stage, kind, route)
 
 
-def _data_of_route(pipeline: Pipeline, route: int, links: bool) -> list[Word]:
+def data_of_route(pipeline: Pipeline, route: int, *, links: bool = True) -> list[Word]:
+    """Those of :func:`data_of` that are about one route."""
     hops = list(_hops(pipeline, route))
     kinds = backward_kinds(pipeline)
     rules: list[Word] = []

@@ -12,7 +12,7 @@ import numpy as np
 
 from ppopt.op import COPIES, Kind, Send
 from ppopt.pipeline.parts import Given, Number, PipelineError, Value, check_length, exact, optional_values, plain
-from ppopt.pipeline.tables import Rows, by_stage, each_row, entry, held
+from ppopt.pipeline.tables import Rows, by_stage, entry, held, once_each
 
 if TYPE_CHECKING:
     from ppopt.pipeline.arrays import IntArray
@@ -254,7 +254,7 @@ def copy_times(pipeline: Pipeline) -> tuple[Rows, Rows]:
                 for amount, t, device in zip(held, given, route, strict=True)
             ]
 
-        return each_row(row, amounts, by_stage(pipeline, time), pipeline.routes)
+        return once_each(row, amounts, by_stage(pipeline, time), pipeline.routes)
 
     out = of(offload.time, offload.rate)
     back = of(offload.time if offload.time_in is None else offload.time_in, offload.rate_in or offload.rate)

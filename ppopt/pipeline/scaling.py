@@ -5,21 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from ppopt.op import Kind
 from ppopt.pipeline.mix import Mix, Scale, Sizes
 from ppopt.pipeline.parts import DURATIONS, QUADRATIC, PipelineError, Value, plain
 from ppopt.pipeline.rewriting import per_stage
 from ppopt.pipeline.runtimes import TORCH
-from ppopt.pipeline.tables import Rows, by_stage, durations, each_row
+from ppopt.pipeline.tables import Entry, Rows, by_stage, durations, once_each, one_object_each
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
-
-Entry = TypeVar("Entry", Fraction, Fraction | None)
-"""What a table has; ``None``: nothing."""
 
 
 def scales_of(pipeline: Pipeline) -> list[tuple[Scale, ...]]:
@@ -43,14 +40,12 @@ def scaled_durations(pipeline: Pipeline, kinds: Sequence[Rows]) -> list[Rows]:
     if not pipeline.mix.differs:
         return list(kinds)
 
-    def row(whole: Sequence[Fraction | None], part: Sequence[Fraction], scales: Sequence[Scale]) -> list[Fraction | None]:
-        return [
-            None if x is None else (x - y) * by.linear + y * by.square if y else x * by.linear
-            for x, y, by in zip(whole, part, scales, strict=True)
-        ]
+    def time(x: Fraction | None, y: Fraction | None, by: Scale) -> Fraction | None:
+        return None if x is None else (x - y) * by.linear + y * by.square if y else x * by.linear
 
     scales = scales_of(pipeline)
-    return [each_row(row, whole, part, scales) for whole, part in zip(kinds, _quadratic(pipeline), strict=True)]
+    tables = (map(one_object_each, both) for both in zip(kinds, _quadratic(pipeline), strict=True))
+    return [once_each(partial(once_each, time), whole, part, scales) for whole, part in tables]
 
 
 def scaled_amounts(pipeline: Pipeline, table: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
@@ -58,10 +53,13 @@ def scaled_amounts(pipeline: Pipeline, table: Sequence[Sequence[Entry]]) -> list
     if not pipeline.mix.differs:
         return [list(row) for row in table]
 
-    def row(amounts: Sequence[Entry], scales: Sequence[Scale]) -> list[Entry]:
-        return [None if x is None else x * by.held for x, by in zip(amounts, scales, strict=True)]
+    def amount(x: Entry, by: Scale) -> Entry:
+        return x if x is None else x * by.held
 
-    return each_row(row, table, scales_of(pipeline))
+    def row(amounts: list[Entry], scales: Sequence[Scale]) -> list[Entry]:
+        return once_each(amount, amounts, scales) if any(amounts) else amounts
+
+    return once_each(row, one_object_each(table), scales_of(pipeline))
 
 
 def scaled_working(pipeline: Pipeline, each: Sequence[Fraction]) -> list[list[Fraction]]:
@@ -72,12 +70,16 @@ def scaled_working(pipeline: Pipeline, each: Sequence[Fraction]) -> list[list[Fr
     if not pipeline.mix.differs:
         return [list(each)] * len(pipeline.routes)
 
+    none = list(each)
+
     def row(scales: Sequence[Scale], route: Sequence[int]) -> list[Fraction]:
+        if not any(none):
+            return none
         most = [max((by.held for by, own in zip(scales, route, strict=True) if own == d), default=None) for d in range(len(each))]
         elsewhere = max(by.held for by in scales)
         return [x * (elsewhere if by is None else by) for x, by in zip(each, most, strict=True)]
 
-    return each_row(row, scales_of(pipeline), pipeline.backward_routes or pipeline.routes)
+    return once_each(row, scales_of(pipeline), pipeline.backward_routes or pipeline.routes)
 
 
 def scaled_transfers(pipeline: Pipeline, sending: list[list[list[Fraction]]]) -> list[list[list[Fraction]]]:
@@ -88,12 +90,14 @@ def scaled_transfers(pipeline: Pipeline, sending: list[list[list[Fraction]]]) ->
     if not pipeline.mix.differs:
         return sending
 
-    def row(on_route: Sequence[Sequence[Fraction]], scales: Sequence[Scale]) -> list[list[Fraction]]:
+    def row(on_route: list[list[Fraction]], scales: Sequence[Scale]) -> list[list[Fraction]]:
+        if not any(map(any, on_route)):
+            return on_route
         held = [by.held for by in scales]
         factors = held, [Fraction(1), *held[:-1]]
         return [[x * y for x, y in zip(*of, strict=True)] for of in zip(on_route, factors, strict=True)]
 
-    return each_row(row, sending, scales_of(pipeline))
+    return once_each(row, sending, scales_of(pipeline))
 
 
 def longest_transfer(pipeline: Pipeline) -> Fraction:
@@ -113,7 +117,7 @@ def _quadratic(pipeline: Pipeline) -> list[list[list[Fraction]]]:
         return [x or Fraction(0) for x in given]
 
     def part(name: str) -> list[list[Fraction]]:
-        return each_row(row, durations(pipeline, f"{name}_quadratic"))
+        return once_each(row, durations(pipeline, f"{name}_quadratic"))
 
     none = [[Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     forward, input_, weight = part("forward"), part("backward_input"), none
@@ -121,8 +125,8 @@ def _quadratic(pipeline: Pipeline) -> list[list[list[Fraction]]]:
     if pipeline.costs.backward_input is None and pipeline.costs.backward_quadratic is not None:
         input_ = none
     if pipeline.runtime == TORCH and pipeline.costs.split:
-        weight = each_row(lambda first, rest: [first[0], *rest[1:]], full, weight)
-        input_ = each_row(lambda rest: [Fraction(0), *rest[1:]], input_)
+        weight = once_each(lambda first, rest: [first[0], *rest[1:]], full, weight)
+        input_ = once_each(lambda rest: [Fraction(0), *rest[1:]], input_)
     by_kind = {Kind.F: forward, Kind.B: full, Kind.I: input_, Kind.W: weight}
     return [by_kind[kind] for kind in Kind]
 
@@ -150,7 +154,7 @@ def check_quadratic(pipeline: Pipeline) -> None:
                     problem = f"expected at most the whole duration, of stage {stage} {plain(all_)}, got {plain(part)}"
                     raise PipelineError(f"costs.{name}", problem)
 
-        each_row(check, by_stage(pipeline, given, back), by_stage(pipeline, whole, back))
+        once_each(check, by_stage(pipeline, given, back), by_stage(pipeline, whole, back))
 
 
 @lru_cache(maxsize=4)  # each named schedule of a pipeline asks for it

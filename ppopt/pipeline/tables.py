@@ -29,8 +29,10 @@ _AGAIN = {
 Rows: TypeAlias = Sequence[Sequence[Fraction | None]]
 Held: TypeAlias = tuple[list[Fraction], list[Fraction]]
 """What is held of a microbatch until its backward, and what is retained between ``I`` and ``W``, stage by stage."""
-Row = TypeVar("Row")
-"""What belongs to one route."""
+Entry = TypeVar("Entry", Fraction, Fraction | None)
+"""What a table has; ``None``: nothing."""
+Worked = TypeVar("Worked")
+"""What is worked out of some values."""
 
 
 def entry(value: Value, index: int) -> Fraction:
@@ -53,20 +55,33 @@ def by_stage(pipeline: Pipeline, value: Value | None, backward: bool = False) ->
         return [entry(value, other) / int(chunks[d]) for d, other in zip(route, on, strict=True)]
 
     runs = pipeline.backward_routes if backward and pipeline.backward_routes else pipeline.routes
-    return each_row(part, pipeline.routes, runs)
+    return once_each(part, pipeline.routes, runs)
 
 
-def each_row(of: Callable[..., Row], *tables: Iterable[Any]) -> list[Row]:
-    """``of`` the rows of each route; worked out once where they are the same objects, as those of microbatches that differ are in
-    whatever does not depend on these. So nobody changes a row."""
-    known: dict[tuple[int, ...], Row] = {}
+def once_each(of: Callable[..., Worked], *columns: Sequence[Any]) -> list[Worked]:
+    """``of`` what the columns have in each place; worked out once where these are the same objects, so nobody changes them.
+
+    The columns are tables with a row for each route: those of microbatches that differ are the same object in whatever does not
+    depend on these. Or they are rows with an entry for each stage.
+    """
+    known: dict[tuple[int, ...], Worked] = {}
     found = []
-    for rows in zip(*tables, strict=True):
-        key = tuple(map(id, rows))
+    for values in zip(*columns, strict=True):
+        key = tuple(map(id, values))
         if key not in known:
-            known[key] = of(*rows)
+            known[key] = of(*values)
         found.append(known[key])
     return found
+
+
+def one_object_each(table: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
+    """The table with one object for equal values, so that what follows from them can be worked out once."""
+    known: dict[tuple[int, int], Entry] = {}
+
+    def row(given: Sequence[Entry]) -> list[Entry]:
+        return [x if x is None else known.setdefault((x.numerator, x.denominator), x) for x in given]
+
+    return once_each(row, table)
 
 
 def if_recomputing(pipeline: Pipeline, value: Value | None, backward: bool = False) -> list[list[Fraction]]:
@@ -76,7 +91,7 @@ def if_recomputing(pipeline: Pipeline, value: Value | None, backward: bool = Fal
     def part(row: Sequence[Fraction | None]) -> list[Fraction]:
         return [x if x is not None and s in chosen else Fraction(0) for s, x in enumerate(row)]
 
-    return each_row(part, by_stage(pipeline, value, backward))
+    return once_each(part, by_stage(pipeline, value, backward))
 
 
 def durations(pipeline: Pipeline, name: str) -> list[list[Fraction | None]]:
@@ -106,7 +121,7 @@ def held(pipeline: Pipeline) -> tuple[list[list[Fraction]], list[list[Fraction]]
             keeps = [holds[0], *most[1:]]
         return holds, keeps
 
-    each = each_row(row, activation, retained, saved)
+    each = once_each(row, activation, retained, saved)
     return [holds for holds, _ in each], [keeps for _, keeps in each]
 
 
@@ -127,7 +142,7 @@ def added(table: Rows, other: Rows) -> list[list[Fraction | None]]:
     def row(one: Sequence[Fraction | None], more: Sequence[Fraction | None]) -> list[Fraction | None]:
         return [None if a is None or b is None else a + b for a, b in zip(one, more, strict=True)]
 
-    return each_row(row, table, other)
+    return once_each(row, table, other)
 
 
 def common_denominator(rows: Rows) -> int:
@@ -142,7 +157,8 @@ def largest(rows: Rows) -> Fraction:
 
 def most_scaled(rows: Rows, per_unit: int) -> int:
     """The largest entry times ``per_unit``, as in :func:`scaled`."""
-    return max(_times(value, per_unit) for row in _different(rows) for value in row if value is not None)
+    values = {id(value): value for row in _different(rows) for value in row if value is not None}
+    return max(_times(value, per_unit) for value in values.values())
 
 
 def _times(value: Fraction, per_unit: int) -> int:
@@ -154,9 +170,10 @@ def scaled(rows: Rows, per_unit: int) -> IntArray:
     """The entries times ``per_unit``, which makes them integers; -1 for ``None``."""
 
     def times(row: Sequence[Fraction | None]) -> list[int]:
-        return [-1 if value is None else _times(value, per_unit) for value in row]
+        known = {id(value): -1 if value is None else _times(value, per_unit) for value in row}
+        return [known[id(value)] for value in row]
 
-    return np.array(each_row(times, rows), dtype=np.int64)
+    return np.array(once_each(times, rows), dtype=np.int64)
 
 
 def _different(rows: Rows) -> Iterable[Sequence[Fraction | None]]:

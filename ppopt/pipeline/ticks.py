@@ -16,7 +16,7 @@ from ppopt.pipeline.offload import copy_times
 from ppopt.pipeline.parts import TooFine, Value
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.pipeline.scaling import longest_transfer, scaled_amounts, scaled_durations, scaled_transfers
-from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, each_row, most_scaled, scaled
+from ppopt.pipeline.tables import Rows, added, by_stage, common_denominator, durations, most_scaled, once_each, scaled
 from ppopt.pipeline.traffic import both, from_stage_down, of_stages
 from ppopt.pipeline.work_map import before_the_step, devices_by_kind, waits_for_weights
 
@@ -96,7 +96,7 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     """
     kinds = scaled_durations(pipeline, _by_kind(pipeline))
     pieces = pipeline.costs.weight_pieces
-    kinds[Kind.W] = each_row(lambda row: [time if time is None else time / pieces for time in row], kinds[Kind.W])
+    kinds[Kind.W] = once_each(lambda row: [time if time is None else time / pieces for time in row], kinds[Kind.W])
     overlap = by_stage(pipeline, pipeline.costs.overlap)
     latency, occupancy = _by_link(pipeline)
     before, behind = (from_stage_down(pipeline, value) for value in both(pipeline))
@@ -109,7 +109,7 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
     margin = [[pipeline.offload.margin if pipeline.offload else Fraction(0)] * pipeline.stages] * len(pipeline.routes)
     every_pass = int(pipeline.data_parallel.per_pass)
     gather, scatter = (
-        each_row(lambda row: [part * every_pass for part in row], of_stages(pipeline, value)) for value in both(pipeline)
+        once_each(lambda row: [part * every_pass for part in row], of_stages(pipeline, value)) for value in both(pipeline)
     )
     margins = (*chain(*lead), *chain(*tail))
     tables: Rows = [*chain(*kinds), *chain(*sending), *overlap, *latency, *occupancy, *margins, *gather, *scatter]
@@ -124,9 +124,9 @@ def ticks_of(pipeline: Pipeline) -> Ticks:
         overlap=scaled(overlap, per_unit),
         latency=scaled(latency, per_unit),
         occupancy=scaled(occupancy, per_unit),
-        sending=np.stack(each_row(table_of, sending)),
-        lead=by_row(pipeline, np.stack(each_row(table_of, lead))),
-        tail=by_row(pipeline, np.stack(each_row(table_of, tail))),
+        sending=np.stack(once_each(table_of, sending)),
+        lead=by_row(pipeline, np.stack(once_each(table_of, lead))),
+        tail=by_row(pipeline, np.stack(once_each(table_of, tail))),
         gather=scaled(gather, per_unit),
         scatter=scaled(scatter, per_unit),
         copying=np.stack([scaled(table, per_unit) for table in copying], axis=1),
@@ -149,7 +149,7 @@ def _margins(pipeline: Pipeline, exchanged: Rows, own: Sequence[Fraction] | Valu
     def row(times: Sequence[Fraction | None], by_kind: Sequence[Sequence[int]]) -> list[list[Fraction]]:
         return [[(time or Fraction(0)) + each[device] for time, device in zip(times, on, strict=True)] for on in by_kind]
 
-    return each_row(row, exchanged, devices_by_kind(pipeline))
+    return once_each(row, exchanged, devices_by_kind(pipeline))
 
 
 def _by_kind(pipeline: Pipeline) -> list[Rows]:
@@ -160,8 +160,8 @@ def _by_kind(pipeline: Pipeline) -> list[Rows]:
     input_, weight = durations(pipeline, "backward_input"), durations(pipeline, "backward_weight")
     full = added(input_, weight) if pipeline.costs.backward is None else durations(pipeline, "backward")
     if pipeline.runtime == TORCH and pipeline.costs.split:
-        input_ = each_row(lambda rest: [Fraction(0), *rest[1:]], input_)
-        weight = each_row(lambda first, rest: [first[0], *rest[1:]], full, weight)
+        input_ = once_each(lambda rest: [Fraction(0), *rest[1:]], input_)
+        weight = once_each(lambda first, rest: [first[0], *rest[1:]], full, weight)
     waits = waits_for_weights(pipeline)
     by_kind: dict[Kind, Rows] = {Kind.F: durations(pipeline, "forward"), Kind.B: full, Kind.I: input_, Kind.W: weight}
     if waits is None:
@@ -187,7 +187,7 @@ def _sending(pipeline: Pipeline, occupancy: Rows) -> list[list[list[Fraction]]]:
         there = [occupancy[a][b] or none for a, b in pairwise(route)]
         return [[*there, none], [none, *(occupancy[b][a] or none for a, b in pairwise(route))]]
 
-    return each_row(row, pipeline.routes)
+    return once_each(row, pipeline.routes)
 
 
 def lines_of(pipeline: Pipeline) -> tuple[tuple[tuple[int, int], ...], ...]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from ppopt.pipeline.parts import Given, PipelineError, Value, optional_values
-from ppopt.pipeline.tables import each_row, entry
+from ppopt.pipeline.tables import entry, once_each
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -78,7 +78,7 @@ def exchanged(pipeline: Pipeline, value: Value) -> list[dict[int, Fraction]]:
 def of_stages(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
     """``[route][stage]``: what the stage's device exchanges for this stage alone."""
     parts = exchanged(pipeline, value)
-    return each_row(lambda route: [parts[device][stage] for stage, device in enumerate(route)], pipeline.routes)
+    return once_each(lambda route: [parts[device][stage] for stage, device in enumerate(route)], pipeline.routes)
 
 
 def from_stage_down(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
@@ -95,4 +95,4 @@ def from_stage_down(pipeline: Pipeline, value: Value) -> list[list[Fraction]]:
             for stage, device in enumerate(route)
         ]
 
-    return each_row(row, pipeline.routes)
+    return once_each(row, pipeline.routes)

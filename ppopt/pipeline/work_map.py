@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ppopt.op import Kind
 from ppopt.pipeline.parts import PipelineError, Value, plain
 from ppopt.pipeline.routes import Routes, explicit_routes, routes_of
-from ppopt.pipeline.tables import each_row
+from ppopt.pipeline.tables import once_each
 
 if TYPE_CHECKING:
     from ppopt.pipeline.model import Pipeline
@@ -231,7 +231,7 @@ def homes(pipeline: Pipeline) -> Routes:
 def devices_by_kind(pipeline: Pipeline) -> list[list[tuple[int, ...]]]:
     """``[route][kind]``: the devices of the stages."""
     back = pipeline.backward_routes or pipeline.routes
-    return each_row(lambda on, other: [on if kind == Kind.F else other for kind in Kind], pipeline.routes, back)
+    return once_each(lambda on, other: [on if kind == Kind.F else other for kind in Kind], pipeline.routes, back)
 
 
 def fetches(pipeline: Pipeline) -> list[list[list[Fetch | None]]]:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ppopt.clock import check_time
-from ppopt.constraints import Family, Precede, Word, data_of, expand, select
+from ppopt.constraints import Family, Precede, Word, data_of, data_of_route, expand, select
 from ppopt.op import Kind, OpIndex
 from ppopt.pipeline import BoolArray, DataParallel, IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, durations, halves, of_stages
@@ -248,17 +248,31 @@ class Entered(NamedTuple):
 @lru_cache(maxsize=4)  # every order of a pipeline asks for the same
 def needs_of(pipeline: Pipeline) -> tuple[IntArray, IntArray, IntArray]:
     """What each family waits for, as :func:`~ppopt.timing.loops.sweep` has it; transfers are lags."""
-    stages, families = pipeline.stages, pipeline.index.rows * pipeline.stages
-    rows: list[tuple[int, int, int]] = []
-    for word in select(data_of(pipeline, links=False), Precede):
+    families = pipeline.index.rows * pipeline.stages
+    sending, back = pipeline.ticks.sending, pipeline.backward_routes or pipeline.routes
+    known: dict[tuple[tuple[int, ...], tuple[int, ...], bytes], IntArray] = {}
+    rows = list[IntArray]()
+    for route, key in enumerate(zip(pipeline.routes, back, map(np.ndarray.tobytes, sending), strict=True)):
+        if key not in known:
+            known[key] = _needs_of_route(pipeline, route)
+        rows.append(known[key] + (route * families, 0, 0))
+    after, before, lag = np.concatenate(rows).T
+    return np.searchsorted(after, np.arange(families * len(rows) + 1)), before.copy(), lag.copy()
+
+
+def _needs_of_route(pipeline: Pipeline, route: int) -> IntArray:
+    """``[wait]``: the family that waits, the one that it waits for, and the lag; by the former.
+
+    They follow from the devices of the route and from what its transfers take.
+    """
+    stages, rows = pipeline.stages, list[tuple[int, int, int]]()
+    for word in select(data_of_route(pipeline, route, links=False), Precede):
         before, after = word.before, word.after
         assert isinstance(before, Family)
         assert isinstance(after, Family)
         assert (word.shift, before.route) == (0, after.route)
-        rows.append((after.route * families + after.row * stages + after.stage, before.row * stages + before.stage, word.lag))
-    rows.sort()
-    after_, before_, lag = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return np.searchsorted(after_, np.arange(families * len(pipeline.routes) + 1)), before_.copy(), lag.copy()
+        rows.append((after.row * stages + after.stage, before.row * stages + before.stage, word.lag))
+    return np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
 
 
 def _further(size: int, demands: Demands) -> Further:

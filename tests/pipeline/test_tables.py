@@ -5,7 +5,7 @@ from fractions import Fraction
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Mix, Pipeline
 from ppopt.pipeline.scaling import scaled_amounts, sizes_of
-from ppopt.pipeline.tables import by_stage, each_row
+from ppopt.pipeline.tables import by_stage, once_each
 
 LENGTHS = Mix(lengths=[2, 4, [1, 1], 4], length=2)
 PIPELINE = Pipeline(2, 4, costs=Costs(per="stage", forward=[2, 3], forward_quadratic=1, backward=[4, 6]), mix=LENGTHS)
@@ -37,5 +37,5 @@ def test_each_row_looks_at_all_tables() -> None:
         seen.append((a, b))
         return [x + y for x, y in zip(a, b, strict=True)]
 
-    assert each_row(added, [one, one, other, one], [one, other, other, one]) == [[2], [3], [4], [2]]
+    assert once_each(added, [one, one, other, one], [one, other, other, one]) == [[2], [3], [4], [2]]
     assert len(seen) == 3
