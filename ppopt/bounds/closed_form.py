@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,9 +32,16 @@ from ppopt.schedule import Objective
 
 _THRESHOLDS = 256
 """Heads and tails tried per device as thresholds, and per family as times by which a device has filled; any choice is valid."""
+_ALONE = 256
+"""Instances of a family up to which each counts by itself, those of all families at once. Measured on 200 families: with 64
+instances each that takes a quarter of the time that it takes family by family, with 512 a third more."""
+
+_kept = lru_cache(maxsize=8)
+"""Where a placement is left open, the bound of each says which comes first, and then its search asks again."""
 
 
 @beside_copies
+@_kept
 def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """The largest work of a device: it runs one operation at a time, every backward the cheaper way.
 
@@ -48,6 +56,7 @@ def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool =
 
 
 @beside_copies
+@_kept
 def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device or link.
 
@@ -83,6 +92,7 @@ def memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool
 
 
 @beside_copies
+@_kept
 def _memory(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """What the memory limits of a pipeline without copies imply; ``None`` without limits. ``pairs`` as in :func:`machine`.
 
@@ -234,17 +244,12 @@ def best_set(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts:
     per_family = max(1, _THRESHOLDS // len(rows))
     a, b = (np.unique(np.concatenate([row[side][:per_family] for row in rows])) for side in (0, 1))
     a, b = (_spread(known[known > -FAR // 2], _THRESHOLDS) for known in (a, b))
-    total = np.zeros((len(a), len(b)), dtype=np.int64)
-    present = np.zeros((len(a), len(b)), dtype=bool)
-    alone = [(*row, time) for row, time, count in zip(rows, times, counts, strict=True) if count == 1]
-    if alone:
-        head, tail, own = (np.array(column, dtype=np.int64).reshape(-1, 1) for column in zip(*alone, strict=True))
-        exact = np.float64 if own.sum() < 2**53 else np.int64  # products of these are faster, and exact up to there
-        kept, late = ((of >= least).astype(exact) for of, least in ((head, a), (tail, b)))
-        present |= kept.T @ late > 0
-        total += ((kept * own).T @ late).astype(np.int64)
-    for (head, tail), time, count in zip(rows, times, counts, strict=True):
-        if count == 1:
+    few = [count <= _ALONE and len(head) == len(tail) == count for (head, tail), count in zip(rows, counts, strict=True)]
+    some = [(head, tail[::-1], time) for (head, tail), time, of in zip(rows, times, few, strict=True) if of]
+    number, total = _reaching(some, a, b)
+    present = number > 0
+    for (head, tail), time, count, of in zip(rows, times, counts, few, strict=True):
+        if of:
             continue
         early = np.searchsorted(head, a)
         late = np.searchsorted(tail, b)
@@ -257,6 +262,24 @@ def best_set(rows: Sequence[tuple[IntArray, ...]], times: Sequence[int], counts:
         return BestSet(0, 0, 0)
     first, last = np.unravel_index(int(value.argmax()), value.shape)
     return BestSet(int(value[first, last]), int(a[first]), int(b[last]))
+
+
+def _reaching(families: Sequence[tuple[IntArray, IntArray, int]], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
+    """``[a, b]``: how many instances of some families have a head and a tail that reach two thresholds, and what they take.
+
+    ``families``: heads and tails by instance, and how long each of these takes. An instance counts for the largest thresholds
+    that it reaches, and so for all smaller ones.
+    """
+    found = np.zeros((2, len(a), len(b)), dtype=np.int64)
+    if families:
+        head, tail = (np.concatenate([family[side] for family in families]) for side in (0, 1))
+        time = np.repeat(np.array([time for *_, time in families], dtype=np.int64), [len(head) for head, *_ in families])
+        first, last = np.searchsorted(a, head, side="right") - 1, np.searchsorted(b, tail, side="right") - 1
+        known = (first >= 0) & (last >= 0)
+        for of, each in zip(found, (np.ones_like(time), time), strict=True):
+            np.add.at(of, (first[known], last[known]), each[known])
+        found = found[:, ::-1, ::-1].cumsum(axis=1).cumsum(axis=2)[:, ::-1, ::-1]
+    return found[0], found[1]
 
 
 def _spread(rising: IntArray, most: int) -> IntArray:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ppopt.constraints import FamilyGraph
+from ppopt.constraints import FamilyGraph, Precedence
 from ppopt.pipeline import IntArray
 
 FAR = 2**62
@@ -55,6 +55,9 @@ def _heads(graph: FamilyGraph, memory: bool, own: bool, most: int | None, work: 
     result: list[IntArray] = []
     duration, members = np.array(graph.duration), [np.array(machine.families, dtype=np.int64) for machine in graph.machines]
     first = np.empty((graph.devices if own else 1, len(graph.families)), dtype=np.int64)
+    waits: dict[int, list[Precedence]] = {}
+    for wait in graph.implied if memory else ():
+        waits.setdefault(wait.after, []).append(wait)
     for family, (time, device) in enumerate(zip(graph.duration, graph.owner, strict=True)):
         index = np.arange(graph.count[family] if most is None else min(most, graph.count[family]))
         if own:
@@ -75,8 +78,8 @@ def _heads(graph: FamilyGraph, memory: bool, own: bool, most: int | None, work: 
                 for least, run in zip(earliest.T, taken.tolist(), strict=True):
                     start = np.maximum(start, least[:, None] + (index + 1) * run + index * time)
         start = np.maximum.accumulate(start - index * time, axis=1) + index * time
-        for wait in graph.implied if memory else ():
-            if wait.after == family and wait.shift < len(index) and (rise := graph.round_trip(wait)) is not None:
+        for wait in waits.get(family, ()):
+            if wait.shift < len(index) and (rise := graph.round_trip(wait)) is not None:
                 start = _lifted(start, wait.shift, rise)
         first[:, family] = start[:, 0]
         start.flags.writeable = False

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ppopt import bounds
+from ppopt.bounds import closed_form
 from ppopt.bounds.closed_form import best_set
-from ppopt.bounds.heads import heads
+from ppopt.bounds.heads import FAR, heads
 from ppopt.clock import Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.heuristics import baselines, each_baseline
@@ -93,9 +94,11 @@ def test_forwards_of_early_stages_wait_for_those_of_later_ones_where_several_sha
     assert near
 
 
+@pytest.mark.parametrize("alone", [closed_form._ALONE, 1, -1])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_best_set_is_the_best_of_all_thresholds(seed: int) -> None:
-    """With families of one operation, of several, and of both."""
+def test_the_best_set_is_the_best_of_all_thresholds(seed: int, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With families of one operation, of several, and of both; all instances at once, or some or all family by family."""
+    monkeypatch.setattr(closed_form, "_ALONE", alone)
     rng = random.Random(seed)
     counts = [rng.choice((1, 1, 3)) for _ in range(6)]
     times = [rng.randint(0, 5) for _ in counts]
@@ -106,6 +109,12 @@ def test_the_best_set_is_the_best_of_all_thresholds(seed: int) -> None:
         if any(left):
             sets.append(a + b + sum(n * time for n, time in zip(left, times, strict=True)))
     assert best_set(rows, times, counts).value == max(sets, default=0)
+
+
+def test_instances_of_which_nothing_is_known_count_for_nothing() -> None:
+    unknown, known = np.array([-FAR, -FAR]), np.array([2, 3])
+    assert best_set([(unknown, known)], [4], [2]).value == 0
+    assert best_set([(unknown, known), (known, known)], [4, 1], [2, 2]).value == 2 + 2 + 2
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
