@@ -33,7 +33,7 @@ class Claims:
 
     limits: tuple[int, ...]
     claimers: tuple[tuple[Claimer, ...], ...]
-    """Per memory."""
+    """Per memory, by route and stage."""
     memory: IntArray
     """Per job, the memory that it claims from or gives back to."""
     amount: IntArray
@@ -84,7 +84,7 @@ def _claimers(pipeline: Pipeline, word: Capacity, job_of: IntArray) -> tuple[Cla
     counts = [len(microbatches) for microbatches in pipeline.microbatches_of]
     return tuple(
         Claimer(route, stage, amounts[Family(stage, Kind.F, route)], amounts[Family(stage, Kind.I, route)], counts[route])
-        for route, stage in dict.fromkeys((family.route, family.stage) for family in amounts)
+        for route, stage in sorted({(family.route, family.stage) for family in amounts})
     )
 
 

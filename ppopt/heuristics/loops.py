@@ -94,6 +94,41 @@ def to_finish(memory: int, route: int, turn: int, memories: Any, account: Any) -
     return total
 
 
+def all_can_finish(memory: int, memories: Any, account: Any) -> bool:
+    """Whether there is room to finish each microbatch that has yet to claim something with a forward (:func:`to_finish`).
+
+    That is worked out for all routes at once, turn by turn, of what their younger microbatches hold. The claimers of a route
+    follow each other.
+    """
+    begin, end = memories.first[memory], memories.first[memory + 1]
+    turn = -1
+    while True:
+        following, behind = NOTHING, 0
+        for i in range(begin, end):
+            claimed = account.claimed[i]
+            if memories.amount[i] > 0 and turn < claimed < memories.begun[i] and (following < 0 or claimed < following):
+                following = claimed
+        if following < 0:
+            return True
+        turn = following
+        for i in range(begin, end):
+            behind += memories.amount[i] * max(0, account.claimed[i] - max(account.finished[i], turn))
+        before, i = 0, begin
+        while i < end:
+            route, own, younger, asked = memories.route[i], 0, 0, False
+            while i < end and memories.route[i] == route:
+                amount, claimed, finished = memories.amount[i], account.claimed[i], account.finished[i]
+                held = amount * max(0, claimed - max(finished, turn))
+                behind -= held
+                own += amount if claimed <= turn else held
+                younger += amount * max(0, claimed - max(finished, turn + 1))
+                asked = asked or (amount > 0 and claimed == turn and turn < memories.begun[i])
+                i += 1
+            if asked and before + own + behind > memories.limit[memory]:
+                return False
+            before += younger
+
+
 def can_go_back(memory: int, memories: Any, account: Any) -> bool:
     """Whether every microbatch has room for its input gradients, the oldest first, each stage by stage from the last one on.
 
@@ -123,21 +158,11 @@ def fits(job: int, use: Any, memories: Any, account: Any) -> bool:
     memory = use.memory[job]
     if account.held[memory] + use.amount[job] > memories.limit[memory]:
         return False
-    begin, end = memories.first[memory], memories.first[memory + 1]
-    place = begin + use.claimer[job]
-    if memories.reserves[memory] == 0 or place >= end:
+    place = memories.first[memory] + use.claimer[job]
+    if memories.reserves[memory] == 0 or place >= memories.first[memory + 1]:
         return True
     account.claimed[place] += 1
-    fine = True
-    for i in range(begin, end):
-        turn = account.claimed[i]
-        if (
-            memories.amount[i] > 0
-            and turn < memories.begun[i]
-            and to_finish(memory, memories.route[i], turn, memories, account) > memories.limit[memory]
-        ):
-            fine = False
-            break
+    fine = all_can_finish(memory, memories, account)
     if fine and memories.reserves[memory] == 2:
         fine = can_go_back(memory, memories, account)
     account.claimed[place] -= 1
@@ -295,7 +320,21 @@ def start(
 
 PARTS = (
     *HEAPS,
-    *(to_finish, can_go_back, fits, first_that_fits, transfer, give_back, claim, touch, arrive, enqueue, had_better_wait, happen),
+    *(
+        to_finish,
+        all_can_finish,
+        can_go_back,
+        fits,
+        first_that_fits,
+        transfer,
+        give_back,
+        claim,
+        touch,
+        arrive,
+        enqueue,
+        had_better_wait,
+        happen,
+    ),
     *(next_job, start),
 )
 
