@@ -93,9 +93,9 @@ def solve_branches(
     Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of half of what is left,
     the most promising first, and what is still open goes on from where it was: what the last one reaches may end the others. All
     that is left is shared where half of it is little, and by integer programs, which begin anew. In deterministic mode each has
-    an equal share of the limit, once. Where the partition is open, too, those of few stages come first: they are settled in
-    seconds, and what they reach is out of reach for many cuts of the others. ``clock``: one that has the time of the settings
-    left, not a new one.
+    an equal share of the limit, once. Once the time is over and a value is known no other one begins. Where the partition is
+    open, too, those of few stages come first: they are settled in seconds, and what they reach is out of reach for many cuts of
+    the others. ``clock``: one that has the time of the settings left, not a new one.
     """
     clock = clock or settings.limits().clock
     if len(branches) == 1:
@@ -108,6 +108,8 @@ def solve_branches(
         behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > len(opened) * least and settings.solver != "ilp" else 0.0
         for turn, i in enumerate(opened):
             if turns.is_open(i):
+                if clock.over and turns.reached() < math.inf:
+                    return turns.begun()
                 share = max(least, (clock.left - behind) / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
                 own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too

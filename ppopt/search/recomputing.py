@@ -215,7 +215,8 @@ class RecomputeChoice:
         return result
 
     def _with_least(self, schedule: Schedule, node: _Node) -> tuple[Schedule, Choice] | None:
-        """The order of a schedule with as little recomputing as fits, where it takes most time it is left out first.
+        """The order of a schedule with as little recomputing as fits: where it takes most time it is left out first, while
+        there is time.
 
         ``None``: longer operations break what binds.
         """
@@ -225,6 +226,8 @@ class RecomputeChoice:
             for number in range(node.low[stage], choice[stage]):
                 if kept is None:
                     return None
+                if self._clock.over:
+                    return kept, choice
                 less = self._timed(_with(choice, stage, number), schedule)
                 if less is not None and less.within_memory:
                     kept, choice = less, _with(choice, stage, number)

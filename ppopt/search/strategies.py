@@ -7,8 +7,6 @@ hold.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ppopt.search import tuning
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
@@ -92,6 +90,11 @@ def fresh(run: Run) -> bool:
     return run.step(PacedSchedules).fresh
 
 
+def differing(run: Run) -> bool:
+    """Microbatches are told apart."""
+    return run.problem.differing
+
+
 def over(run: Run) -> bool:
     """The last tabu search came to an end: the best may well be optimal."""
     return run.step(TabuSearch).over
@@ -172,7 +175,7 @@ def bound(run: Run) -> bool:
 # --- shares of searches within the search, of the time limit; not measured ---
 
 PLACEMENT = 1 / 100
-"""A placement gets that at least, whatever others took, and nothing once less is left."""
+"""A placement gets that at least while there is time, whatever others took, and nothing once less is left."""
 NAMED = 1 / 3
 """What named schedules may take of what is left, beside a large pipeline, or one of many microbatches that differ."""
 RECOMPUTE_ROOT, RECOMPUTE_NODE = 1 / 6, 1 / 30
@@ -209,13 +212,13 @@ RESTRICTED = 1 / 2
 
 CLOSED_FORMS: tuple[Entry, ...] = (Turn(OneMachine), Turn(MemoryBound))
 SMALL_STATE_GRAPH = Turn(StateGraph, left(1 / 4, most=2.0), options={"most": tuning.STATE_GRAPH, "exact": True})
-WHOLE_STATE_GRAPH: dict[str, Any] = {"most": tuning.LARGE_STATE_GRAPH // 2, "exact": True}
+WHOLE_STATE_GRAPH = {"most": tuning.LARGE_STATE_GRAPH // 2, "exact": True}
 """The graph of all states, where memory is so tight that it may have an end. Measured on 90 pipelines that stayed open: all three
 that have one below 4 million states are among the nine that are so tight; they take 1 to 4 s, and of the others four are given up
 within 1 s."""
-SOME_STATES: dict[str, Any] = {"most": tuning.LARGE_STATE_GRAPH // 10}
+SOME_STATES = {"most": tuning.LARGE_STATE_GRAPH // 10}
 """Relaxations that are found in a second, or given up."""
-MANY_STATES: dict[str, Any] = {"most": tuning.LARGE_STATE_GRAPH}
+MANY_STATES = {"most": tuning.LARGE_STATE_GRAPH}
 LARGE_STATE_GRAPH = Turn(StateGraph, left(1 / 3), no(full_speed), MANY_STATES)
 
 IN_TURN = (Turn(TabuSearch, whole(1 / 8)), Turn(Neighbourhoods, whole(1 / 10)))
@@ -343,13 +346,12 @@ LARGE: tuple[Entry, ...] = (
     Turn(PacedSchedules, left(1 / 8), no(full_speed)),
     Turn(Windows, left(1 / 2), full_speed, {"shortest": 10}),
     Turn(Windows, left(1 / 6), no(full_speed), {"shortest": 10}),
+    Turn(TabuSearch, when=differing),  # windows and modulo scheduling do not apply
     Turn(ModuloScheduling),
     Turn(ListSchedules, when=nothing_found),
 )
 
-SPAN_FIRST: tuple[Entry, ...] = (
-    Turn(MakespanFirst, left(0.8), options={"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *LARGE)}),
-)
+SPAN_FIRST = (Turn(MakespanFirst, left(0.8), options={"strategy": (*CLOSED_FORMS, SMALL_STATE_GRAPH, *LARGE)}),)
 """For spans of a large problem the makespan comes first."""
 
 BEGIN_SMALL: tuple[Entry, ...] = (

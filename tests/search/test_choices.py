@@ -81,6 +81,16 @@ def test_placements_share_half_of_the_time_that_is_left() -> None:
     assert [round(seconds, -1) for seconds in (*one.left, *other.left)] == [250, 250, 1000, 500, 500]
 
 
+def test_no_placement_begins_once_the_time_is_over_and_a_value_is_known() -> None:
+    found = solve_closed(pp.Pipeline(2, 2), settings=Settings(workers=1))
+    one, other = Searched(found, 3), Searched(found, 3)
+    assert len(solve_branches([one, other], "makespan", Settings(seconds=1000), clock=Clock(0))) == 1
+    assert (len(one.left), other.left) == (1, [])
+    nothing = dataclasses.replace(found, schedule=None, reason="no-solution", ticks=found.ticks._replace(value=None))
+    one, other = Searched(nothing, 3), Searched(found, 3)
+    assert len(solve_branches([one, other], "makespan", Settings(seconds=1000), clock=Clock(0))) == 2
+
+
 def test_chunks_are_two_where_a_placement_takes_several() -> None:
     found = {place: pp.Pipeline(2, 4, place).chunks for place in ("linear", "loop", "wave", "bidirectional", "any")}
     assert found == {"linear": 1, "loop": 2, "wave": 2, "bidirectional": 1, "any": (2,)}

@@ -7,7 +7,7 @@ import pytest
 from ppopt.constraints import Family, Precede
 from ppopt.heuristics import baselines
 from ppopt.op import Kind as OpKind
-from ppopt.pipeline import Costs, Memory, Offload, Pipeline
+from ppopt.pipeline import Costs, Memory, Mix, Offload, Pipeline
 from ppopt.search import strategies, tuning
 from ppopt.search.problem import Problem
 from ppopt.search.run import Run
@@ -28,6 +28,7 @@ TABLES: tuple[tuple[Entry, ...], ...] = (BEGIN_SMALL, BEGIN_LARGE, SMALL, LARGE,
 
 FEW, MANY, LONG = Pipeline(2, 3), Pipeline(20, 20), Pipeline(8, 60)
 """Of few operations; of many, with as many devices as microbatches; of many, with more microbatches."""
+DIFFERING = Pipeline(2, 2, mix=Mix(microbatch_costs=[1, 2]))
 LIMITED = Pipeline(2, 3, memory=Memory(limit=1))
 WAIT = (Precede(Family(0, OpKind.F), Family(1, OpKind.F)),)
 
@@ -119,6 +120,7 @@ CONDITIONS = {
     "wide of many": (strategies.wide, lambda: opened(MANY, 0), lambda: opened(FEW, 0)),
     "far": (strategies.far, lambda: opened(FEW, 2 * tuning.WIDE), lambda: opened(FEW, 0)),
     "far of many": (strategies.far, lambda: opened(FEW, 2 * tuning.WIDE), lambda: opened(MANY, 2 * tuning.WIDE)),
+    "differing": (strategies.differing, lambda: run_of(DIFFERING), lambda: run_of(FEW)),
     "span": (strategies.span, lambda: run_of(FEW, objective="span"), lambda: run_of(FEW)),
     "asking": (strategies.asking, lambda: run_of(FEW, objective="span"), lambda: run_of(MANY, objective="span")),
     "answering": (strategies.answering, lambda: run_of(MANY), lambda: run_of(Pipeline(30, 40))),
