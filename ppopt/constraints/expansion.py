@@ -97,9 +97,7 @@ def _of_families(pipeline: Pipeline, words: Sequence[tuple[Family, Family, int, 
     low = np.maximum(shift, 0)
     count = np.maximum(np.minimum(many[other], many[on] + shift) - low, 0)
     word = np.repeat(np.arange(len(rows)), count)
-    k = (
-        np.arange(len(word)) - np.repeat(np.cumsum(count) - count, count) + low[word]
-    )  # of the second; the first one's is k - shift
+    k = np.arange(len(word)) - np.repeat(np.cumsum(count) - count, count) + low[word]  # of after; of before it is k - shift
     size = pipeline.microbatches
     before = first[word] * size + microbatches[begin[on[word]] + k - shift[word]]
     after = second[word] * size + microbatches[begin[other[word]] + k]

@@ -108,7 +108,7 @@ def solve_branches(
         behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > len(opened) * least and settings.solver != "ilp" else 0.0
         for turn, i in enumerate(opened):
             if turns.is_open(i):
-                if clock.over and turns.reached() < math.inf:
+                if clock.over and turns.reached() < math.inf and not settings.deterministic:
                     return turns.begun()
                 share = max(least, (clock.left - behind) / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share

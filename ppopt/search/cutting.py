@@ -194,7 +194,7 @@ class PartitionChoice:
     def _first_looks(self) -> None:
         """Run the named schedules on cuts that others make, and look at cuts with small bounds: near these, and of all."""
         others = self.others.cuts(self._clock, self.best is not None)
-        if self.best is None and others and not self.offered.local:  # none of the named schedules fits: something has to
+        if self.best is None and others and self.pipeline.mix.differs:  # what all cuts are asked may take all of the time
             self._look(min(others, key=self.offered.bound), "cut")
         asked = list[Counts]()
         if not self.offered.local and not self.listed.first:

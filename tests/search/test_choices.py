@@ -86,6 +86,9 @@ def test_no_placement_begins_once_the_time_is_over_and_a_value_is_known() -> Non
     one, other = Searched(found, 3), Searched(found, 3)
     assert len(solve_branches([one, other], "makespan", Settings(seconds=1000), clock=Clock(0))) == 1
     assert (len(one.left), other.left) == (1, [])
+    one, other = Searched(found, 3), Searched(found, 3)
+    in_shares = Settings(seconds=1000, deterministic=True)
+    assert len(solve_branches([one, other], "makespan", in_shares, clock=Clock(0, deterministic=True))) == 2
     nothing = dataclasses.replace(found, schedule=None, reason="no-solution", ticks=found.ticks._replace(value=None))
     one, other = Searched(nothing, 3), Searched(found, 3)
     assert len(solve_branches([one, other], "makespan", Settings(seconds=1000), clock=Clock(0))) == 2
