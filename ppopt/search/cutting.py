@@ -201,6 +201,8 @@ class PartitionChoice:
             asked = self.least.learned(self.most, self._clock.slice(self._first_look))
         for schedule in self.others.schedules:
             self._follow(schedule, ())
+        if self._clock.over:
+            return
         near = self.offered.first(others, asked, self.most, self._clock)
         if self.offered.local and (found := self.least.ask(self.most, self._clock)) is not None:
             near = [self.offered.near(found, self.most, self._clock)]
