@@ -29,7 +29,7 @@ def tier(block: Block) -> list[pytest.MarkDecorator]:
     return [thorough] if long else []
 
 
-PROGRESS = re.compile(r" *\d+\.\d s(   |$)")
+PROGRESS = re.compile(r" *\d+\.\d s(   |$)|Compiling inner loops, once after installation: some seconds\.$")
 """A line about a search that takes a second or more, as any does on a busy machine."""
 
 
