@@ -30,7 +30,7 @@ def tier(block: Block) -> list[pytest.MarkDecorator]:
 
 
 PROGRESS = re.compile(r" *\d+\.\d s(   |$)|Compiling inner loops, once after installation: some seconds\.$")
-"""A line about a search that takes a second or more, as any does on a busy machine."""
+"""A line about a search that takes a second or more, as any does on a busy machine; or about the first use after installation."""
 
 
 @pytest.fixture
