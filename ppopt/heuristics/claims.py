@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ppopt.constraints import Capacity, Family, Word, operations, select
+from ppopt.constraints import Capacity, Family, Word, operations
 from ppopt.heuristics.features import Features
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
@@ -103,12 +103,12 @@ def lasting(word: Capacity, *, reserved: bool = True) -> Capacity:
 def tightest(words: Iterable[Word]) -> tuple[Word, ...]:
     """The same words; of capacities that hold the same, in whatever unit of memory, only the smallest."""
     words = tuple(words)
-    stages = {id(word): frozenset({hold.claim.stage for hold in word.holds}) for word in select(words, Capacity)}
-    same = Counter(stages.values())  # capacities that hold the same are about the same stages
+    stages = [frozenset(hold.claim.stage for hold in word.holds) if isinstance(word, Capacity) else None for word in words]
+    same = Counter(stages)  # capacities that hold the same are about the same stages
     kept: dict[object, Word] = {}
     rooms: dict[object, int] = {}
     for place, word in enumerate(words):
-        if not isinstance(word, Capacity) or same[stages[id(word)]] == 1:
+        if not isinstance(word, Capacity) or same[stages[place]] == 1:
             kept[place] = word
             continue
         unit, held = holding(word)

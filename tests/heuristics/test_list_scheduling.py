@@ -21,6 +21,7 @@ from ppopt.constraints import (
     run,
 )
 from ppopt.heuristics import PRIORITIES, Jobs, Stuck, baselines, list_schedule, listable, run_jobs
+from ppopt.heuristics.claims import tightest
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
 from ppopt.timing import time_order
@@ -234,3 +235,11 @@ def test_numbers_in_flight_that_change_nothing_are_left_out():
         if name.endswith("in flight"):
             plain = ", ".join(name.split(", ")[:-1])
             assert schedule.order.texts() != dict(schedules)[plain].order.texts()
+
+
+def test_of_one_memory_that_is_said_twice_the_smallest_room_counts() -> None:
+    """Also where it is the same word twice, and in another unit; other memories stay."""
+    own = [Capacity((Hold(Family(stage, Kind.F), (Family(stage, Kind.B),), 2),), 6) for stage in (0, 1)]
+    less = Capacity((Hold(Family(0, Kind.F), (Family(0, Kind.B),), 1),), 2)
+    assert tightest((own[0], chain(Family(0, Kind.F)), own[1], own[0])) == (own[0], chain(Family(0, Kind.F)), own[1])
+    assert tightest((own[0], own[1], less)) == (less, own[1])
