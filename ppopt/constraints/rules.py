@@ -64,7 +64,7 @@ def data_of(pipeline: Pipeline, *, links: bool = True) -> tuple[Word, ...]:
     return _data_of(pipeline, links and bool(pipeline.lines))
 
 
-@lru_cache(maxsize=2)  # as above; timing an order asks for these, too
+@lru_cache(maxsize=2)  # as above; timing an order whose transfers hold links asks for these, too
 def _data_of(pipeline: Pipeline, links: bool) -> tuple[Word, ...]:
     return tuple(rule for route in range(len(pipeline.routes)) for rule in data_of_route(pipeline, route, links=links))
 

@@ -320,22 +320,8 @@ def start(
 
 PARTS = (
     *HEAPS,
-    *(
-        to_finish,
-        all_can_finish,
-        can_go_back,
-        fits,
-        first_that_fits,
-        transfer,
-        give_back,
-        claim,
-        touch,
-        arrive,
-        enqueue,
-        had_better_wait,
-        happen,
-    ),
-    *(next_job, start),
+    *(to_finish, all_can_finish, can_go_back, fits, first_that_fits, transfer, give_back, claim, touch, arrive, enqueue),
+    *(had_better_wait, happen, next_job, start),
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -157,8 +158,8 @@ def largest(rows: Rows) -> Fraction:
 
 def most_scaled(rows: Rows, per_unit: int) -> int:
     """The largest entry times ``per_unit``, as in :func:`scaled`."""
-    values = {id(value): value for row in _different(rows) for value in row if value is not None}
-    return max(_times(value, per_unit) for value in values.values())
+    entries = _different(value for row in _different(rows) for value in row)
+    return max(_times(value, per_unit) for value in entries if value is not None)
 
 
 def _times(value: Fraction, per_unit: int) -> int:
@@ -169,13 +170,12 @@ def _times(value: Fraction, per_unit: int) -> int:
 def scaled(rows: Rows, per_unit: int) -> IntArray:
     """The entries times ``per_unit``, which makes them integers; -1 for ``None``."""
 
-    def times(row: Sequence[Fraction | None]) -> list[int]:
-        known = {id(value): -1 if value is None else _times(value, per_unit) for value in row}
-        return [known[id(value)] for value in row]
+    def times(value: Fraction | None) -> int:
+        return -1 if value is None else _times(value, per_unit)
 
-    return np.array(once_each(times, rows), dtype=np.int64)
+    return np.array(once_each(partial(once_each, times), rows), dtype=np.int64)
 
 
-def _different(rows: Rows) -> Iterable[Sequence[Fraction | None]]:
-    """Each object among the rows once."""
-    return {id(row): row for row in rows}.values()
+def _different(values: Iterable[Worked]) -> Iterable[Worked]:
+    """Each object among these values of a table once."""
+    return {id(value): value for value in values}.values()
