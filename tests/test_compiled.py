@@ -18,12 +18,11 @@ from ppopt.bounds.shaving import Shaving
 from ppopt.checker import violations
 from ppopt.checker.quick import sound
 from ppopt.clock import Clock, Limits
-from ppopt.compiled import LOADING, Loop, bare, loop, using
+from ppopt.compiled import LOADING, Loop, bare, heaps, loop, using
 from ppopt.constraints import Family, Precede, relaxed_graph, rules_of
 from ppopt.dynamic import Question, layers
 from ppopt.dynamic import question as question_module
-from ppopt.heuristics import PRIORITIES, Jobs, loops, run_jobs
-from ppopt.heuristics.running import Heaps
+from ppopt.heuristics import PRIORITIES, Jobs, run_jobs
 from ppopt.named import find
 from ppopt.named.definition import Restriction
 from ppopt.op import Kind
@@ -64,32 +63,32 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_heaps_of_one_array_are_heaps() -> None:
     generator = random.Random(3)
-    heaps = Heaps.of(np.array([7, 0, 40]))
+    array = heaps.Heaps.of(np.array([7, 0, 40]))
     lists: list[list[int]] = [[], [], []]
-    assert heaps.plain() == lists
+    assert array.plain() == lists
     for _ in range(2000):
         heap = generator.choice((0, 2))
         own = lists[heap]
-        assert loops.compiled_count(heap, heaps) == len(own)
+        assert heaps.compiled_count(heap, array) == len(own)
         if own and (len(own) == (7, 0, 40)[heap] or generator.random() < 0.45):
-            assert loops.compiled_first(heap, heaps) == loops.first(heap, lists)
-            assert loops.compiled_pop(heap, heaps) == loops.pop(heap, lists)
+            assert heaps.compiled_first(heap, array) == heaps.first(heap, lists)
+            assert heaps.compiled_pop(heap, array) == heaps.pop(heap, lists)
         else:
             number = generator.randrange(-20, 20)
-            loops.compiled_push(heap, number, heaps)
-            loops.push(heap, number, lists)
+            heaps.compiled_push(heap, number, array)
+            heaps.push(heap, number, lists)
 
 
 def test_what_is_kept_knows_the_modules_of_its_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The name under which a loop is kept changes with the text of another module that a part is from, and with that alone."""
-    function, parts = sums.function, (loops.first,)
+    function, parts = sums.function, (heaps.first,)
     assert compiled._stamped(function, (bare_sum,)) is function
     one, again = (compiled._stamped(function, parts) for _ in range(2))
     assert one.__qualname__ == again.__qualname__ != function.__qualname__
     assert one(Tables([1, 2], [0, 0]), 3) == 6
-    changed = tmp_path / "loops.py"
-    changed.write_text(Path(loops.__file__).read_text() + "# changed")
-    monkeypatch.setattr(loops, "__file__", str(changed))
+    changed = tmp_path / "heaps.py"
+    changed.write_text(Path(heaps.__file__).read_text() + "# changed")
+    monkeypatch.setattr(heaps, "__file__", str(changed))
     assert compiled._stamped(function, parts).__qualname__ not in (one.__qualname__, function.__qualname__)
 
 

@@ -86,7 +86,7 @@ def _chain(paths: Paths, first: IntArray, heads: IntArray, last: IntArray, ends:
     node = row[int(np.argmax([heads[n, device] + duration[n] + last[n, other] for n in row]))]
     constant = int(last[node, other])
     while True:
-        op = index.op(paths.network.number[node])
+        op = index.op(int(paths.network.number[node]))
         assert isinstance(op, Op)
         assert op.kind in (Kind.F, Kind.B), "fused backwards"
         times[Part(Kind.F if op.kind == Kind.F else Kind.I, op.stage)] += 1

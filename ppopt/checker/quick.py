@@ -1,22 +1,24 @@
 """Whether a schedule breaks no rule, found out in one go: most break none, and only of the others it has to be said which.
 
-What is quick to tell is told here: whole operations that take time, listed in the order of their starts, and no transfers that
+What is quick to tell is told here: whole operations that take time, listed in the order of their starts, and the transfers that
 hold links. Of everything else nothing is said, and the rules are read one by one (:mod:`ppopt.checker.rules`).
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ppopt.checker.facts import facts_of
 from ppopt.checker.microbatches import misplaced
+from ppopt.checker.quick_transfers import NOT_RUN, Ran, transfers_sound
 from ppopt.checker.records import Run, read_schedule
 from ppopt.checker.waits import edges
 from ppopt.compiled import MOST, loop
 from ppopt.op import Kind
-from ppopt.pipeline import Pipeline
+from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Schedule
 
 READ = 8e-6
@@ -32,7 +34,8 @@ def seconds_to_read(pipeline: Pipeline) -> float:
     """About how long it takes to check a schedule whose rules are read one by one, or whose microbatches differ; 0 else, as it is
     told in one go."""
     differ = DIFFER * pipeline.stages * len(pipeline.routes) if pipeline.mix.differs else 0.0
-    if not pipeline.lines and pipeline.offload is None and pipeline.costs.weight_pieces == 1:
+    instant = (pipeline.ticks.duration == 0).any() or (pipeline.ticks.overlap == 0).any()
+    if not instant and pipeline.offload is None and pipeline.costs.weight_pieces == 1:
         return differ
     return differ + READ * (len(Kind) + pipeline.costs.weight_pieces) * pipeline.stages * pipeline.microbatches
 
@@ -43,15 +46,13 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
         return False
     order, per_unit = schedule.order, schedule.pipeline.ticks.per_unit
     facts = facts_of(pipeline, per_unit)
-    held = (*facts.up_held, *facts.down_held)
-    if (
-        facts.per_pass
-        or any(map(any, held))
-        or any(map(len, schedule.transfers.rows))
-        or any(0 in row for row in (*facts.duration, *facts.overlap))
-    ):
+    held = any(map(any, (*facts.up_held, *facts.down_held)))
+    sent = schedule.transfers
+    if facts.per_pass or any(0 in row for row in (*facts.duration, *facts.overlap)) or any(map(len, schedule.copies.rows)):
         return False
-    if pipeline.backward_routes and facts.limit is not None:  # what a device holds then is not told by its own order
+    if pipeline.backward_routes and (facts.limit is not None or held):  # what a device holds then is not told by its own order
+        return False
+    if (not held and any(map(len, sent.rows))) or list(map(len, sent.rows)) != list(map(len, sent.start)):
         return False
     if order.index != pipeline.index or not len(order.rows) == len(schedule.start) == pipeline.devices:
         return False
@@ -60,10 +61,14 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     numbers, starts = np.concatenate(order.rows), np.concatenate(schedule.start)
     factor = facts.per_time // per_unit
     amounts = facts.activation, facts.retained, [facts.static], [facts.limit or []], facts.working
-    times = facts.duration, facts.overlap, facts.up, facts.down, facts.over, facts.gather
+    hops = facts.up, facts.down, facts.up_held, facts.down_held
+    times = facts.duration, facts.overlap, *hops, facts.over, facts.gather
     largest = max(1, *(abs(x) for table in (*times, *amounts) for row in table for x in row))
-    most = max(int(starts.max(initial=0)) * factor, 1) + 4 * largest * (len(numbers) + 1)
-    if most >= MOST or len(numbers) == 0 or int(starts.min()) < 0:
+    none = np.empty(0, np.int64)
+    transfers, begun = np.concatenate((none, *sent.rows)), np.concatenate((none, *sent.start))
+    latest = max(int(starts.max(initial=0)), int(begun.max(initial=0)))
+    most = max(latest * factor, 1) + 4 * largest * (len(numbers) + 1)
+    if most >= MOST or len(numbers) == 0 or int(starts.min()) < 0 or int(begun.min(initial=0)) < 0:
         return False
     rows = numbers, starts * factor, np.cumsum([0, *map(len, order.rows)])
     place = _array([pipeline.route_of_microbatch]), _array(facts.place)
@@ -78,7 +83,19 @@ def sound(pipeline: Pipeline, schedule: Schedule) -> bool:
     sizes = pipeline.stages, pipeline.microbatches
     if pipeline.mix.differs and any(misplaced(read_schedule(pipeline, schedule))):
         return False
-    return bool(keeps_all_rules(len(numbers), most, sizes, rows, place, columns, took, memory))
+    start, end = np.full((2, len(Kind) * pipeline.stages * pipeline.microbatches), NOT_RUN)
+    if not keeps_all_rules(len(numbers), most, sizes, rows, place, columns, took, memory, start, end):
+        return False
+    return not held or transfers_sound(pipeline, facts, transfers, begun * factor, _ran(schedule, rows, start, end))
+
+
+def _ran(schedule: Schedule, rows: tuple[IntArray, IntArray, IntArray], start: IntArray, end: IntArray) -> Ran:
+    """What computes when, for the transfers."""
+    numbers, starts, offsets = rows
+    index = schedule.order.index
+    paired = numbers >= index.size
+    ends = end[np.where(paired, (numbers - index.size) // (index.stages * index.microbatches), numbers)]
+    return Ran(start, end, [(starts[a:b], ends[a:b]) for a, b in pairwise(offsets.tolist())])
 
 
 def _array(rows: Any) -> Any:
@@ -117,9 +134,11 @@ def in_time(microbatches: int, route_of: Any, waits: Any, start: Any, end: Any) 
     return True
 
 
-@loop(2.5e-6, parts=(change, whole, in_time))
-def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, memory: Any) -> bool:
+@loop(2.5e-6, ("start", "end"), (change, whole, in_time))
+def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, memory: Any, start: Any, end: Any) -> bool:
     """Whether every operation runs once, on its device, one after the other, behind what it waits for, within the memory.
+
+    ``start`` and ``end``: those of each single operation by its number are written down, :data:`NOT_RUN`: it is not run.
 
     ``sizes``: stages and microbatches. ``rows``: the numbers of all operations, their starts, and where each device begins.
     ``place``: the route by microbatch, the device ``[route, kind, stage]``. ``waits``: route, family before, family after, lag.
@@ -134,8 +153,6 @@ def keeps_all_rules(sizes: Any, rows: Any, place: Any, waits: Any, took: Any, me
     activation, retained, static, limit, working = memory
     slots = stages * microbatches
     devices = len(offsets) - 1
-    start = [-1] * (4 * slots)
-    end = [-1] * (4 * slots)
     for d in range(len(offsets) - 1):
         free = 0
         held = static[d]

@@ -49,7 +49,7 @@ class Around:
         self.times = sorted(self.start)
         self.value = schedule.objective(objective)
         network = paths.network
-        self.edges = tuple(np.array(column, dtype=np.int64) for column in (network.before, network.after, network.lag))
+        self.edges = network.before, network.after, network.lag
         """What the data demands: before, after, lag."""
         self.data = (Paths(schedule, copies=True).network if copies else network).following()
         self._add_turns()
@@ -64,7 +64,7 @@ class Around:
     def _chain(self) -> list[int]:
         """Per node, what comes next of its kind and stage (-1: nothing)."""
         network = self.paths.network
-        family = halves(network.pipeline.index, np.array(network.number))[0] // network.pipeline.microbatches
+        family = halves(network.pipeline.index, network.number)[0] // network.pipeline.microbatches
         latest: dict[int, int] = {}
         chain = [-1] * len(self.start)
         for node in self.paths.sequence:

@@ -177,7 +177,7 @@ class Window:
         found = {node: solution.value(x) for node, x in self.x.items()}
         away = 2 * (abs(min(around.start)) + max(around.start) + around.value + 1) + 16 * (self.until - self.since)
         times = np.full(pipeline.index.size, np.nan)  # good for the order alone: for spans the window may lie anywhere
-        for half in halves(pipeline.index, np.array(network.number)):
+        for half in halves(pipeline.index, network.number):
             for node, op in enumerate(half.tolist()):
                 if op >= 0:
                     times[op] = found.get(node, around.start[node] + (-away if around.start[node] < self.since else away))
@@ -186,7 +186,7 @@ class Window:
         rows = []
         for row, low, high in self.rows[:devices]:
             nodes = sorted(row[low:high], key=lambda node: (found[node], around.duration[node] > 0))
-            rows.append(np.array([network.number[node] for node in [*row[:low], *nodes, *row[high:]]], dtype=np.int64))
+            rows.append(network.number[[*row[:low], *nodes, *row[high:]]])
         try:
             schedule = in_turn(pipeline, Order(pipeline.index, tuple(rows)), times)
         except ValueError:
@@ -196,7 +196,7 @@ class Window:
     def _with_copies(self, times: FloatArray) -> Schedule | None:
         """The earliest times in which what claims memory waits for what is given back before, in the order of these times."""
         around, network = self.around, self.around.paths.network
-        pipeline, numbers = network.pipeline, np.array(network.number, dtype=np.int64)
+        pipeline, numbers = network.pipeline, network.number
         starts = times[halves(pipeline.index, numbers)[0]].astype(np.int64)
         starts -= starts.min()
         try:

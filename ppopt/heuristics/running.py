@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ppopt.pipeline import IntArray
+from ppopt.compiled.heaps import Heaps
 
 
 class Work(NamedTuple):
@@ -87,26 +85,6 @@ class Sizes(NamedTuple):
     """Queues of a machine: one for jobs that claim nothing, and one for each claimer that its memory may have."""
     stride: int
     """Jobs and machines. An event is its time times that, and a job that arrives, or behind these a machine to be looked at."""
-
-
-class Heaps(NamedTuple):
-    """Heaps of numbers. Python has a list for each, numba an array for all of them."""
-
-    numbers: Any
-    begin: Any
-    """Where each begins in ``numbers``."""
-    count: Any
-    """How many numbers it has."""
-
-    @classmethod
-    def of(cls, most: IntArray) -> Heaps:
-        """Empty heaps. ``most``: how many numbers each may have."""
-        begin = np.concatenate(([0], np.cumsum(most)))
-        return cls(np.empty(int(begin[-1]), np.int64), begin, np.zeros(len(most), np.int64))
-
-    def plain(self) -> list[list[int]]:
-        """Empty heaps for Python."""
-        return [[] for _ in range(len(self.count))]
 
 
 class State(NamedTuple):

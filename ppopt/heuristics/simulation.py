@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ppopt.compiled.heaps import Heaps
 from ppopt.constraints import operations, transfers_of
 from ppopt.heuristics.loops import simulate
 from ppopt.heuristics.ranked import Ranked
-from ppopt.heuristics.running import Account, Ends, Heaps, Memories, Sizes, State, Use, Work
+from ppopt.heuristics.running import Account, Ends, Memories, Sizes, State, Use, Work
 from ppopt.pipeline import IntArray
 
 

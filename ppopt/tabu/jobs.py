@@ -47,11 +47,10 @@ class Jobs(NamedTuple):
         nodes = len(network.duration)
         offsets = np.array(network.offsets, dtype=np.int64)
         busy = np.diff(offsets) > 0
-        numbers = np.array(network.number, dtype=np.int64)
-        before, after, lag = (np.array(column, dtype=np.int64) for column in (network.before, network.after, network.lag))
+        numbers = network.number
         earlier, later = network.turns()
-        before, after = np.concatenate((before, earlier)), np.concatenate((after, later))
-        lag = np.concatenate((lag, np.zeros(len(earlier), dtype=np.int64)))
+        before, after = np.concatenate((network.before, earlier)), np.concatenate((network.after, later))
+        lag = np.concatenate((network.lag, np.zeros(len(earlier), dtype=np.int64)))
         claim, change = np.zeros((2, nodes), dtype=np.int64)
         room = np.full(len(busy), NEVER)
         amounts = pipeline.amounts
@@ -66,8 +65,8 @@ class Jobs(NamedTuple):
             int(busy.sum()),
             np.append(offsets[:-1][busy], nodes),
             room[busy],
-            np.array(network.duration, dtype=np.int64),
-            (np.cumsum(busy) - 1)[np.array(network.machine, dtype=np.int64)],
+            network.duration,
+            (np.cumsum(busy) - 1)[network.machine],
             halves(pipeline.index, numbers)[0] // pipeline.microbatches,
             claim,
             change,

@@ -67,10 +67,11 @@ class Search:
     def begin_at(self, schedule: Schedule) -> bool:
         """Let a walk begin at a schedule of the same pipeline, too; ``False``: it has other operations."""
         network, _ = network_in_turn(schedule.pipeline, schedule.order, begun(schedule))
-        node = {number: node for node, number in enumerate(self._network.number)}
-        if len(network.number) != len(node) or not all(number in node for number in network.number):
+        node = {number: node for node, number in enumerate(self._network.number.tolist())}
+        numbers = network.number.tolist()
+        if len(numbers) != len(node) or not all(number in node for number in numbers):
             return False
-        self._starts.append(np.array([node[number] for number in network.number], dtype=np.int64))
+        self._starts.append(np.array([node[number] for number in numbers], dtype=np.int64))
         return True
 
     def improved(self, than: int, lower: int, limits: Limits, progress: Progress | None = None) -> Outcome:

@@ -32,7 +32,7 @@ class Walk:
     def __init__(self, network: Network, jobs: Jobs, objective: Objective, seed: int, slower: int = 1) -> None:
         self.network, self.jobs, self.objective, self.slower = network, jobs, objective, slower
         self.plan, self.work = Plan.empty(jobs), Work.empty(jobs, seed)
-        self.largest = 2 * (sum(self.network.duration) + sum(self.network.lag))
+        self.largest = 2 * int(self.network.duration.sum() + self.network.lag.sum())
         self.moves, self.over = _FIRST, False
         self._exceeds = seed % 2 == 0
         if objective == "span":
@@ -83,7 +83,7 @@ class Walk:
         """That of a sequence."""
         pipeline = self.network.pipeline
         self._arrange(sequence)
-        numbers = np.array(self.network.number, dtype=np.int64)
+        numbers = self.network.number
         times = np.full(pipeline.index.size, np.nan)
         for half in halves(pipeline.index, numbers):
             times[half[half >= 0]] = self.plan.head[half >= 0]

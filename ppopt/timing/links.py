@@ -9,7 +9,6 @@ links ends with them.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -35,10 +34,9 @@ from ppopt.constraints import (
 from ppopt.pipeline import IntArray, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers, durations, halves, of_stages
 from ppopt.timing.demands import NO_DEMANDS, Demands
+from ppopt.timing.link_loop import NOTHING, Nodes, Sizes, State, serve
 from ppopt.timing.turns import between_turns
 
-LOOKED_AT = 256
-"""Times between two looks at the clock. Measured: everything of one time takes 10 us to 1 ms, the more devices the longer."""
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -55,8 +53,35 @@ def first_come(pipeline: Pipeline, order: Order, position: IntArray, demands: De
     ``position``: by the number of each single computation its place in the concatenated rows of the devices, -1: it is not run.
     """
     network = Network(pipeline, order, position, demands=demands)
-    start = _Event(network).run()
-    return network.schedule(start)
+    check_time(serve.seconds * len(network.number))
+    return network.schedule(_served(network))
+
+
+def _served(network: Network) -> IntArray:
+    """The start of every node, first come, first served."""
+    pipeline, count, links = network.pipeline, len(network.number), len(network.sent)
+    sizes = Sizes(count, links, 2 * count, bool(pipeline.links.blocking))
+    ends = np.array(network.ends if sizes.blocking else [], dtype=np.int64).reshape(-1, 2) + links
+    before = np.full((network.computations if sizes.blocking else 0, 2), NOTHING)
+    machine = np.where(network.machine < pipeline.devices, network.machine + links, network.machine - pipeline.devices)
+    nodes = Nodes(
+        network.duration,
+        machine,
+        np.bincount(network.after, minlength=count),
+        network.begin(),
+        *network.by_before(),
+        *np.concatenate((before, ends)).T.copy(),
+    )
+    links_of = [
+        [link for link, line in enumerate(pipeline.lines) if sizes.blocking and any(device in pair for pair in line)]
+        for device in range(pipeline.devices)
+    ]
+    state = State.of(sizes, machine, np.array(network.offsets[: pipeline.devices + 1]), links_of)
+    longest = int(network.duration.max(initial=0)) + int(network.lag.max(initial=0))
+    latest = (count + 1) * longest + int(nodes.earliest.max(initial=0)) + 1
+    serve(count, latest * sizes.stride, sizes, nodes, state)
+    start: IntArray = state.start
+    return start
 
 
 def begun(schedule: Schedule) -> FloatArray:
@@ -94,12 +119,12 @@ def in_turn(pipeline: Pipeline, order: Order, times: FloatArray, demands: Demand
     sequence = topological(following)
     if len(sequence) < len(following):
         raise ValueError("transfers and computations wait for each other")
-    start = network.begin()
+    start, duration = network.begin().tolist(), network.duration.tolist()
     for node in sequence:
-        end = start[node] + network.duration[node]
+        end = start[node] + duration[node]
         for after, lag in following[node]:
             start[after] = max(start[after], end + lag)
-    return network.schedule(start)
+    return network.schedule(np.array(start, dtype=np.int64))
 
 
 def topological(following: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
@@ -178,7 +203,7 @@ class Network:
         self.offsets = np.cumsum([0, *map(len, order.rows), *map(len, self.sent), *map(len, copies)]).tolist()
         self.computations: int = self.offsets[pipeline.devices]
         numbers = np.concatenate((*order.rows, *self.sent, *copies))
-        self.duration: list[int] = durations(pipeline, numbers).tolist()
+        self.duration: IntArray = durations(pipeline, numbers)
         self.node = node = position.copy()
         """By the number of each single operation its node, -1: it is not run."""
         node[numbers[self.computations :]] = np.arange(self.computations, len(numbers))
@@ -186,13 +211,13 @@ class Network:
         before, after, lag = map(np.concatenate, zip(expand(pipeline, self._data()), demands, strict=True))
         before, after = node[before], node[after]
         run = (before >= 0) & (after >= 0)
-        self.before, self.after, self.lag = before[run].tolist(), after[run].tolist(), lag[run].tolist()
-        self.machine = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets)).tolist()
+        self.before, self.after, self.lag = before[run], after[run], lag[run]
+        self.machine = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         """By node the device, or ``devices`` + the link."""
-        self.number: list[int] = numbers.tolist()
+        self.number: IntArray = numbers
         pairs = {number: hop.pair for hop in transfers_of(pipeline) for number in operations(pipeline, hop.send).tolist()}
-        transferred = self.number[self.computations : self.offsets[pipeline.devices + len(self.sent)]]
-        self.ends: list[tuple[int, int]] = [pairs[number] for number in transferred]
+        transferred = numbers[self.computations : self.offsets[pipeline.devices + len(self.sent)]]
+        self.ends: list[tuple[int, int]] = [pairs[number] for number in transferred.tolist()]
         """By transfer its two devices."""
 
     def _data(self) -> Iterable[Word]:
@@ -208,15 +233,21 @@ class Network:
         run = (before >= 0) & (after >= 0)
         return before[run], after[run]
 
-    def begin(self) -> list[int]:
+    def begin(self) -> IntArray:
         """By node the earliest that its device's all-gather lets it start; transfers wait for what they carry."""
-        earliest: list[int] = of_stages(self.pipeline, np.array(self.number), self.pipeline.ticks.lead).tolist()
-        return earliest
+        return of_stages(self.pipeline, self.number, self.pipeline.ticks.lead)
+
+    def by_before(self) -> tuple[IntArray, IntArray, IntArray]:
+        """What waits for data: entries ``[n]`` to ``[n + 1]`` of the first say where node ``n`` has, in the other two, the nodes
+        that wait for it, and how long after its end at least."""
+        by_node = np.argsort(self.before, kind="stable")
+        first = np.searchsorted(self.before[by_node], np.arange(len(self.number) + 1))
+        return first, self.after[by_node], self.lag[by_node]
 
     def following(self, rows: Iterable[Sequence[int]] = ()) -> list[list[tuple[int, int]]]:
         """By node what waits for its data, then what is next in one of ``rows``; and how long after its end at least."""
         found: list[list[tuple[int, int]]] = [[] for _ in self.duration]
-        for before, after, lag in zip(self.before, self.after, self.lag, strict=True):
+        for before, after, lag in zip(*map(np.ndarray.tolist, (self.before, self.after, self.lag)), strict=True):
             found[before].append((after, lag))
         for row in rows:
             for before, after in pairwise(row):
@@ -238,127 +269,12 @@ class Network:
         ]
         return plain + both
 
-    def schedule(self, start: list[int]) -> Schedule:
+    def schedule(self, start: IntArray) -> Schedule:
         """Nodes' times as a schedule; transfers in the order of their starts."""
-        times = np.array(start, dtype=np.int64)
-        columns = [times[a:b] for a, b in pairwise(self.offsets)]
+        columns = [start[a:b] for a, b in pairwise(self.offsets)]
         devices, links = self.pipeline.devices, len(self.sent)
         by_start = [np.argsort(column, kind="stable") for column in columns[devices:]]
         rows = tuple(row[o] for row, o in zip((*self.sent, *self.copies), by_start, strict=True))
         begun = tuple(column[o] for column, o in zip(columns[devices:], by_start, strict=True))
         sent, copied = Transfers(rows[:links], begun[:links]), Transfers(rows[links:], begun[links:])
         return Schedule(self.pipeline, self.order, tuple(columns[:devices]), sent, copied)
-
-
-class _Event:
-    """The devices and the links at work, from event to event."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        devices, count = network.pipeline.devices, len(network.duration)
-        self.blocking = network.pipeline.links.blocking
-        self.following = network.following()
-        self.needs = np.bincount(np.array(network.after, dtype=np.int64), minlength=count).tolist()
-        self.start, self.earliest = [0] * count, network.begin()
-        self.arrived = [False] * count
-        self.events: list[tuple[int, bool, int]] = []  # time, whether it is the end of the node (or else the arrival), node
-        self.next = network.offsets[:devices]
-        self.computing, self.stopped = [False] * devices, [0] * devices
-        self.waiting: list[list[tuple[int, int, int]]] = [[] for _ in network.sent]  # heaps of time, number, node
-        self.taken = [-1] * len(network.sent)  # by link the transfer that it has taken
-        self.sending = [False] * len(network.sent)
-        self.links_of: list[list[int]] = [[] for _ in range(devices)]
-        for link, line in enumerate(network.pipeline.lines):
-            for device in {device for pair in line for device in pair}:
-                self.links_of[device].append(link)
-        self.devices: set[int] = set()  # to look at
-        self.links: set[int] = set()
-
-    def run(self) -> list[int]:
-        """The start of every node.
-
-        Raises:
-            OutOfTime: the clock is over that bounds what is done (:func:`~ppopt.clock.bounded`).
-        """
-        for node, needs in enumerate(self.needs):
-            if not needs:
-                heapq.heappush(self.events, (self.earliest[node], False, node))
-        times = 0
-        while self.events:
-            times += 1
-            if times % LOOKED_AT == 0:
-                check_time()
-            time = self.events[0][0]
-            while self.events and self.events[0][0] == time:
-                _, ended, node = heapq.heappop(self.events)
-                if ended:
-                    self._end(node, time)
-                else:
-                    self._arrive(node, time)
-            for link in sorted(self.links):
-                self._look_at_link(link, time)
-            self.links.clear()
-            for device in sorted(self.devices):
-                self._look_at_device(device, time)
-            self.devices.clear()
-        return self.start
-
-    def _arrive(self, node: int, time: int) -> None:
-        self.arrived[node] = True
-        machine = self.network.machine[node]
-        link = machine - len(self.next)
-        if link < 0:
-            self.devices.add(machine)
-        else:
-            heapq.heappush(self.waiting[link], (time, self.network.number[node], node))
-            self.links.add(link)
-
-    def _end(self, node: int, time: int) -> None:
-        for after, lag in self.following[node]:
-            self.earliest[after] = max(self.earliest[after], time + lag)
-            self.needs[after] -= 1
-            if not self.needs[after]:
-                heapq.heappush(self.events, (self.earliest[after], False, after))
-        machine = self.network.machine[node]
-        link = machine - len(self.next)
-        if link < 0:
-            self.computing[machine] = False
-            self.devices.add(machine)
-            if self.blocking:
-                self.links.update(self.links_of[machine])
-            return
-        self.taken[link], self.sending[link] = -1, False
-        self.links.add(link)
-        if self.blocking:
-            for device in self._ends(node):
-                self.stopped[device] -= 1
-                self.devices.add(device)
-
-    def _ends(self, node: int) -> tuple[int, int]:
-        return self.network.ends[node - self.network.computations]
-
-    def _look_at_link(self, link: int, time: int) -> None:
-        """Take the transfer that came first, and start it once its ends do not compute."""
-        if self.taken[link] < 0:
-            if not self.waiting[link]:
-                return
-            self.taken[link] = heapq.heappop(self.waiting[link])[2]
-            if self.blocking:
-                for device in self._ends(self.taken[link]):
-                    self.stopped[device] += 1
-        node = self.taken[link]
-        if not self.sending[link] and not (self.blocking and any(self.computing[device] for device in self._ends(node))):
-            self.sending[link] = True
-            self._start(node, time)
-
-    def _look_at_device(self, device: int, time: int) -> None:
-        node = self.next[device]
-        ready = node < self.network.offsets[device + 1] and self.arrived[node]
-        if ready and not self.computing[device] and not self.stopped[device]:
-            self.next[device] += 1
-            self.computing[device] = True
-            self._start(node, time)
-
-    def _start(self, node: int, time: int) -> None:
-        self.start[node] = time
-        heapq.heappush(self.events, (time + self.network.duration[node], True, node))

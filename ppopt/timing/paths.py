@@ -27,7 +27,7 @@ class Paths:
 
     def __init__(self, schedule: Schedule, demands: Demands = NO_DEMANDS, *, copies: bool = False) -> None:
         self.network, self.rows = network_in_turn(schedule.pipeline, schedule.order, begun(schedule), demands, copies=copies)
-        self.duration = self.network.duration
+        self.duration: list[int] = self.network.duration.tolist()
         self.after = self.network.following(self.rows)
         """Per node what follows it, and how long after its end at least."""
         self.before: list[list[tuple[int, int]]] = [[] for _ in self.duration]
@@ -82,7 +82,7 @@ def around(paths: Paths) -> tuple[IntArray, IntArray]:
     :data:`NEVER`.
     """
     network, pipeline = paths.network, paths.network.pipeline
-    numbers = np.array(network.number, dtype=np.int64)
+    numbers = network.number
     found = []
     for table in (pipeline.ticks.lead, pipeline.ticks.tail):
         beside = np.full((len(numbers), pipeline.devices), NEVER, dtype=np.int64)
@@ -115,7 +115,7 @@ def shortest_spans(schedule: Schedule, demands: Demands = NO_DEMANDS) -> Schedul
     for device, time in zip(busy, begin.tolist(), strict=True):
         row = paths.devices[device]
         earliest[row, 0] = time + first[row, device]
-    return paths.network.schedule(paths.heads(earliest)[:, 0].tolist())
+    return paths.network.schedule(paths.heads(earliest)[:, 0])
 
 
 def best_begins(weight: IntArray) -> tuple[IntArray, int]:

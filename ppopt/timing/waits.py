@@ -127,7 +127,7 @@ class Waited:
         graph, offsets = self._graph, self._graph.network.offsets
         machines = np.searchsorted(offsets, graph.path, side="right") - 1
         return tuple(
-            Step(graph.network.number[node], machine, int(graph.start[node]), int(graph.end[node]))
+            Step(int(graph.network.number[node]), machine, int(graph.start[node]), int(graph.end[node]))
             for node, machine in zip(graph.path, machines.tolist(), strict=True)
         )
 
@@ -168,14 +168,14 @@ class _Graph:
         self.network, rows = network_in_turn(pipeline, schedule.order, begun(schedule))
         self.computations = self.network.computations
         self.index = pipeline.index
-        self.numbers = numbers = np.array(self.network.number, dtype=np.int64)
+        self.numbers = numbers = self.network.number
         self.start = _starts(schedule)[halves(pipeline.index, numbers)[0]]
-        duration = np.array(self.network.duration, dtype=np.int64)
+        duration = self.network.duration.copy()
         duration[: self.computations] = np.concatenate(schedule.duration)  # of a real run each operation has its own
         self.end = self.start + duration
         self.lead = of_stages(pipeline, numbers, pipeline.ticks.lead)
         self.tail = of_stages(pipeline, numbers, pipeline.ticks.tail)
-        data = [np.array(of, dtype=np.int64) for of in (self.network.before, self.network.after, self.network.lag)]
+        data = self.network.before, self.network.after, self.network.lag
         one = [np.array(row, dtype=np.int64) for row in rows]
         before, after = (np.concatenate([row[part] for row in one]) for part in (slice(None, -1), slice(1, None)))
         by_link = before >= self.computations

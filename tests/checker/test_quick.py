@@ -3,16 +3,18 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from ppopt.checker.quick import seconds_to_read, sound
 from ppopt.checker.records import read_schedule
 from ppopt.checker.rules import _violations
-from ppopt.op import Kind
-from ppopt.pipeline import DataParallel, Mix, Pipeline
-from ppopt.schedule import Order, Schedule
+from ppopt.named import find
+from ppopt.op import Kind, Send
+from ppopt.pipeline import Costs, DataParallel, Links, Mix, Pipeline
+from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.timing import time_order
-from tests.support.strategies import orders, paired, pipelines
+from tests.support.strategies import linked, orders, paired, pipelines
 from tests.support.tiers import drawn
 
 
@@ -43,7 +45,33 @@ def mutants(schedule: Schedule, device: int, place: int, by: int, kind: str) -> 
     else:
         slots = schedule.pipeline.stages * schedule.pipeline.microbatches
         numbers[device][place] = (numbers[device][place] + slots) % (8 * slots)
-    return Schedule(schedule.pipeline, Order(schedule.order.index, tuple(numbers)), tuple(starts))
+    return replace(schedule, order=Order(schedule.order.index, tuple(numbers)), start=tuple(starts))
+
+
+def with_other_transfers(schedule: Schedule, link: int, place: int, by: int, kind: str) -> Schedule:
+    """The schedule with one thing changed about its transfers."""
+    numbers, starts = ([row.copy() for row in rows] for rows in schedule.transfers)
+    link %= len(numbers)
+    if not len(numbers[link]):
+        return schedule
+    place %= len(numbers[link])
+    if kind == "shift":
+        starts[link][place:] += by
+    elif kind == "move":
+        starts[link][place] += by
+    elif kind == "swap":
+        numbers[link][[0, place]] = numbers[link][[place, 0]]
+    elif kind == "drop":
+        numbers[link], starts[link] = (np.delete(row, place) for row in (numbers[link], starts[link]))
+    elif kind == "twice":
+        numbers[link][0] = numbers[link][place]
+    else:
+        slots = schedule.pipeline.stages * schedule.pipeline.microbatches
+        numbers[link][place] += by * slots
+    return replace(schedule, transfers=Transfers(tuple(numbers), tuple(starts)))
+
+
+KINDS = st.sampled_from(["shift", "move", "swap", "drop", "twice", "other"])
 
 
 @drawn(
@@ -53,13 +81,45 @@ def mutants(schedule: Schedule, device: int, place: int, by: int, kind: str) -> 
     st.integers(0, 2),
     st.integers(0, 30),
     st.integers(-3, 3),
-    st.sampled_from(["shift", "move", "swap", "drop", "twice", "other"]),
+    KINDS,
 )
 def test_it_agrees_with_the_rules_one_by_one(case: tuple[Pipeline, Order], device: int, place: int, by: int, kind: str) -> None:
     pipeline, order = case
     schedule = time_order(pipeline, order)
     agree(pipeline, schedule)
     agree(pipeline, mutants(schedule, device % pipeline.devices, place, by, kind))
+
+
+@drawn(
+    40,
+    400,
+    st.one_of(linked(30), paired(15, links=True)).flatmap(lambda p: st.tuples(st.just(p), orders(p))),
+    st.integers(0, 5),
+    st.integers(0, 30),
+    st.integers(-3, 3),
+    KINDS,
+)
+def test_it_agrees_about_transfers(case: tuple[Pipeline, Order], machine: int, place: int, by: int, kind: str) -> None:
+    pipeline, order = case
+    schedule = time_order(pipeline, order)
+    agree(pipeline, schedule)
+    agree(pipeline, mutants(schedule, machine % pipeline.devices, place, by, kind))
+    agree(pipeline, with_other_transfers(schedule, machine, place, by, kind))
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_every_rule_of_transfers_is_kept(blocking: bool) -> None:
+    """On one device after the other a result is made, sent, and used: whatever of that is a tick earlier breaks a rule."""
+    pipeline = Pipeline(3, 1, costs=Costs(forward=2, backward=4), links=Links(1, 2, blocking))
+    schedule = time_order(pipeline, Order.of(pipeline, [["0F0", "0B0"], ["1F0", "1B0"], ["2F0", "2B0"]]))
+    assert sound(pipeline, schedule)
+    for link in range(len(pipeline.lines)):
+        for kind, by in (("move", -1), ("move", 1), ("drop", 0), ("other", 1)):
+            changed = with_other_transfers(schedule, link, 0, by, kind)
+            assert not sound(pipeline, changed)
+            assert broken(pipeline, changed)
+    assert {int(row[0]) // 3 for row in schedule.transfers.rows} == {int(Send.SEND_F), int(Send.SEND_B)}
+    assert not sound(pipeline.changed(links=Links(1)), schedule)  # there it has transfers of no link
 
 
 def test_pairs_traffic_and_numbers_that_are_none() -> None:
@@ -83,3 +143,12 @@ def test_microbatches_that_differ_take_time_to_read() -> None:
     alike = Pipeline(4, 8)
     differ = Pipeline(4, 8, mix=Mix(microbatch_costs=(1, 2, 1, 3, 2, 1, 2, 2)))
     assert seconds_to_read(alike) == 0 < seconds_to_read(differ)
+
+
+def test_what_is_read_one_by_one_takes_time() -> None:
+    """Operations that take none; transfers that hold a link are looked at in one go."""
+    instant, links = Costs(forward=[0, 1, 1], backward=2), Links(1, 1)
+    assert seconds_to_read(Pipeline(3, 8, links=links)) == 0
+    for of in (Pipeline(3, 8, costs=instant), Pipeline(3, 8, costs=instant, links=links)):
+        assert seconds_to_read(of) > 0
+        assert not sound(of, time_order(of, find("gpipe").order(of)))

@@ -8,7 +8,9 @@ from ppopt.named import compare, compare_freely, find
 from ppopt.named.comparing import rows_of
 from ppopt.named.table import Table
 from ppopt.pipeline import Costs, Links, Memory, Pipeline
-from ppopt.timing import links, time_order
+from ppopt.timing import time_order
+from ppopt.timing.link_loop import serve
+from ppopt.timing.loops import sweep
 
 
 def test_a_clock_that_is_over_leaves_all_out() -> None:
@@ -57,20 +59,22 @@ def test_a_bound_holds_within_only() -> None:
     check_time()
 
 
-def test_transfers_look_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is time when the order is about to be timed, and none any more once its operations are counted."""
+def test_transfers_look_at_the_clock() -> None:
+    """There is time when the order is about to be timed, and none any more once its operations are counted, and their
+    transfers."""
     pipeline = find("1f1b").place(Pipeline(2, 4, links=Links(occupancy=1)))
     order = find("1f1b").order(pipeline)
-    with bounded(Clock(1e-9, deterministic=True)):
+    clock = Clock(1, deterministic=True)
+    with bounded(clock):
         time_order(pipeline, order)
-    monkeypatch.setattr(links, "LOOKED_AT", 1)
-    with bounded(Clock(1e-9, deterministic=True)), pytest.raises(OutOfTime):
+    assert clock.spent == pytest.approx(sweep.seconds * 16 + serve.seconds * (16 + 8))
+    with bounded(Clock(sweep.seconds * 16, deterministic=True)), pytest.raises(OutOfTime):
         time_order(pipeline, order)
 
 
 def test_what_would_take_too_long_to_check_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "READ", 1e3)
-    for occupancy in (0, 1):
+    for forward in ([1, 1], [0, 1]):  # what takes no time is read one by one
         with bounded(Clock(1000)):
-            rows = rows_of(Pipeline(2, 4, links=Links(occupancy=occupancy)))
-        assert all(row.late for row in rows) == any(row.late for row in rows) == (occupancy > 0)
+            rows = rows_of(Pipeline(2, 4, costs=Costs(forward=forward, backward=1), links=Links(occupancy=1)))
+        assert all(row.late for row in rows) == any(row.late for row in rows) == (0 in forward)
