@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from ppopt.pictures.text import grid
+from ppopt.pictures.text import Grid
 from ppopt.schedule import Schedule
 from ppopt.text import Table, rendered, wrapped
 
@@ -49,10 +49,10 @@ def picture(schedule: Schedule) -> tuple[str, bool]:
     """
     columns = width() or PICTURE
     for coarse in (False, True):
-        whole = grid(schedule, coarse=coarse)
-        if max(map(len, whole.splitlines()), default=0) <= columns:
-            return whole, True
-    return grid(schedule, columns, coarse=True), False
+        drawn = Grid(schedule, coarse=coarse)
+        if drawn.width <= columns:
+            return drawn.text(), True
+    return drawn.text(columns), False
 
 
 def show_grid(schedule: Schedule) -> None:

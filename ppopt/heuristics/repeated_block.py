@@ -86,7 +86,7 @@ def repeated(pipeline: Pipeline, words: tuple[Word, ...], block: Block) -> Sched
 
 def _with_equal_costs(pipeline: Pipeline) -> Pipeline:
     costs = Costs(per="stage", weight_pieces=pipeline.costs.weight_pieces)
-    return pipeline.changed(costs=costs, links=Links(), memory=Memory(), recompute="none")
+    return pipeline.changed(costs=costs, links=Links(), memory=Memory(), recompute="none", offload=None)
 
 
 def _order(pipeline: Pipeline, words: tuple[Word, ...], block: Block, begin: int) -> Order:

@@ -21,23 +21,46 @@ def grid(schedule: Schedule, width: int | None = None, *, coarse: bool = False) 
     are left out. With ``width``, lines longer than that many characters lose their middle. ``coarse``: the unit is the shortest
     operation anyway.
     """
-    pipeline = schedule.pipeline
-    unit, even = _unit(schedule, coarse)
-    rows = _cells(schedule, unit) if unit else [[] for _ in schedule.start]
-    columns = max((last for row in rows for _, last, _ in row), default=0)
-    cell = max([2, *(-(-(len(label) + 1) // (last - first)) for row in rows for first, last, label in row)])
-    if columns <= 1000:
-        cell = max(cell, min(3, len(str(columns)) + 1))
-    heads = [f"device {device}: " for device in range(pipeline.devices)]
-    head = len(heads[-1])
-    lines = ["time → ".ljust(head) + _ruler(pipeline, unit, columns, cell)]
-    lines += [text.rjust(head) + _line(row, columns, cell) for text, row in zip(heads, rows, strict=True)]
-    if width is not None:
-        lines = [_shortened(line, width, head, cell) for line in lines]
-    lines.insert(1, "-" * max(map(len, lines)))
-    if not even:
-        lines.append(f"one cell is {pipeline.time(unit)} × {pipeline.units.time or 'the time unit'}; times are rounded to it")
-    return "\n".join(line.rstrip() for line in lines)
+    return Grid(schedule, coarse=coarse).text(width)
+
+
+class Grid:
+    """What is drawn of a schedule (:func:`grid`), before anything is: of very many cells only few may be asked for."""
+
+    def __init__(self, schedule: Schedule, *, coarse: bool = False) -> None:
+        self.pipeline = schedule.pipeline
+        self.unit, even = _unit(schedule, coarse)
+        self.rows = _cells(schedule, self.unit) if self.unit else [[] for _ in schedule.start]
+        self.columns = max((last for row in self.rows for _, last, _ in row), default=0)
+        """Cells of a row."""
+        cell = max([2, *(-(-(len(label) + 1) // (last - first)) for row in self.rows for first, last, label in row)])
+        self.cell = max(cell, min(3, len(str(self.columns)) + 1)) if self.columns <= 1000 else cell
+        """Characters of a cell."""
+        self.heads = [f"device {device}: " for device in range(self.pipeline.devices)]
+        unit = f"{self.pipeline.time(self.unit)} × {self.pipeline.units.time or 'the time unit'}"
+        self.note = "" if even else f"one cell is {unit}; times are rounded to it"
+
+    @property
+    def width(self) -> int:
+        """The characters of the longest line."""
+        return max(self._head + self.columns * self.cell, len(self.note))
+
+    def text(self, width: int | None = None) -> str:
+        """All of it; or, with ``width``, lines of at most that many characters, which lose cells in their middle."""
+        shown = [(0, self.columns)]
+        if width is not None and self._head + self.columns * self.cell > width:
+            room = max((width - self._head - 3) // self.cell, 2)
+            shown = [(0, (room + 1) // 2), (self.columns - room // 2, self.columns)]
+        ruler = _ruler(self.pipeline, self.unit, shown, self.cell)
+        lines = ["time → ".ljust(self._head) + " … ".join(ruler)]
+        for text, row in zip(self.heads, self.rows, strict=True):
+            lines.append(text.rjust(self._head) + " … ".join(_line(row, *part, self.cell) for part in shown))
+        lines.insert(1, "-" * max(map(len, lines)))
+        return "\n".join(line.rstrip() for line in (*lines, *filter(None, [self.note])))
+
+    @property
+    def _head(self) -> int:
+        return len(self.heads[-1])
 
 
 def _unit(schedule: Schedule, coarse: bool) -> tuple[int, bool]:
@@ -78,30 +101,39 @@ def _label(op: Op | Pair, short: bool) -> str:
     return ";".join(str(half).removeprefix(str(half.stage) if short else "") for half in halves)
 
 
-def _line(row: list[tuple[int, int, str]], columns: int, cell: int) -> str:
-    parts, at = [], 0
+def _line(row: list[tuple[int, int, str]], begin: int, end: int, cell: int) -> str:
+    """The cells of a device from ``begin`` to ``end``."""
+    parts, at = [], begin
     for first, last, label in row:
+        if last <= begin or first >= end:
+            continue
         parts.append(".".rjust(cell) * (first - at))
         text = label.rjust(cell) if len(label) < cell else " " + label
-        parts.append(text.ljust(cell * (last - first), "-"))
-        at = last
-    parts.append(".".rjust(cell) * (columns - at))
+        a, b = max(first, begin), min(last, end)
+        parts.append(text[(a - first) * cell : (b - first) * cell].ljust(cell * (b - a), "-"))
+        at = b
+    parts.append(".".rjust(cell) * (end - at))
     return "".join(parts)
 
 
-def _ruler(pipeline: Pipeline, unit: int, columns: int, cell: int) -> str:
-    """Times above the cells: at every cell where they fit, else at every second, fifth, tenth, …"""
+def _ruler(pipeline: Pipeline, unit: int, shown: list[tuple[int, int]], cell: int) -> list[str]:
+    """Times above the cells, from the first to the last one of each part: at every cell where they fit, else at every second,
+    fifth, tenth, …"""
     for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
-        texts = [f"{pipeline.time(column * unit):.6g}" for column in range(0, columns, step)]
-        if all(len(text) < cell * step for text in texts):
-            return "".join((text.rjust(cell) if len(text) < cell else " " + text).ljust(cell * step) for text in texts)
-    return ""
+        times = [
+            {column - begin: f"{pipeline.time(column * unit):.6g}" for column in range(-(-begin // step) * step, end, step)}
+            for begin, end in shown
+        ]
+        if all(len(time) < cell * step for part in times for time in part.values()):
+            return [_above(part, end - begin, cell) for part, (begin, end) in zip(times, shown, strict=True)]
+    return [""] * len(shown)
 
 
-def _shortened(line: str, width: int, head: int, cell: int) -> str:
-    """``line`` with whole cells cut out of its middle, so that it has at most ``width`` characters."""
-    if len(line) <= width:
-        return line
-    room = max((width - head - 3) // cell, 2)
-    left, right = (room + 1) // 2, room // 2
-    return f"{line[: head + left * cell]} … {line[len(line) - right * cell :]}"
+def _above(times: dict[int, str], cells: int, cell: int) -> str:
+    """A line of times, each in its cell or from there on; one that would go on beyond the last cell is left out."""
+    line = ""
+    for at, time in times.items():
+        text = time.rjust(cell) if len(time) < cell else f" {time}"
+        if at * cell + len(text) <= cells * cell:
+            line = line.ljust(at * cell) + text
+    return line.ljust(cells * cell)

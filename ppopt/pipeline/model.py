@@ -346,9 +346,10 @@ class Pipeline:
         return by_row(self, np.asarray(devices_by_kind(self._with_routes()), dtype=np.int64))
 
     @property
-    def places(self) -> tuple[Routes, Routes]:
-        """The devices of forwards and, where they are others, of backwards. The same orders fit two pipelines with the same."""
-        return self.routes, self.backward_routes
+    def places(self) -> tuple[Routes, Routes, tuple[int, ...]]:
+        """The devices of forwards and, where they are others, of backwards; and, where there are several ways, which microbatch
+        takes which route. The same orders fit two pipelines with the same."""
+        return self.routes, self.backward_routes, self.route_of_microbatch if len(self.ways) > 1 else ()
 
     @property
     def recomputing(self) -> frozenset[int]:

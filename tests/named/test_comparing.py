@@ -155,3 +155,17 @@ def test_a_row_whose_own_limit_has_too_many_digits_is_excluded_with_the_reason()
         by_name = {row.name: row for row in rows}
         assert by_name["1f1b"].excluded is None
         assert str(by_name["zb-2p"].excluded).startswith("zb-2p: memory: the amounts have no common unit")
+
+
+def test_where_nothing_is_held_nothing_is_copied() -> None:
+    """A block that is tried out with equal costs holds nothing there either."""
+    pipeline = Pipeline(
+        2,
+        8,
+        costs=Costs(forward=2, backward_input=1, backward_weight=3),
+        memory=Memory(activation=0, limit=1),
+        offload=Offload(time=3),
+    )
+    without = {row.name: row.makespan for row in compare(pipeline.changed(offload=None))}
+    assert {row.name: row.makespan for row in compare(pipeline)} == without
+    assert without["v-half"] is not None

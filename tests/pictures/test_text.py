@@ -1,12 +1,14 @@
 """Schedules as a text grid."""
 
 import itertools
+import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from ppopt.named import find
-from ppopt.pictures.text import grid
+from ppopt.pictures.text import Grid, grid
 from ppopt.pipeline import Costs, Links, Pipeline, Units
 from ppopt.schedule import Schedule
 from tests.support.drawn import cells, named
@@ -71,6 +73,36 @@ def test_long_lines_lose_their_middle() -> None:
     assert all(" … " in line for line in lines if line.startswith("device"))
     assert lines[2].split()[2] == "F0"
     assert lines[2].split()[-1].startswith("B99")
+
+
+@pytest.mark.parametrize("microbatches", [97, 98, 99, 100, 101])
+@pytest.mark.parametrize("width", range(60, 100, 7))
+def test_times_stand_above_their_cells_where_the_middle_is_lost(microbatches: int, width: int) -> None:
+    drawn = Grid(named("1f1b", 4, microbatches, costs=Costs(forward=4, backward=7)))
+    assert drawn.cell == 2
+    ruler, _, row, *_ = drawn.text(width).splitlines()
+    head, lost = row.index(":") + 2, row.index(" … ") + 3
+    cells = (len(row) - lost) // drawn.cell
+    assert len(ruler) <= len(row)
+    times = list(re.finditer(r"\d+", ruler))
+    assert times[0].group() == "0"
+    for time in times:
+        behind = time.start() >= lost
+        at = (time.start() - (lost if behind else head)) // drawn.cell
+        assert int(time.group()) == at + (drawn.columns - cells if behind else 0)
+    assert times[-1].start() >= lost
+
+
+def test_of_very_many_cells_only_those_shown_are_drawn() -> None:
+    """One operation takes a nanosecond where others take days: all cells would be a thousand trillion."""
+    pipeline = Pipeline(2, 2, costs=Costs(per="stage", forward=(Fraction("1e-9"), 1), backward=10**6))
+    drawn = Grid(find("gpipe").schedule(pipeline))
+    assert drawn.columns > 10**15
+    assert drawn.width > 10**15
+    lines = drawn.text(80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[2].split()[2:4] == ["F0", "F1"]
+    assert lines[3].startswith("device 1:   . F0--")
 
 
 def test_operations_that_take_no_time_have_no_cell() -> None:

@@ -237,3 +237,13 @@ def test_json() -> None:
     assert first["result"]["value"] == first["metrics"]["makespan"] == 20  # F F I I W of one microbatch after the other
     assert len(first["schedule"]["order"]) == 2
     assert {row["schedule"] for row in tree["named"]} >= {"1f1b", "gpipe", "zb-h1"}
+
+
+def test_a_named_schedule_whose_microbatches_take_other_routes_is_no_start() -> None:
+    """On the same routes, but with another microbatch on the first one, the same order is none."""
+    sharded = find("fslpp").place(Pipeline(4, 4))
+    assert sharded.route_of_microbatch == (0, 1, 0, 1)
+    own = sharded.changed(route_of_microbatch=(0, 0, 1, 1))
+    assert own.places != sharded.places
+    assert own.places == own.changed(memory=Memory(limit=8), route_of_microbatch=own.route_of_microbatch).places
+    holds(frontier(own, points=2, seconds=5, deterministic=True))
