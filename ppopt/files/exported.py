@@ -20,6 +20,7 @@ from ppopt.named import Row, of_order
 from ppopt.named.model import Model
 from ppopt.op import Op, Pair, parse_transfer
 from ppopt.pipeline import PLACEMENTS, IntArray, Pipeline
+from ppopt.pipeline.ticks import MOST
 from ppopt.pipeline.work_map import WorkMap, mapped
 from ppopt.schedule import NO_TRANSFERS, Order, Schedule, Transfers, halves
 from ppopt.timing import begun, in_turn, time_order
@@ -101,18 +102,28 @@ def _as_recorded(pipeline: Pipeline, order: Order, recorded: Recorded) -> Schedu
     """The recorded times, to the nearest tick."""
     per_unit, index = pipeline.ticks.per_unit, pipeline.index
 
-    def ticks(times: Sequence[float]) -> IntArray:
-        return np.array([round(Fraction(time) * per_unit) for time in times], dtype=np.int64)
-
-    start = tuple(ticks(row) for row in recorded.start)
+    start = tuple(_ticks(row, per_unit) for row in recorded.start)
     lines = {tuple(tuple(pair) for pair in line.link): line for line in recorded.transfers}
     missing = [line for line in pipeline.lines if line not in lines]
     if missing:
         raise ValueError(f"schedule.transfers: those of the link {missing[0]} are missing")
     sent = [lines[line] for line in pipeline.lines]
     numbers = (np.array([index.number(parse_transfer(op)) for op in line.order], dtype=np.int64) for line in sent)
-    transfers = Transfers(tuple(numbers), tuple(ticks(line.start) for line in sent))
+    transfers = Transfers(tuple(numbers), tuple(_ticks(line.start, per_unit) for line in sent))
     return Schedule(pipeline, order, start, transfers, copies_of(pipeline, recorded))
+
+
+def _ticks(times: Sequence[float], per_unit: int) -> IntArray:
+    """Recorded times to the nearest tick.
+
+    Raises:
+        ValueError: one is beyond all that can be counted.
+    """
+    ticks = [round(Fraction(time) * per_unit) for time in times]
+    for time, tick in zip(times, ticks, strict=True):
+        if abs(tick) > MOST:
+            raise ValueError(f"schedule.start: {time:g} is later than any time that can be told with such fine costs")
+    return np.array(ticks, dtype=np.int64)
 
 
 def copies_of(pipeline: Pipeline, recorded: Recorded) -> Transfers:
@@ -120,8 +131,8 @@ def copies_of(pipeline: Pipeline, recorded: Recorded) -> Transfers:
     per_unit, index = pipeline.ticks.per_unit, pipeline.index
     ops = [(parse_transfer(op), start) for line in recorded.copies for op, start in zip(line.order, line.start, strict=True)]
     times = np.full(index.size, np.nan)
-    for op, start in ops:
-        times[index.number(op)] = round(Fraction(start) * per_unit)
+    for (op, _), tick in zip(ops, _ticks([start for _, start in ops], per_unit).tolist(), strict=True):
+        times[index.number(op)] = tick
     rows = made(pipeline, times)
     if sum(map(len, rows)) != len(ops):
         raise ValueError("schedule.copies: these are not the copies that the pipeline may make, each once")

@@ -17,6 +17,20 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
 
+class LeftOpen(_Part):
+    """``scope``: what a bound holds over."""
+
+    placements: list[str]
+    chunks: list[Whole]
+    recompute: Any
+
+
+class RunBy(_Part):
+    """``runtime``: the one to which a search was kept."""
+
+    name: str
+
+
 class Outcome(_Part):
     """``result``: what a solver says."""
 
@@ -30,7 +44,8 @@ class Outcome(_Part):
     seconds: Figure
     seed: Whole
     versions: dict[str, str]
-    scope: dict[str, Any] | None = None
+    scope: LeftOpen | None = None
+    runtime: RunBy | None = None
     placements: list[dict[str, Any]] = []
 
 

@@ -85,6 +85,8 @@ def _memories(jobs: Ranked, reserve: bool) -> Memories:
         0 if not reserve else 2 if any(stage.more for stage in of) else int(len(own) > 1)
         for of, own in zip(claimers, stages, strict=True)
     ]
+    if any(reserves):  # who goes first there must not wait for room elsewhere that others have taken who come later
+        reserves = [max(own, int(len({stage.route for stage in of}) > 1)) for own, of in zip(reserves, claimers, strict=True)]
     columns = [(stage.route, stage.amount, stage.more, stage.count) for of in claimers for stage in of]
     first = np.cumsum([0, *map(len, claimers)])
     table = np.array(columns, dtype=np.int64).reshape(-1, 4).T.copy()

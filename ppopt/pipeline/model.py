@@ -158,10 +158,10 @@ class Pipeline:
         check_passes(self)
         if self.layers is not None:
             self._read_layers(self.layers)
-            if self.partition == BEST:
-                check_settled(self)
-                return
         check_lengths(self)
+        if self.partition == BEST:
+            check_settled(self)
+            return
         if self.layers is None:
             self._set(recompute=read_recompute(self.recompute, self.stages))
         check_activation(self)

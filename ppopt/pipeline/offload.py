@@ -99,8 +99,12 @@ class Offload:
 
         Raises:
             PipelineError: a list has another length than there are devices or stages, there is no such device, more is moved than
-                the activation, or layers come with what is said of stages.
+                the activation, layers come with what is said of stages, or an overlapped pair takes no time.
         """
+        overlap = pipeline.costs.overlap
+        if overlap is not None and 0 in (overlap if isinstance(overlap, tuple) else (overlap,)):
+            problem = "what pairs hold that take no time is not known beside copies to the host ([offload]); expected more than 0"
+            raise PipelineError("costs.overlap", problem)
         length = {"stage": pipeline.stages, "device": pipeline.devices}
         for name in ("time", "time_in", "amount"):
             if pipeline.layers is not None and getattr(self, name) is not None:

@@ -107,6 +107,9 @@ def test_wrong_records_are_refused(tmp_path: Path) -> None:
     tree["schedule"]["start"][1][0] = 0
     path.write_text(json.dumps(tree))
     assert "the recorded times break a rule" in refused("show", path)
+    tree["schedule"]["start"][1][0] = 1e30
+    path.write_text(json.dumps(tree))
+    assert "schedule.start: 1e+30 is later than any time that can be told" in refused("show", path)
     shutil.copy(path, tmp_path / "none.json")
     tree["schedule"] = tree["metrics"] = None
     path.write_text(json.dumps(tree))

@@ -136,6 +136,15 @@ BAD: dict[str, tuple[str | Callable[[], Any], str]] = {
         lambda: tree(result={**OUTCOME, "lower_bound": True}),
         "x.json: result.lower_bound: input should be a valid number, got True",
     ),
+    "scope": (
+        lambda: tree(result={**OUTCOME, "scope": {"placements": ["loop"], "recompute": "none"}}),
+        "x.json: result.scope.chunks: field required",
+    ),
+    "scope's chunks": (
+        lambda: tree(result={**OUTCOME, "scope": {"placements": ["loop"], "chunks": [[2]], "recompute": "none"}}),
+        "x.json: result.scope.chunks[0]: input should be a valid integer, got [2]",
+    ),
+    "runtime": (lambda: tree(result={**OUTCOME, "runtime": {}}), "x.json: result.runtime.name: field required"),
     "no bound": (lambda: tree(result=without(OUTCOME, "lower_bound")), "x.json: result.lower_bound: field required"),
     "order": (
         lambda: tree(schedule={**tree()["schedule"], "order": [["0F0", 3]]}),

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from ppopt.checker import violations
 from ppopt.constraints import (
@@ -25,7 +26,7 @@ from ppopt.heuristics.claims import tightest
 from ppopt.op import Kind, Op
 from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
 from ppopt.timing import time_order
-from tests.support.strategies import pipelines, rebuilding
+from tests.support.strategies import each, pipelines, rebuilding
 from tests.support.tiers import drawn
 
 GPT = Costs(forward=185, backward_input=181, backward_weight=93)
@@ -204,6 +205,46 @@ def test_never_stuck_where_input_gradients_take_memory(pipeline: Pipeline):
         for patient in (False, True):
             schedule = time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient))
             assert violations(pipeline, schedule) == []
+
+
+@st.composite
+def of_several_sizes(draw: st.DrawFn) -> Pipeline:
+    """Microbatches that hold different amounts and run in any order; some stages hold nothing; the largest has just room."""
+    placement, devices, chunks = draw(st.sampled_from([("linear", 3, 1), ("loop", 2, 2), ("loop", 2, 3), ("wave", 3, 2)]))
+    stages = devices * chunks
+    sizes = draw(st.lists(st.integers(1, 4), min_size=3, max_size=6))
+    held = [draw(st.sampled_from([0, 0, 1, 2, 3])) for _ in range(stages)]
+    kept = [draw(st.sampled_from([of, of, of + 1])) for of in held]
+    forward, backward = (draw(each(1, 9, stages)) for _ in range(2))
+    costs = Costs("stage", forward=forward, backward_input=backward, backward_weight=1)
+    mix = Mix(microbatch_activations=sizes, microbatch_order="choose")
+    free = Pipeline(devices, len(sizes), placement=placement, chunks=chunks, costs=costs, mix=mix)
+    most = [0] * devices
+    for device, *of in zip(free.routes[0], held, kept, strict=True):
+        most[device] += max(of) * max(sizes)
+    memory = Memory(held, retained=kept, limit=[max(of, 1) for of in most])
+    return Pipeline(devices, len(sizes), placement=placement, chunks=chunks, costs=costs, mix=mix, memory=memory)
+
+
+@drawn(40, 400, of_several_sizes())
+def test_never_stuck_where_microbatches_of_several_sizes_pass_each_other(pipeline: Pipeline):
+    """A device with one stage that holds anything must not let one pass another that another device keeps room for."""
+    for words in ((), always_split(pipeline)):
+        jobs = Jobs(pipeline, (*rules_of(pipeline), *words), links=True)
+        for rule in PRIORITIES.values():
+            for patient in (False, True):
+                schedule = time_order(pipeline, run_jobs(jobs, rule(jobs), patient=patient))
+                assert violations(pipeline, schedule) == []
+
+
+def test_a_smaller_microbatch_waits_where_another_device_keeps_room_for_a_larger_one():
+    """On device 0 there is room for microbatch 3 beside 1, not for 2; on device 1 both stages of 2 take all there is."""
+    mix = Mix(microbatch_activations=(6, 4, 12, 4), microbatch_order="choose")
+    costs = Costs("stage", forward=(5, 3, 1, 1), backward=(9, 6, 2, 3))
+    memory = Memory(activation=(5, 1, 0, 4), limit=60)
+    pipeline = Pipeline(2, 4, placement="loop", chunks=2, costs=costs, memory=memory, mix=mix)
+    for _, schedule in baselines(pipeline):
+        assert violations(pipeline, schedule) == []
 
 
 def test_of_two_memories_that_hold_the_same_the_smaller_counts():
