@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ppopt.op import Kind, Send
-from ppopt.schedule import Objective, Schedule, halves
+from ppopt.pipeline import IntArray
+from ppopt.schedule import Objective, Schedule, halves, of_stages
 from ppopt.timing.copies import settled_memory
 from ppopt.timing.demands import NO_DEMANDS, when
-from ppopt.timing.paths import Paths
+from ppopt.timing.paths import Paths, around
 
 
 class Held(NamedTuple):
@@ -25,8 +26,8 @@ class Held(NamedTuple):
 class Around:
     """A schedule, and the longest paths to and from each of its nodes (:class:`~ppopt.timing.paths.Paths`).
 
-    For the makespan paths begin and end at the schedule's own begin and end; for the device span at each device's first and
-    last operation: a column each.
+    For the makespan paths begin and end at the schedule's own begin and end; for the device span at those of each device: a
+    column each. What a device does before and after its operations is part of them (``first``, ``last``).
 
     Copies to the host are nodes, too. Who waits there for memory that is given back, as it is in the schedule, is part of the
     paths around a window, and open within it.
@@ -39,13 +40,17 @@ class Around:
         self.paths = paths = Paths(schedule, memory, copies=copies)
         self.duration = paths.duration
         nodes = len(self.duration)
+        ticks, numbers = schedule.pipeline.ticks, paths.network.number
         if objective == "makespan":
-            self.head = paths.heads(np.zeros((nodes, 1), dtype=np.int64))
-            self.tail = paths.tails(np.zeros((nodes, 1), dtype=np.int64))
-            self.start = self.head[:, 0].tolist()
+            self.first, self.last = (of_stages(schedule.pipeline, numbers, of)[:, None] for of in (ticks.lead, ticks.tail))
         else:
-            self.head, self.tail = paths.heads(paths.firsts()), paths.tails(paths.lasts())
+            self.first, self.last = around(paths)
+        self.head, self.tail = paths.heads(self.first), paths.tails(self.last)
+        """By node and column the longest paths to its start and from its end."""
+        self.start: list[int] = self.head[:, 0].tolist()
+        if objective == "span":
             self.start = np.concatenate((*schedule.start, *schedule.transfers.start)).tolist()
+        self._passed()
         self.times = sorted(self.start)
         self.value = schedule.objective(objective)
         network = paths.network
@@ -55,6 +60,19 @@ class Around:
         self._add_turns()
         self.chain = [-1] * nodes if copies else self._chain()
         self.holds = self._holds()
+
+    def _passed(self) -> None:
+        """By row, in its order: the longest paths to the end of what its device does after an operation or one before it,
+        ``ended``; and from the begin of what it does before an operation or one behind it, ``begun``."""
+        duration = np.array(self.duration)[:, None]
+        columns = [0 if self.objective == "makespan" else place for place in range(len(self.paths.rows))]
+        self.ended, self.begun = list[IntArray](), list[IntArray]()
+        for row, column in zip(self.paths.rows, columns, strict=True):
+            if column >= self.first.shape[1]:
+                break
+            last, first = self.last[row, column, None], self.first[row, column, None]
+            self.ended.append(np.maximum.accumulate(self.head[row] + duration[row] + last, axis=0))
+            self.begun.append(np.maximum.accumulate((self.tail[row] + duration[row] + first)[::-1], axis=0)[::-1])
 
     def _add_turns(self) -> None:
         """The order in which microbatches that differ run, and the pieces of a sequence, belongs to the data."""

@@ -53,7 +53,7 @@ def improved(
     """The best schedule found from this one on, with its pairs and its ways to run each backward; none where none is better.
 
     ``lower``: a proved bound in ticks, where the search is over. As many windows are searched at a time as there are workers.
-    Ctrl-C stops it and is noted in the outcome. For pipelines whose devices do nothing before and after their operations. Where
+    Ctrl-C stops it and is noted in the outcome. For pipelines whose devices exchange nothing between their operations. Where
     activations may be on the host it is for makespans, and the windows arrange the copies that the schedule has, in turn with all
     besides for which its times leave room. ``grown``: how far a search of the same pipeline has come before; it is brought up to
     date. Where everything was in a window, it begins anew.

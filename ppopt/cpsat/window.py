@@ -82,7 +82,8 @@ class Window:
         begins, ends = {}, {}
         for device, row in enumerate(around.paths.devices):
             if row:
-                first, last = around.start[row[0]], around.start[row[-1]] + around.duration[row[-1]]
+                first = min(around.start[node] - int(around.first[node, device]) for node in row)
+                last = max(around.start[node] + around.duration[node] + int(around.last[node, device]) for node in row)
                 moved = reach if self.begins_move else 0
                 begins[device] = model.new_int_var(first - moved, first + moved, "begin")
                 ends[device] = model.new_int_var(last - reach, last + reach, "end")
@@ -109,8 +110,8 @@ class Window:
         start, duration = np.array(around.start), np.array(around.duration)
         before, after, lag = around.edges
         early, late = start < self.since, start >= self.until
-        heads = {node: np.full(head.shape[1], NEVER) for node in self.free}
-        tails = {node: np.full(tail.shape[1], NEVER) for node in self.free}
+        heads = {node: around.first[node].copy() for node in self.free}
+        tails = {node: around.last[node].copy() for node in self.free}
 
         def passing(a: IntArray, b: IntArray, wait: IntArray) -> IntArray:
             to, onwards = head[a] + (duration[a] + wait)[:, None], tail[b] + duration[b][:, None]
@@ -137,17 +138,12 @@ class Window:
                     np.maximum(heads[node], head[row[low - 1]] + duration[row[low - 1]], out=heads[node])
                 if high < len(row):
                     np.maximum(tails[node], tail[row[high]] + duration[row[high]], out=tails[node])
-            if around.objective == "makespan" or place >= len(around.paths.devices) or not row:
-                continue
-            for node in row[low:high]:
-                if not low:
-                    heads[node][place] = max(heads[node][place], 0)
-                if high == len(row):
-                    tails[node][place] = max(tails[node][place], 0)
-            if low == len(row):
-                direct[:, place] = np.maximum(direct[:, place], head[row[-1]] + duration[row[-1]])
-            if not high:
-                direct[place] = np.maximum(direct[place], tail[row[0]] + duration[row[0]])
+            if place < len(around.ended):
+                column = 0 if around.objective == "makespan" else place
+                if low:
+                    direct[:, column] = np.maximum(direct[:, column], around.ended[place][low - 1])
+                if high < len(row):
+                    direct[column] = np.maximum(direct[column], around.begun[place][high])
         return heads, tails, direct
 
     def _memory(self) -> None:

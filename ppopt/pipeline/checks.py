@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ppopt.pipeline.choices import ANY, placements_of
+from ppopt.pipeline.partitions import BEST
 from ppopt.pipeline.parts import DURATIONS, PipelineError, check_length
 from ppopt.pipeline.tables import by_stage
 
@@ -51,17 +52,18 @@ def check_open_placement(pipeline: Pipeline) -> None:
 
 
 def check_lengths(pipeline: Pipeline) -> None:
-    """Raise where a list has another length than there are devices or stages."""
+    """Raise where a list has another length than there are devices or stages; where the cut is open, what is said of devices
+    alone: all else is then that of some other cut."""
     length_of = {"stage": pipeline.stages, "device": pipeline.devices}
-    lists = [
-        ("costs", pipeline.costs, pipeline.costs.per, DURATIONS),
-        ("costs", pipeline.costs, "device", ("optimizer",)),
-        ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
+    lists: list[tuple[str, object, Literal["stage", "device"], tuple[str, ...]]] = [
         ("memory", pipeline.memory, "device", ("static", "limit", "working")),
+        ("costs", pipeline.costs, "device", ("optimizer",)),
+        ("costs", pipeline.costs, pipeline.costs.per, DURATIONS),
+        ("memory", pipeline.memory, pipeline.costs.per, ("activation", "retained", "recompute_saved")),
         ("memory", pipeline.memory, "stage", ("weights",)),
         ("data_parallel", pipeline.data_parallel, pipeline.data_parallel.per, ("all_gather", "reduce_scatter")),
     ]
-    for table, part, per, names in lists:
+    for table, part, per, names in lists[:1] if pipeline.partition == BEST else lists:
         for name in names:
             check_length(f"{table}.{name}", getattr(part, name), length_of[per], per)
 

@@ -347,8 +347,7 @@ class Pipeline:
 
     @property
     def places(self) -> tuple[Routes, Routes, tuple[int, ...]]:
-        """The devices of forwards and, where they are others, of backwards; and, where there are several ways, which microbatch
-        takes which route. The same orders fit two pipelines with the same."""
+        """The devices of forwards and backwards, and where routes differ who takes which: with the same, the same orders fit."""
         return self.routes, self.backward_routes, self.route_of_microbatch if len(self.ways) > 1 else ()
 
     @property

@@ -83,7 +83,8 @@ def _by(key: IntArray, other: IntArray, lag: IntArray, nodes: int) -> tuple[IntA
 
 class Plan(NamedTuple):
     """An order of all machines and its times. By machine ``release``, when it can begin, and ``rest``, what counts behind its
-    end. For the makespan both are 0. For the device span a device is released when it begins, and its rest is minus that.
+    end. For the makespan these are what a device does before and after its operations. For the device span a device is released
+    when it has begun and done that, and its rest is less by its begin.
 
     ``sequence``: the nodes in the rows of all machines; by node its ``place`` there, its ``head``, the longest path to its start,
     its ``tail``, that from its start on, and its ``rank``: ``ranked`` are the nodes in a topological order. By place what is held

@@ -42,9 +42,20 @@ def unknown(pipeline: Pipeline) -> str | None:
         return "it knows nothing of transfers that block"
     if pipeline.backward_routes and pipeline.amounts.limit is not None:
         return "it knows nothing of memory that is held on another device"
-    if pipeline.ticks.margins or pipeline.ticks.pauses:
-        return "it knows nothing of what a device does before, between and after its operations"
+    if pipeline.ticks.pauses or not _once_each(pipeline):
+        return "it knows nothing of what a device exchanges stage by stage"
     return None
+
+
+def _once_each(pipeline: Pipeline) -> bool:
+    """Whether what a device does before and after its operations is the same whichever of them come first and last."""
+    ticks, place = pipeline.ticks, pipeline.device_by_kind
+    run = ticks.duration >= 0
+    return all(
+        len(set(table[run & (place == device)].tolist())) <= 1
+        for table in (ticks.lead, ticks.tail)
+        for device in (range(pipeline.devices) if table.any() else ())
+    )
 
 
 class Search:

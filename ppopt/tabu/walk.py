@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from ppopt.pipeline import IntArray
-from ppopt.schedule import Objective, Order, Schedule, halves
+from ppopt.schedule import Objective, Order, Schedule, halves, of_stages
 from ppopt.tabu.jobs import HABITS, Jobs, Plan, Work
 from ppopt.tabu.loop import GOES_ON, arrange, search
 from ppopt.tabu.paths import BEST, EXCEEDS, EXCESS, GUIDED, KICKS, LOOKED, NEVER, SET, SINCE
@@ -32,7 +32,12 @@ class Walk:
     def __init__(self, network: Network, jobs: Jobs, objective: Objective, seed: int, slower: int = 1) -> None:
         self.network, self.jobs, self.objective, self.slower = network, jobs, objective, slower
         self.plan, self.work = Plan.empty(jobs), Work.empty(jobs, seed)
-        self.largest = 2 * int(self.network.duration.sum() + self.network.lag.sum())
+        ticks, first = network.pipeline.ticks, network.number[jobs.begin[:-1]]
+        self._lead, self._rest = (of_stages(network.pipeline, first, table) for table in (ticks.lead, ticks.tail))
+        """By machine what a device does before and after its operations."""
+        taken = self.network.duration.sum() + self.network.lag.sum() + self._lead.sum() + self._rest.sum()
+        self.largest = 2 * int(taken)
+        self.plan.release[:], self.plan.rest[:] = self._lead, self._rest
         self.moves, self.over = _FIRST, False
         self._exceeds = seed % 2 == 0
         if objective == "span":
@@ -105,13 +110,14 @@ class Walk:
             devices = jobs.devices
             last = plan.sequence[jobs.begin[1 : devices + 1] - 1]
             weight = np.zeros((devices, devices), dtype=np.int64)
+            lead, rest = self._lead[:devices], self._rest[:devices]
             for device, row in enumerate(weight):  # everything else begins so early that no path from it counts
-                plan.release[:], plan.release[device] = -NEVER, 0
+                plan.release[:], plan.release[device] = -NEVER, lead[device]
                 self._set()
-                row[:] = np.maximum(plan.head[last] + jobs.duration[last], NO_PATH)
+                row[:] = np.maximum(plan.head[last] + jobs.duration[last] + rest, NO_PATH)
             begins, _ = best_begins(weight)
             plan.release[:] = -NEVER
-            plan.release[:devices], plan.rest[:devices] = begins, -begins
+            plan.release[:devices], plan.rest[:devices] = begins + lead, rest - begins
             self._set()
         self._sort()
 

@@ -60,21 +60,6 @@ class Paths:
                 np.maximum(tail[before], time + lag, out=tail[before])
         return tail
 
-    def firsts(self) -> IntArray:
-        """``[node, device]``: 0 at the first operation of the device, else :data:`NEVER`."""
-        return self._marked([row[0] if row else None for row in self.devices])
-
-    def lasts(self) -> IntArray:
-        """``[node, device]``: 0 at the last operation of the device, else :data:`NEVER`."""
-        return self._marked([row[-1] if row else None for row in self.devices])
-
-    def _marked(self, nodes: list[int | None]) -> IntArray:
-        marked = np.full((len(self.duration), len(nodes)), NEVER, dtype=np.int64)
-        for device, node in enumerate(nodes):
-            if node is not None:
-                marked[node, device] = 0
-        return marked
-
 
 def around(paths: Paths) -> tuple[IntArray, IntArray]:
     """``[node, device]``: how long after the device's begin the node starts at least; how long after its end the device ends at

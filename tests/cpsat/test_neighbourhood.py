@@ -19,7 +19,7 @@ from ppopt.heuristics import baselines
 from ppopt.heuristics.baselines import with_room
 from ppopt.named import find
 from ppopt.op import Kind, Op
-from ppopt.pipeline import Costs, Links, Memory, Mix, Offload, Pipeline
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Mix, Offload, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.search.tuning import NEIGHBOURHOODS
 from ppopt.timing import time_order
@@ -35,6 +35,20 @@ PIPELINES = {
         2, 4, placement="wave", chunks=2, costs=Costs(forward=4, backward_input=4, backward_weight=2), memory=Memory(limit=1.5)
     ),
     "links": Pipeline(3, 3, links=Links(1, occupancy=2), costs=Costs(forward=3, backward_input=4, backward_weight=3)),
+    "exchanged": Pipeline(
+        3,
+        4,
+        costs=Costs(forward=4, backward_input=3, backward_weight=3, optimizer=(0, 2, 1)),
+        data_parallel=DataParallel((2, 0, 1), (6, 0, 1)),
+    ),
+    "exchanged stage by stage": Pipeline(
+        2,
+        4,
+        placement="wave",
+        chunks=2,
+        costs=Costs(forward=4, backward_input=4, backward_weight=2),
+        data_parallel=DataParallel((3, 1, 2, 5), (9, 2, 2, 7), per="stage", overlap=True),
+    ),
     "blocking": Pipeline(
         3, 3, links=Links(1, occupancy=2, blocking=True), costs=Costs(forward=3, backward_input=4, backward_weight=3)
     ),

@@ -135,7 +135,8 @@ def test_hardly_ever_worse_than_the_optimum(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("pipeline", "reason"),
     [
-        (Pipeline(2, 3, data_parallel=DataParallel(1)), "before, between and after"),
+        (Pipeline(2, 3, placement="loop", chunks=2, data_parallel=DataParallel(1, overlap=True)), "stage by stage"),
+        (Pipeline(2, 3, placement="loop", chunks=2, data_parallel=DataParallel(1, per_pass=True)), "stage by stage"),
         (Pipeline(2, 3, links=Links(occupancy=1, blocking=True)), "block"),
         (Pipeline(2, 3, memory=Memory(limit=2), offload=Offload(time=1, host_limit=3)), "copies to the host"),
     ],

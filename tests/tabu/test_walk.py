@@ -12,7 +12,7 @@ from ppopt import compiled, tabu
 from ppopt.bounds import Objective
 from ppopt.checker import violations
 from ppopt.heuristics import baselines
-from ppopt.pipeline import Costs, Links, Memory, Mix, Pipeline
+from ppopt.pipeline import Costs, DataParallel, Links, Memory, Mix, Pipeline
 from ppopt.schedule import Schedule
 from ppopt.tabu.jobs import Jobs
 from ppopt.tabu.kept import Kept
@@ -32,6 +32,12 @@ EACH = {
     "pairs": Pipeline(2, 6, placement="bidirectional", costs=Costs(forward=3, backward_input=3, overlap=5)),
     "fused": Pipeline(3, 6, costs=Costs(forward=4, backward=9), links=Links(1), memory=Memory(limit=2)),
     "nothing takes no time": Pipeline(2, 6, costs=Costs(forward=2, backward_input=0, backward_weight=3), memory=Memory(limit=2)),
+    "exchanged": Pipeline(
+        3,
+        6,
+        costs=Costs(forward=4, backward_input=3, backward_weight=3, optimizer=(0, 2, 1)),
+        data_parallel=DataParallel((2, 0, 1), (6, 0, 1)),
+    ),
     "unequal": Pipeline(2, 4, costs=Costs(forward=4, backward=9), memory=Memory(limit=7), mix=Mix(microbatch_costs=(3, 1, 2, 4))),
 }
 

@@ -18,8 +18,8 @@ def not_for_windows(pipeline: Pipeline, objective: Objective, words: Collection[
     """Why windows of a schedule cannot be arranged anew, where ``words`` bind beside the rules; ``None``: they can."""
     if words:
         return "it knows nothing of constraints that bind"
-    if pipeline.ticks.margins:
-        return "it knows nothing of what a device does before and after its operations"
+    if pipeline.ticks.pauses:
+        return "it knows nothing of what a device does between its operations"
     if pipeline.engines and objective == "span":
         return "it knows nothing of spans with copies to the host"
     return None

@@ -18,7 +18,8 @@ def test_where_it_applies(step: type[Step]) -> None:
     assert reason(step, run_of(PIPELINE)) == "there is no schedule yet"
     assert reason(step, begun(run_of(PIPELINE))) is None
     assert "constraints that bind" in str(reason(step, bound_by_name(PIPELINE, "1f1b")))
-    assert "before and after" in str(reason(step, run_of(PIPELINE.changed(data_parallel=DataParallel(1)))))
+    assert reason(step, begun(run_of(PIPELINE.changed(data_parallel=DataParallel(1))))) is None
+    assert "between its operations" in str(reason(step, run_of(PIPELINE.changed(data_parallel=DataParallel(1, per_pass=True)))))
 
 
 def test_where_transfers_block() -> None:

@@ -28,7 +28,8 @@ def test_why_steps_do_not_apply() -> None:
     assert "makespan" in str(ModuloScheduling().applies(run_of(free, objective="span")))
     assert "microbatches apart" in str(ModuloScheduling().applies(run_of(free, words=bound)))
     assert "no schedule" in str(Neighbourhoods().applies(run_of(free)))
-    assert "before and after" in str(Neighbourhoods().applies(run_of(Pipeline(2, 3, data_parallel=DataParallel(1)))))
+    passes = Pipeline(2, 3, data_parallel=DataParallel(1, per_pass=True))
+    assert "between its operations" in str(Neighbourhoods().applies(run_of(passes)))
     assert "unlimited" in str(StateGraph().applies(run_of(free)))
     assert StateGraph().applies(run_of(Pipeline(2, 3, memory=Memory(limit=2)))) is None
     assert f"fewer than {tuning.MANY_DEVICES}" in str(FewerDevices().applies(run_of(free)))
