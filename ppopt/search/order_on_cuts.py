@@ -8,15 +8,19 @@ on 4 devices take 2 to 20 % less on the cut that is found for each within a seco
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from ppopt import tabu
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
 from ppopt.clock import Clock
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
+from ppopt.pipeline.layers import STEP
 from ppopt.schedule import Schedule
 from ppopt.search.moves import Moves, Values, edges, every
 from ppopt.search.near_cuts import At, retimed, value_of
@@ -49,11 +53,11 @@ class OrderOnCuts:
     def useful(self, schedule: Schedule) -> bool:
         """Whether it is about the makespan, and the times of its operations on all cuts are known.
 
-        They are for alike microbatches, transfers that hold no link, devices that do nothing before or after their operations,
-        single operations, and durations that are sums over the layers.
+        They are for alike microbatches, transfers that hold no link, single operations, durations that are sums over the layers,
+        and devices that exchange the same whichever of their stages is the first and the last one.
         """
         pipeline = schedule.pipeline
-        if not self._useful or pipeline.lines or pipeline.ticks.margins or pipeline.ticks.pauses or schedule.order.paired:
+        if not self._useful or pipeline.lines or tabu.unknown(pipeline) is not None or schedule.order.paired:
             return False
         own = self._durations(pipeline, np.array([ends_of(pipeline.counts)], dtype=np.int64))[0]
         given = pipeline.ticks.duration
@@ -79,12 +83,12 @@ class OrderOnCuts:
         """
         pipeline, timer = schedule.pipeline, OrderAtCosts(schedule.pipeline, schedule.order)
         lag = pipeline.ticks.lag * self._scale(pipeline)
-        loads = _Loads(schedule)
+        loads, exchanged = _Loads(schedule), self._exchanged(pipeline)
 
         def valued(ends: IntArray) -> Values:
             clock.charge(SECONDS * pipeline.index.computations * len(ends))
             lags = np.broadcast_to(lag, (len(ends), *lag.shape))
-            values = timer.lengths(self._durations(pipeline, ends), lags).makespan.astype(np.float64)
+            values = timer.lengths(self._durations(pipeline, ends), lags, exchanged(ends)).makespan.astype(np.float64)
             if self._many is not None:
                 values[loads.beyond(self._many, ends)] = np.inf
             return values
@@ -112,6 +116,33 @@ class OrderOnCuts:
             found[:, :, kind] = each[:, None, :]
         found[:, :, Kind.B] = found[:, :, Kind.I] + found[:, :, Kind.W]
         return found
+
+    def _exchanged(self, pipeline: Pipeline) -> Callable[[IntArray], tuple[IntArray, IntArray]]:
+        """By cuts, ``[cut, device]``, in their ticks: what a device does before its operations, and after them. Beside what its
+        layers take once per step that is what it is on the pipeline's own cut."""
+        has = np.zeros((pipeline.stages, pipeline.devices), dtype=np.int64)
+        for way in pipeline.ways:
+            has[np.arange(pipeline.stages), way] = 1
+        sums = [self._once_per_step(pipeline, names) for names in (STEP[:1], STEP[1:])]
+
+        def of_layers(ends: IntArray, side: int) -> IntArray:
+            found: IntArray = np.diff(sums[side][edges(ends, self._moves.layers)], axis=1) @ has
+            return found
+
+        own, rest = np.array([ends_of(pipeline.counts)], dtype=np.int64), np.zeros((2, pipeline.devices), dtype=np.int64)
+        for side, table in enumerate((pipeline.ticks.lead, pipeline.ticks.tail)):
+            rest[side, pipeline.device_of[0]] = table[0, Kind.F] * self._scale(pipeline)
+            rest[side] -= of_layers(own, side)[0]
+        return lambda ends: (of_layers(ends, 0) + rest[0], of_layers(ends, 1) + rest[1])
+
+    def _once_per_step(self, pipeline: Pipeline, names: Iterable[str]) -> IntArray:
+        """What the layers before each one take once per step, in the ticks of all cuts."""
+        layers = pipeline.layers
+        assert layers is not None
+        each = [
+            sum((value for value in of if value is not None), Fraction(0)) for of in zip(*map(layers.each, names), strict=True)
+        ]
+        return np.cumsum([0, *(int(each[group] * self._per_unit) for group in layers.group_of)])
 
 
 class _Loads:

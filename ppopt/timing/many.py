@@ -47,11 +47,16 @@ class OrderAtCosts:
         places = _places(pipeline, numbers, offsets, found.sequence)
         lead, tail = (of_stages(pipeline, numbers, table) for table in (pipeline.ticks.lead, pipeline.ticks.tail))
         self.pipeline, self._families, self._runs = pipeline, np.unique(family), np.diff(offsets) > 0
-        self._rows = (family[found.sequence], *places, lead[found.sequence], tail[found.sequence])
-        self._margins = int(lead.max(initial=0)) + int(tail.max(initial=0))
+        self._rows = (family[found.sequence], *places)
+        self._lead, self._tail = lead[found.sequence], tail[found.sequence]
 
-    def lengths(self, duration: IntArray, lag: IntArray | None = None) -> Lengths:
+    def lengths(
+        self, duration: IntArray, lag: IntArray | None = None, exchanged: tuple[IntArray, IntArray] | None = None
+    ) -> Lengths:
         """The makespans and device spans; the arguments are those of :func:`time_settings`.
+
+        ``exchanged``: ``[setting, device]``, in ticks, what a device does before its first operation, and after its last one; by
+        default what the pipeline says.
 
         Raises:
             ValueError: an array has another shape, or a negative duration of something that is run.
@@ -70,7 +75,12 @@ class OrderAtCosts:
         between = np.where(np.eye(pipeline.devices, dtype=bool), 0, lag)
         costs = np.ascontiguousarray(duration, np.int64).ravel(), np.ascontiguousarray(between, np.int64).ravel()
         sizes = settings, pipeline.devices, duration[0].size if settings else 0
-        lengths(settings * count, (count + 1) * longest + self._margins, sizes, self._rows, costs, begin, end)
+        own, each = (self._lead, self._tail), tuple(np.zeros((2, settings, pipeline.devices), np.int64))
+        if exchanged is not None:
+            own, each = (np.zeros(count, np.int64),) * 2, exchanged
+        beside = *own, *(np.ascontiguousarray(of, np.int64).ravel() for of in each)
+        most = (count + 1) * longest + sum(int(of.max(initial=0)) for of in beside)
+        lengths(settings * count, most, sizes, self._rows, costs, beside, begin, end)
         starts, ends = (column.reshape(settings, pipeline.devices)[:, self._runs] for column in (begin, end))
         return Lengths(ends.max(axis=1) - starts.min(axis=1), (end - begin).reshape(settings, pipeline.devices))
 
@@ -110,25 +120,28 @@ def _places(pipeline: Pipeline, numbers: IntArray, offsets: IntArray, sequence: 
 
 
 @loop(1e-6, ("begin", "end"))
-def lengths(sizes: Any, rows: Any, costs: Any, begin: Any, end: Any) -> None:
-    """When each device begins and ends under each setting; :class:`OrderAtCosts` has the arguments."""
+def lengths(sizes: Any, rows: Any, costs: Any, beside: Any, begin: Any, end: Any) -> None:
+    """When each device begins and ends under each setting; :class:`OrderAtCosts` has the arguments. ``beside``: what is done
+    before and after the operations of a device, by place where they are its first or last, and by setting and device."""
     settings, devices, families = sizes
-    family, device, first, before, lag_of, lead, tail = rows
+    family, device, first, before, lag_of = rows
     duration, lag = costs
+    lead, tail, early, late = beside
     ended = [0] * len(family)
     for setting in range(settings):
         costs_at, lags_at, at = setting * families, setting * devices * devices, setting * devices
         for d in range(devices):
             begin[at + d] = -1
         for i in range(len(family)):
-            time = lead[i]
+            d = at + device[i]
+            gone = lead[i] + early[d]
+            time = gone
             for j in range(first[i], first[i + 1]):
                 time = max(time, ended[before[j]] + lag[lags_at + lag_of[j]])
-            d = at + device[i]
-            if begin[d] < 0 or time - lead[i] < begin[d]:
-                begin[d] = time - lead[i]
+            if begin[d] < 0 or time - gone < begin[d]:
+                begin[d] = time - gone
             time += duration[costs_at + family[i]]
             ended[i] = time
-            end[d] = max(end[d], time + tail[i])
+            end[d] = max(end[d], time + tail[i] + late[d])
         for d in range(devices):
             begin[at + d] = max(begin[at + d], 0)

@@ -73,13 +73,31 @@ def within(pipeline: Pipeline) -> Pipeline:
     return pipeline.changed(memory=Memory(limit=Fraction(sorted(peaks)[len(peaks) // 2], per_unit)))
 
 
+def exchanging(seed: int) -> Layers:
+    """Layers that gather, scatter and step once."""
+    chance, names = Random(seed), ("all_gather", "reduce_scatter", "optimizer")
+    return Layers(
+        tuple(dataclasses.replace(of, **{name: chance.randint(0, 9) for name in names}) for of in layers(chance, True).groups)
+    )
+
+
+EXCHANGING = [
+    *(
+        pytest.param(Pipeline(2, 3, placed, 2, layers=exchanging(n)), id=f"{placed}-{n}")
+        for n in (0, 1)
+        for placed in ("loop", "wave")
+    ),
+    pytest.param(WAVE.changed(data_parallel=DataParallel((2, 0), (1, 30))), id="by device"),
+    pytest.param(Pipeline(2, 4, "wave", 2, costs=Costs(optimizer=(2, 9)), layers=MODEL), id="optimizer"),
+]
+
 LIMITED = [
     pytest.param(within(Pipeline(2, 4, placement, 2, layers=heavy(Random(seed), split))), id=f"memory-{placement}-{seed}")
     for seed, (placement, split) in enumerate([("wave", False), ("loop", True), ("wave", True)])
 ]
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES + LIMITED)
+@pytest.mark.parametrize("pipeline", PIPELINES + EXCHANGING + LIMITED)
 def test_it_is_the_best_of_all_cuts_for_the_order(pipeline: Pipeline) -> None:
     every, searched = list(cuts(7, pipeline.stages)), search(pipeline)
     places = [place for counts in every if (place := on(pipeline, counts)) is not None]
@@ -122,8 +140,7 @@ def test_nothing_else_is_given_where_no_time_is_left() -> None:
 
 NOT_USEFUL = {
     "links": WAVE.changed(links=Links(occupancy=1)),
-    "margins": WAVE.changed(data_parallel=DataParallel(reduce_scatter=1)),
-    "optimizer": Pipeline(2, 4, "wave", 2, costs=Costs(optimizer=2), layers=MODEL),
+    "exchange stage by stage": Pipeline(2, 4, "loop", 2, layers=exchanging(0), data_parallel=DataParallel(overlap=True)),
 }
 
 
