@@ -133,10 +133,13 @@ def timed_with_copies(
     times, ends = _when(pipeline, numbers, starts, grid, parts)
     demands = demands_of(pipeline, words) + settled(pipeline, words, times, ends)
     nominal = np.where(times >= 0, times.astype(np.float64), np.nan)
+    schedules = []
     try:
-        schedules = [reloaded_late(in_turn(pipeline, order, nominal, demands))]
-    except ValueError as error:  # as found, what takes no time would wait for itself, too
-        raise CyclicOrder([str(error)]) from error
+        left = in_turn(pipeline, order, nominal, demands)
+        schedules.append(reloaded_late(left))
+    except ValueError as error:
+        if grid > 1 or parts > 1:
+            raise CyclicOrder([str(error)]) from error
     if grid == 1 and parts == 1:
         copies = made(pipeline, nominal)
         transfers = tuple(row[np.argsort(times[row], kind="stable")] for row in sent(pipeline))
