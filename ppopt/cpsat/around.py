@@ -47,9 +47,8 @@ class Around:
             self.first, self.last = around(paths)
         self.head, self.tail = paths.heads(self.first), paths.tails(self.last)
         """By node and column the longest paths to its start and from its end."""
-        self.start: list[int] = self.head[:, 0].tolist()
-        if objective == "span":
-            self.start = np.concatenate((*schedule.start, *schedule.transfers.start)).tolist()
+        given = (*schedule.start, *schedule.transfers.start)
+        self.start: list[int] = (self.head[:, 0] if objective == "makespan" else np.concatenate(given)).tolist()
         self._passed()
         self.times = sorted(self.start)
         self.value = schedule.objective(objective)

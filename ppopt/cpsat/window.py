@@ -80,10 +80,9 @@ class Window:
         least = largest_mean(direct[np.ix_(busy, busy)])
         span = model.new_int_var(min(value, max(0, least)), value, "span")
         begins, ends = {}, {}
-        for device, row in enumerate(around.paths.devices):
-            if row:
-                first = min(around.start[node] - int(around.first[node, device]) for node in row)
-                last = max(around.start[node] + around.duration[node] + int(around.last[node, device]) for node in row)
+        for device, known in enumerate(around.given.spans):
+            if known is not None:
+                first, last = known
                 moved = reach if self.begins_move else 0
                 begins[device] = model.new_int_var(first - moved, first + moved, "begin")
                 ends[device] = model.new_int_var(last - reach, last + reach, "end")

@@ -43,12 +43,12 @@ class Grid:
     @property
     def width(self) -> int:
         """The characters of the longest line."""
-        return max(self._head + self.columns * self.cell, len(self.note))
+        return max(self._whole, len(self.note))
 
     def text(self, width: int | None = None) -> str:
         """All of it; or, with ``width``, lines of at most that many characters, which lose cells in their middle."""
         shown = [(0, self.columns)]
-        if width is not None and self._head + self.columns * self.cell > width:
+        if width is not None and self._whole > width:
             room = max((width - self._head - 3) // self.cell, 2)
             shown = [(0, (room + 1) // 2), (self.columns - room // 2, self.columns)]
         ruler = _ruler(self.pipeline, self.unit, shown, self.cell)
@@ -61,6 +61,11 @@ class Grid:
     @property
     def _head(self) -> int:
         return len(self.heads[-1])
+
+    @property
+    def _whole(self) -> int:
+        """The characters of a row with all its cells."""
+        return self._head + self.columns * self.cell
 
 
 def _unit(schedule: Schedule, coarse: bool) -> tuple[int, bool]:

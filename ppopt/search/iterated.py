@@ -66,7 +66,7 @@ class IteratedSearch:
 
     def useful(self, best: Schedule, words: Collection[Word]) -> bool:
         """Whether it can go on from the best schedule; ``words``: what binds beside the rules on its cut."""
-        return not words and tabu.unknown(best.pipeline) is None and self._on_cuts.useful(best)
+        return not words and self._on_cuts.useful(best)
 
     def due(self, best: Schedule, words: Collection[Word], others: float) -> bool:
         """Whether a turn comes next: after one that found something at once, else once all else has taken so long (``others``,

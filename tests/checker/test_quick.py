@@ -1,6 +1,8 @@
 """What is found out in one go: nothing that breaks a rule passes, and plain schedules that break none do."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -11,11 +13,13 @@ from ppopt.checker.records import read_schedule
 from ppopt.checker.rules import _violations
 from ppopt.named import find
 from ppopt.op import Kind, Send
-from ppopt.pipeline import Costs, DataParallel, Links, Mix, Pipeline
+from ppopt.pipeline import Costs, DataParallel, IntArray, Links, Mix, Pipeline
 from ppopt.schedule import Order, Schedule, Transfers
 from ppopt.timing import time_order
 from tests.support.strategies import linked, orders, paired, pipelines
 from tests.support.tiers import drawn
+
+Rows: TypeAlias = tuple[IntArray, ...]
 
 
 def broken(pipeline: Pipeline, schedule: Schedule) -> bool:
@@ -30,45 +34,39 @@ def agree(pipeline: Pipeline, schedule: Schedule) -> None:
 
 def mutants(schedule: Schedule, device: int, place: int, by: int, kind: str) -> Schedule:
     """The schedule with one thing changed."""
-    numbers, starts = ([row.copy() for row in rows] for rows in (schedule.order.rows, schedule.start))
-    place %= len(numbers[device])
-    if kind == "shift":
-        starts[device][place:] += by
-    elif kind == "move":
-        starts[device][place] += by
-    elif kind == "swap":
-        numbers[device][[0, place]] = numbers[device][[place, 0]]
-    elif kind == "drop":
-        numbers[device], starts[device] = (np.delete(row, place) for row in (numbers[device], starts[device]))
-    elif kind == "twice":
-        numbers[device][0] = numbers[device][place]
-    else:
-        slots = schedule.pipeline.stages * schedule.pipeline.microbatches
-        numbers[device][place] = (numbers[device][place] + slots) % (8 * slots)
-    return replace(schedule, order=Order(schedule.order.index, tuple(numbers)), start=tuple(starts))
+    slots = schedule.pipeline.stages * schedule.pipeline.microbatches
+    other = schedule.order.rows[device][place % len(schedule.order.rows[device])] + slots
+    numbers, starts = changed((schedule.order.rows, schedule.start), device, place, by, kind, other % (8 * slots))
+    return replace(schedule, order=Order(schedule.order.index, numbers), start=starts)
 
 
 def with_other_transfers(schedule: Schedule, link: int, place: int, by: int, kind: str) -> Schedule:
     """The schedule with one thing changed about its transfers."""
-    numbers, starts = ([row.copy() for row in rows] for rows in schedule.transfers)
-    link %= len(numbers)
-    if not len(numbers[link]):
+    link %= len(schedule.transfers.rows)
+    row = schedule.transfers.rows[link]
+    if not len(row):
         return schedule
-    place %= len(numbers[link])
+    other = row[place % len(row)] + by * schedule.pipeline.stages * schedule.pipeline.microbatches
+    return replace(schedule, transfers=Transfers(*changed(schedule.transfers, link, place, by, kind, other)))
+
+
+def changed(columns: Sequence[Rows], row: int, place: int, by: int, kind: str, other: int) -> tuple[Rows, Rows]:
+    """The rows of numbers and of starts with one thing changed in a row; ``other``: the number that comes in place of one."""
+    numbers, starts = ([of.copy() for of in column] for column in columns)
+    place %= len(numbers[row])
     if kind == "shift":
-        starts[link][place:] += by
+        starts[row][place:] += by
     elif kind == "move":
-        starts[link][place] += by
+        starts[row][place] += by
     elif kind == "swap":
-        numbers[link][[0, place]] = numbers[link][[place, 0]]
+        numbers[row][[0, place]] = numbers[row][[place, 0]]
     elif kind == "drop":
-        numbers[link], starts[link] = (np.delete(row, place) for row in (numbers[link], starts[link]))
+        numbers[row], starts[row] = (np.delete(of[row], place) for of in (numbers, starts))
     elif kind == "twice":
-        numbers[link][0] = numbers[link][place]
+        numbers[row][0] = numbers[row][place]
     else:
-        slots = schedule.pipeline.stages * schedule.pipeline.microbatches
-        numbers[link][place] += by * slots
-    return replace(schedule, transfers=Transfers(tuple(numbers), tuple(starts)))
+        numbers[row][place] = other
+    return tuple(numbers), tuple(starts)
 
 
 KINDS = st.sampled_from(["shift", "move", "swap", "drop", "twice", "other"])
@@ -115,9 +113,9 @@ def test_every_rule_of_transfers_is_kept(blocking: bool) -> None:
     assert sound(pipeline, schedule)
     for link in range(len(pipeline.lines)):
         for kind, by in (("move", -1), ("move", 1), ("drop", 0), ("other", 1)):
-            changed = with_other_transfers(schedule, link, 0, by, kind)
-            assert not sound(pipeline, changed)
-            assert broken(pipeline, changed)
+            mutant = with_other_transfers(schedule, link, 0, by, kind)
+            assert not sound(pipeline, mutant)
+            assert broken(pipeline, mutant)
     assert {int(row[0]) // 3 for row in schedule.transfers.rows} == {int(Send.SEND_F), int(Send.SEND_B)}
     assert not sound(pipeline.changed(links=Links(1)), schedule)  # there it has transfers of no link
 
