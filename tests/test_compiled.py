@@ -325,12 +325,13 @@ def test_halves_of_cuts() -> None:
 def test_edge_finding() -> None:
     rng = np.random.default_rng(2)
     graph = relaxed_graph(Pipeline(3, 5, "wave", 2), links=False)
-    durations = rng.integers(0, 9, size=(40, len(graph.families)))
+    times = rng.integers(0, 9, size=(40, 3, len(graph.families)))
+    durations = times[:, 0]
     bounds, below = durations.sum(axis=1), 5 * int(durations.sum(axis=1).max())
 
     def found() -> list[int]:
         edges, limits = EdgeFinding(graph), Limits(Clock(100), 0.0, 2)
-        once = edges.asked(durations, bounds, int(np.median(bounds)) * 2, limits, once=True)
+        once = edges.asked(times, bounds, int(np.median(bounds)) * 2, limits, once=True)
         return [*edges.raised(durations, bounds, below, limits).tolist(), *once[0].tolist(), *once[1].tolist()]
 
     plain, fast = each_way(found)

@@ -12,6 +12,9 @@ Where microbatches differ, a stage has durations for each of their sizes (:func:
 device must have done before an operation may begin with one of several operations then: such a chain divides, and a head is the
 least of all that come of it.
 
+What layers take once per step is a duration of their stage, too: a device gathers that of all its stages before it begins
+(:mod:`ppopt.bounds.margins`).
+
 Of weight gradients in pieces these are the reasons of whole ones (:func:`~ppopt.constraints.joined`).
 """
 
@@ -19,58 +22,22 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from ppopt.bounds.closed_form import Heads, best_set
 from ppopt.bounds.heads import ancestors_among, heads, most_instances, tails
+from ppopt.bounds.margins import Margins, given_once, margins_of, once_of_stages
+from ppopt.bounds.ways import NOTHING, Once, Part, Time, Way, common, shortest
 from ppopt.constraints import FamilyGraph, joined, relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
 from ppopt.pipeline.mix import Sizes
 from ppopt.pipeline.scaling import sizes_of
 from ppopt.schedule import Objective
-
-
-class Part(NamedTuple):
-    """A duration of a stage: of ``F``, of ``I`` (or a fused backward), of ``W`` (what a split backward does beside ``I``), for
-    microbatches of one size."""
-
-    kind: Kind
-    stage: int
-    size: int = 0
-
-
-@dataclass(frozen=True)
-class Way:
-    """A time: ``constant`` ticks, and durations of stages, each so often."""
-
-    times: tuple[tuple[Part, int], ...] = ()
-    constant: int = 0
-
-    @classmethod
-    def of(cls, times: Mapping[Part, int], constant: int = 0) -> Way:
-        """A way in its normal form."""
-        return cls(tuple(sorted((part, n) for part, n in times.items() if n)), constant)
-
-    def value(self, duration: Mapping[Part, int]) -> int:
-        """Ticks, where the stages have these durations."""
-        return self.constant + sum(n * duration[part] for part, n in self.times)
-
-    def below(self, other: Way) -> bool:
-        """Whether it is no longer than another one, whatever the durations are."""
-        more = dict(other.times)
-        return self.constant <= other.constant and all(n <= more.get(part, 0) for part, n in self.times)
-
-    def behind(self, other: Way) -> Way:
-        """One after the other."""
-        times = Counter(dict(self.times))
-        times.update(dict(other.times))
-        return Way.of(times, self.constant + other.constant)
 
 
 @dataclass(frozen=True)
@@ -86,18 +53,19 @@ class Certificate:
     tails: tuple[Way, ...]
     spans: int = 1
 
-    def value(self, duration: Mapping[Part, int]) -> int:
+    def value(self, duration: Mapping[Part, Time]) -> int:
         """The bound in ticks, where the stages have these durations."""
         first, last = (min(way.value(duration) for way in ways) for ways in (self.heads, self.tails))
-        return -(-(first + self.work.value(duration) + last) // self.spans)
+        return int(-(-(first + self.work.value(duration) + last) // self.spans))
 
 
-def durations_of(pipeline: Pipeline) -> dict[Part, int]:
+def durations_of(pipeline: Pipeline) -> dict[Part, Time]:
     """In ticks, as certificates count them: every backward run the cheaper way; a stage takes the same on routes of one size."""
     graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
     every = itertools.product((Kind.F, Kind.I, Kind.W), range(pipeline.stages), range(len(sizes.scales)))
-    found = {Part(*of): 0 for of in every}
-    return found | {_part(graph, sizes, o): graph.duration[o] for o in range(len(graph.families))}
+    found: dict[Part, Time] = {Part(*of): 0 for of in every}
+    found |= {_part(graph, sizes, o): graph.duration[o] for o in range(len(graph.families))}
+    return found | once_of_stages(pipeline)
 
 
 def certificates(pipeline: Pipeline, most: int, objective: Objective = "makespan") -> list[Certificate]:
@@ -110,42 +78,50 @@ def certificates(pipeline: Pipeline, most: int, objective: Objective = "makespan
 
 @lru_cache(maxsize=8)  # the bound of a cut is asked for, and then learned from; a few cuts are compared
 def _certificates(pipeline: Pipeline, objective: Objective) -> tuple[Certificate, ...]:
-    graph = joined(relaxed_graph(pipeline, links=False))
     found: list[tuple[int, Certificate]] = []
-    each = reasons_of_devices(graph, sizes_of(pipeline), objective)
-    for reasons, (_, families) in zip(each, graph.machines, strict=False):
+    each = reasons_of_devices(pipeline, objective, given_once(pipeline))
+    graph = each[0].graph
+    for device, (reasons, (_, families)) in enumerate(zip(each, graph.machines, strict=False)):
         if not families:
             continue  # of a route that no microbatch takes
         rows = [(reasons.heads[o], reasons.tails[o]) for o in families]
         best = best_set(rows, [graph.duration[o] for o in families], [graph.count[o] for o in families])
-        found.append((best.value + reasons.around, reasons.of_set(families, best.head, best.tail)))
+        around = 0 if objective == "makespan" else graph.around[device]
+        found.append((best.value + around, reasons.of_set(families, best.head, best.tail)))
     if objective == "makespan":
         found.append(each[0].longest_way())
     found.sort(key=lambda pair: -pair[0])
     return tuple(certificate for _, certificate in found)
 
 
-def work_certificates(pipeline: Pipeline) -> list[Certificate]:
-    """What the operations of each device take together, with what it does before and after them: of device spans, too."""
-    graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
+def work_certificates(pipeline: Pipeline, once: Collection[Once] = ()) -> list[Certificate]:
+    """What the operations of each device take together, with what it does before and after them: of device spans, too.
+
+    ``once``: what follows from the cut though the pipeline's own layers do not say so, as it has none.
+    """
+    reasons = Reasons.of(pipeline, once)
+    graph = reasons.graph
     found = []
-    for device, (_, families) in enumerate(graph.machines[: graph.devices]):
-        work: Counter[Part] = Counter()
-        for o in families:
-            work[_part(graph, sizes, o)] += graph.count[o]
-        found.append(Certificate((Way(),), Way.of(work, graph.around[device]), (Way(),)))
+    for _, families in graph.machines[: graph.devices]:
+        work = reasons.work(families).behind(reasons.margins.around(families))
+        found.append(Certificate((NOTHING,), work, (NOTHING,)))
     return found
 
 
-def plain_certificates(pipeline: Pipeline, objective: Objective = "makespan") -> Iterator[Certificate]:
+def plain_certificates(
+    pipeline: Pipeline, objective: Objective = "makespan", once: Collection[Once] = ()
+) -> Iterator[Certificate]:
     """The certificates of one route that need no example: work of a device behind the way to it and before the way from it.
+
+    ``once`` as of :func:`work_certificates`.
 
     For every device and each of its stages: all forwards from that stage on and all backwards; the same and the weight gradients;
     the backwards of that stage and the earlier ones; the same and their weight gradients.
     """
-    graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
-    for reasons, (_, families) in zip(reasons_of_devices(graph, sizes, objective), graph.machines, strict=False):
-        of = {kind: [o for o in families if _part(graph, sizes, o).kind == kind] for kind in (Kind.F, Kind.I, Kind.W)}
+    each = reasons_of_devices(pipeline, objective, once)
+    graph = each[0].graph
+    for reasons, (_, families) in zip(each, graph.machines, strict=False):
+        of = {kind: [o for o in families if _part(graph, reasons.sizes, o).kind == kind] for kind in (Kind.F, Kind.I, Kind.W)}
         backwards = of[Kind.I][::-1]  # by their stages, ascending
         after, nothing = reasons.tail(backwards[0], 0), (reasons.least_tail(families),)
         for k, forward in enumerate(of[Kind.F]):
@@ -159,14 +135,19 @@ def plain_certificates(pipeline: Pipeline, objective: Objective = "makespan") ->
             yield Certificate(reasons.head(fewer[-1], 0), reasons.work(fewer + weights), nothing)
 
 
-def reasons_of_devices(graph: FamilyGraph, sizes: Sizes, objective: Objective) -> list[Reasons]:
-    """Of each device why an operation cannot come earlier or later in a makespan, or in the device's own span."""
+def reasons_of_devices(pipeline: Pipeline, objective: Objective, once: Collection[Once] = ()) -> list[Reasons]:
+    """Of each device why an operation cannot come earlier or later in a makespan, or in the device's own span.
+
+    ``once`` as of :func:`work_certificates`.
+    """
+    whole = Reasons.of(pipeline, once)
+    graph = whole.graph
     if objective == "makespan":
-        return [Reasons(graph, sizes)] * graph.devices
+        return [whole] * graph.devices
     most = most_instances(graph)
     head, tail = (of(graph, memory=False, own=True, most=most) for of in (heads, tails))
     own = ((device, [row[device] for row in head], [row[device] for row in tail]) for device in range(graph.devices))
-    return [Reasons(graph, sizes, of) for of in own]
+    return [Reasons(graph, whole.sizes, whole.margins, of) for of in own]
 
 
 class Reasons:
@@ -178,23 +159,30 @@ class Reasons:
     least); else they count from the begin and to the end of the schedule.
     """
 
-    def __init__(self, graph: FamilyGraph, sizes: Sizes, own: tuple[int, Heads, Heads] | None = None) -> None:
-        self.graph, self.sizes = graph, sizes
+    def __init__(self, graph: FamilyGraph, sizes: Sizes, margins: Margins, own: tuple[int, Heads, Heads] | None = None) -> None:
+        self.graph, self.sizes, self.margins = graph, sizes, margins
         self.heads: Heads
         self.tails: Heads
-        self.around = 0
-        """Ticks that a device's own span has beside what its operations take."""
-        lead: Sequence[int | None] = graph.lead
-        last: Sequence[int | None] = graph.tail
+        self._around = NOTHING
+        """What a device's own span has beside what its operations take."""
+        first: Sequence[Way | None] = margins.before
+        last: Sequence[Way | None] = margins.behind
         if own is None:
             self.heads, self.tails = heads(graph, memory=False), tails(graph, memory=False)
         else:
             device, self.heads, self.tails = own
-            self.around = graph.around[device]
-            lead = last = [0 if owner == device else None for owner in graph.owner]
+            self._around = margins.around(graph.machines[device].families)
+            first = last = [NOTHING if owner == device else None for owner in graph.owner]
         self._last = last
-        self._to = _Chains(graph, sizes, self.heads, lead)
+        self._to = _Chains(graph, sizes, self.heads, first)
         self._from = _Chains(graph.reversed(), sizes, self.tails[::-1], last[::-1])
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, once: Collection[Once] = ()) -> Reasons:
+        """Those of the makespan of a pipeline, whole weight gradients, and transfers as mere delays; ``once`` as of
+        :func:`work_certificates`."""
+        graph = joined(relaxed_graph(pipeline, links=False))
+        return cls(graph, sizes_of(pipeline), margins_of(pipeline, graph, given_once(pipeline).union(once)))
 
     def head(self, family: int, instance: int) -> tuple[Way, ...]:
         """The way to an instance of a family, no shorter than one of these."""
@@ -206,7 +194,7 @@ class Reasons:
 
     def least_tail(self, families: Sequence[int]) -> Way:
         """What comes behind any of these at least, whatever the durations are."""
-        return Way((), min(last for o in families if (last := self._last[o]) is not None))
+        return common([last for o in families if (last := self._last[o]) is not None])
 
     def since_last(self, backward: int) -> tuple[Way, Way]:
         """How early a backward can start behind the first one of the last stage, and how close one may be to the next.
@@ -220,12 +208,12 @@ class Reasons:
         return self._from.behind_turn(len(self.graph.families) - 1 - forward)
 
     def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
-        """What the instances of these families take together: all of each family, or as many as ``counts`` says; and
-        :attr:`around`."""
+        """What the instances of these families take together: all of each family, or as many as ``counts`` says; and what a
+        device does before and behind them in its own span."""
         times: Counter[Part] = Counter()
         for o, n in zip(families, counts or [self.graph.count[o] for o in families], strict=True):
             times[_part(self.graph, self.sizes, o)] += n
-        return Way.of(times, self.around)
+        return Way.of(times).behind(self._around)
 
     def of_set(self, families: Sequence[int], head: int, tail: int) -> Certificate:
         """The certificate of the instances whose heads and tails reach two thresholds."""
@@ -241,7 +229,7 @@ class Reasons:
         behind, before = set(alone).difference(self._to.first(alone)), set(alone).difference(self._last_of(alone))
         first = [way for o, early, _ in chosen if o not in behind for way in self.head(o, early)]
         last = [way for o, _, late in chosen if o not in before for way in self.tail(o, late)]
-        return Certificate(_least(first), self.work(families, left), _least(last))
+        return Certificate(shortest(first), self.work(families, left), shortest(last))
 
     def _last_of(self, families: Sequence[int]) -> list[int]:
         """The families that may end last of these: one that ends before another, whatever the durations are, is left out."""
@@ -263,11 +251,12 @@ class Reasons:
 class _Chains:
     """Chains of reasons of a graph, each back from an operation to the begin.
 
-    ``lead``: how early each family may start of itself; ``None``: nothing is known but what it waits for.
+    ``lead``: what comes before each family in any case; ``None``: nothing is known but what it waits for.
     """
 
-    def __init__(self, graph: FamilyGraph, sizes: Sizes, starts: Heads, lead: Sequence[int | None]) -> None:
+    def __init__(self, graph: FamilyGraph, sizes: Sizes, starts: Heads, lead: Sequence[Way | None]) -> None:
         self._graph, self._sizes, self._starts, self._lead = graph, sizes, starts, lead
+        self._leads = [None if way is None else 0 if way == NOTHING else own for way, own in zip(lead, graph.lead, strict=True)]
         self._known: dict[tuple[int, int], tuple[Way, ...]] = {}
         self._begins, self._durations = np.array([row[0] for row in starts], dtype=np.int64), np.array(graph.duration)
         self._members = [np.array(machine.families, dtype=np.int64) for machine in graph.machines]
@@ -296,14 +285,15 @@ class _Chains:
                     family = before
                     break
             else:
-                if start == self._lead[family]:
-                    return (Way.of(times, constant + start),)
+                lead = self._lead[family]
+                if lead is not None and start == self._leads[family]:
+                    return (Way.of(times, constant).behind(lead),)
                 times[own] += instance
                 done, first = self._done_before(family, instance)
                 for other in done:
                     times[self._part(other)] += instance + 1
                 so_far = Way.of(times, constant)
-                return _least([so_far.behind(way) for one in first for way in self.ways(one, 0)])
+                return shortest([so_far.behind(way) for one in first for way in self.ways(one, 0)])
 
     def behind_turn(self, family: int) -> tuple[Way, Way]:
         """How early a family can start behind the first operation of its kind in the last stage, and how close its operations may
@@ -353,20 +343,11 @@ class _Chains:
     def _begins_later(self, family: int, first: int) -> bool:
         """Whether the head of a family is no less than that of ``first``, whatever the durations are."""
         least, own = self._lead[first], self._lead[family]
-        constant = not self._graph.into[first] and least is not None and own is not None and least <= own
-        return constant or bool(self._graph.ancestors[family] >> first & 1)
+        sooner = not self._graph.into[first] and least is not None and own is not None and least.below(own)
+        return sooner or bool(self._graph.ancestors[family] >> first & 1)
 
     def _part(self, family: int) -> Part:
         return _part(self._graph, self._sizes, family)
-
-
-def _least(ways: Sequence[Way]) -> tuple[Way, ...]:
-    """The ways that may be the shortest: one that is no shorter than another, whatever the durations are, is left out."""
-    kept: list[Way] = []
-    for way in ways:
-        if not any(other.below(way) for other in kept):
-            kept = [other for other in kept if not way.below(other)] + [way]
-    return tuple(kept)
 
 
 def _part(graph: FamilyGraph, sizes: Sizes, family: int) -> Part:

@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.certificates import Certificate
 from ppopt.bounds.filling import Count, Filling, Phase
+from ppopt.bounds.ways import Once, Part, Way
 from ppopt.clock import Limits
 from ppopt.cpsat.engine import CUTS, CUTS_OF_SIZES, CUTS_RELAXED, race
 from ppopt.cpsat.running import Answer, Known
@@ -41,7 +42,7 @@ class CutModel:
     ``times``: per kind of operation the ticks of each layer; ``first``: those in the first stage, if they are others; ``more``:
     ticks that an operation of a stage takes beside what its layers do. Where microbatches differ, ``sizes`` has two factors for
     each of their sizes: of ``times``, and of ``squares`` (``first_squares`` in the first stage where there is ``first``), which
-    come on top of these.
+    come on top of these. ``once``: the ticks that each layer takes once per step.
 
     ``below[s][l]`` is whether layer ``l`` is before the end of stage ``s``; what lies before an end is a sum over these, and what
     a certificate says is linear in such sums.
@@ -57,6 +58,7 @@ class CutModel:
         squares: Mapping[Kind, Sequence[int]] | None = None,
         first_squares: Mapping[Kind, Sequence[int]] | None = None,
         sizes: Sequence[tuple[int, int]] = ((1, 0),),
+        once: Mapping[Once, Sequence[int]] | None = None,
     ) -> None:
         self.layers, self.stages = len(times[Kind.F]), stages
         self.model = cp_model.CpModel()
@@ -69,6 +71,7 @@ class CutModel:
         self.squares = {kind: self.ends(of) for kind, of in (squares or {}).items()}
         first_squares = squares if first is None else first_squares
         self.first_squares = {kind: self.ends(of) for kind, of in (first_squares or {}).items()}
+        self.once = {once: self.ends(of) for once, of in (once or {}).items()}
         self.sizes = sizes
         self.more: dict[Part, End | int] = dict(more or {})
         self._most = 2**50
@@ -186,10 +189,12 @@ class CutModel:
         self.learned += 1
 
     def _time(self, way: Way, scale: int = 1) -> End:
-        return cp_model.LinearExpr.sum([n * self._of(part) for part, n in way.times]) + way.constant * scale
+        return cp_model.LinearExpr.sum([n * self._of(part) for part, n in way.times]) + int(way.constant * scale)
 
     def _of(self, part: Part) -> End:
         kind, stage, size = part
+        if isinstance(kind, Once):
+            return self.once[kind][stage + 1] - self.once[kind][stage]
         ends = (self.before if stage else self.first)[kind]
         factor, square = self.sizes[size]
         found = factor * (ends[stage + 1] - ends[stage]) + self.more.get(part, 0)

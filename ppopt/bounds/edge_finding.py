@@ -47,7 +47,7 @@ class EdgeFinding:
     """Edge finding on one graph of alike microbatches of one route, for many durations of its families.
 
     The graph's own durations and reservoirs do not matter. Its lags, and what is before and behind operations, count ``scale``
-    times. Operations without duration are in nobody's way.
+    times, unless that is given with the durations. Operations without duration are in nobody's way.
     """
 
     def __init__(self, graph: FamilyGraph, scale: int = 1) -> None:
@@ -58,43 +58,42 @@ class EdgeFinding:
         waits[:, 3] *= scale
         own = [family * self.count + n for machine in graph.machines for family in machine.families for n in range(self.count)]
         sizes = [len(machine.families) * self.count for machine in graph.machines]
-        margins = np.array([graph.lead, graph.tail], dtype=np.int64) * scale
+        self.margins = np.array([graph.lead, graph.tail], dtype=np.int64) * scale
+        """What is before the operations of each family, and what is behind them, in ticks."""
         self._own = np.array(own, dtype=np.int64)
-        self.rules = _rows(waits.T), np.cumsum([0, *sizes]), _rows(margins)
+        self.rules = _rows(waits.T), np.cumsum([0, *sizes])
         self.sizes = len(sizes), len(waits), self.families, self.count, 1 << max(max(sizes) - 1, 0).bit_length()
-        self._longest = int(margins.max(axis=1).sum() + self.count * waits[:, 3].sum())
+        self._lags = int(self.count * waits[:, 3].sum())
 
     def raised(self, durations: IntArray, bounds: IntArray, below: int, limits: Limits) -> IntArray:
-        """Bounds of the makespan with each of some durations, where ``bounds`` are known, up to ``below``; all in ticks. When the
-        clock is over the last ones are left as they are.
-
-        ``durations``: a row of those of all families for each.
-        """
-        return self.asked(durations, bounds, below, limits, once=False)[0]
+        """Bounds of the makespan with each of some durations (a row for all families), where ``bounds`` are known, up to
+        ``below``; all in ticks. When the clock is over the last ones are left as they are."""
+        margins = np.broadcast_to(self.margins, (len(durations), *self.margins.shape))
+        return self.asked(np.concatenate([durations[:, None], margins], axis=1), bounds, below, limits, once=False)[0]
 
     def asked(
-        self, durations: IntArray, bounds: IntArray, below: int, limits: Limits, once: bool
+        self, times: IntArray, bounds: IntArray, below: int, limits: Limits, once: bool
     ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """What :meth:`raised` says, or, where they are asked ``once``, ``below`` for those that have no makespan below that; and
-        of which that is known before the clock is over."""
+        of which that is known before the clock is over. ``times``: of each the durations, what is before and what is behind."""
         found, done, parts = bounds.copy(), np.zeros(len(bounds), dtype=np.bool_), limits.threads
-        expect((1 if once else ROUNDS) * self.families * self.count * len(durations), raise_bounds)
+        expect((1 if once else ROUNDS) * self.families * self.count * len(times), raise_bounds)
 
         def raise_part(part: int) -> None:
-            own = durations[part::parts], bounds[part::parts], below, once
+            own = times[part::parts], bounds[part::parts], below, once
             found[part::parts], done[part::parts] = self._asked(*own, limits.clock)
 
         in_threads(raise_part, limits)
         return found, done
 
     def _asked(
-        self, durations: IntArray, bounds: IntArray, below: int, once: bool, clock: Clock
+        self, times: IntArray, bounds: IntArray, below: int, once: bool, clock: Clock
     ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """:meth:`asked` by one thread."""
         found, state, operations, work = bounds.copy(), np.zeros(2, np.int64), self.families * self.count, self.room()
-        longest = int(durations.sum(axis=1).max(initial=0)) * self.count + self._longest + abs(below)
+        longest = int(times.sum(axis=(1, 2)).max(initial=0)) * self.count + self._lags + abs(below)
         assert 2 * longest * operations < -NEVER // 2, "far from never"
-        rows = np.ascontiguousarray(durations).ravel()
+        rows = np.ascontiguousarray(times).ravel()
         while state[0] < len(found) and not clock.over:
             often = min(ROUNDS * operations * (len(found) - int(state[0])), OFTEN)
             raise_bounds(often, 2 * longest * operations - NEVER, below, once, self.sizes, self.rules, rows, found, work, state)
@@ -292,16 +291,17 @@ def follow(sizes: Any, waits: Any, starts: Any) -> bool:
     return missing == 0
 
 
-def raised_until_full(most: int, sizes: Any, rules: Any, work: Any) -> int:
-    """Whether operations do not fit into ``most`` ticks: what :func:`raised_until_settled` says of these windows."""
+def raised_until_full(most: int, own: int, times: Any, sizes: Any, rules: Any, work: Any) -> int:
+    """Whether operations do not fit into ``most`` ticks: what :func:`raised_until_settled` says of these windows. ``own``: where
+    the durations of the families are in ``times``, behind which there is what is before them and what is behind them."""
     machines, _, families, count, _ = sizes
-    lead, tail = rules[2]
+    lead, tail = own + families, own + 2 * families
     early, minus_late, settled = work[0][0], work[0][1], work[3]
     for machine in range(machines):
         settled[machine] = NEVER
     for family in range(families):
         for operation in range(family * count, family * count + count):
-            early[operation], minus_late[operation] = lead[family], tail[family] - most
+            early[operation], minus_late[operation] = times[lead + family], times[tail + family] - most
     return raised_until_settled(sizes, rules, work)
 
 
@@ -321,7 +321,7 @@ def raised_until_settled(sizes: Any, rules: Any, work: Any) -> int:
     only become narrower.
     """
     machines, _, families, count, width = sizes
-    waits, begin, _ = rules
+    waits, begin = rules
     starts, (by_early, by_late, by_end, by_start), tree, settled = work
     early, minus_late, time, raised, leaf = starts
     number: int = 1
@@ -370,7 +370,7 @@ PARTS = (*SETTLING, raised_until_full)
 
 
 @loop(1.6e-5, ("found", "state"), PARTS)
-def raise_bounds(below: int, once: bool, sizes: Any, rules: Any, durations: Any, found: Any, work: Any, state: Any) -> None:
+def raise_bounds(below: int, once: bool, sizes: Any, rules: Any, times: Any, found: Any, work: Any, state: Any) -> None:
     """Raise bounds up to ``below``, from that of the durations ``state[0]`` on, until enough operations were raised, each counted
     as often as it was: ``state[1]``. ``once``: only those that are no less."""
     rules, work = bare(rules), bare(work)
@@ -380,11 +380,11 @@ def raise_bounds(below: int, once: bool, sizes: Any, rules: Any, durations: Any,
     while row < len(found) and spent < OFTEN:
         for family in range(families):
             for operation in range(family * count, family * count + count):
-                time[operation] = durations[row * families + family]
+                time[operation] = times[3 * row * families + family]
         low, high, step = found[row], below, 1
         most = below - 1
         while low < high:
-            raised = raised_until_full(most, sizes, rules, work)
+            raised = raised_until_full(most, 3 * row * families, times, sizes, rules, work)
             if raised > 0:
                 low, step = most + 1, 2 * step
             else:

@@ -39,18 +39,14 @@ hold, the fewer fit.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ppopt.bounds.certificates import Part, Way, reasons_of_devices
-from ppopt.constraints import joined, relaxed_graph
+from ppopt.bounds.certificates import reasons_of_devices
+from ppopt.bounds.ways import NOTHING, Once, Part, Time, Way
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
-from ppopt.pipeline.scaling import sizes_of
 from ppopt.schedule import Objective
-
-NOTHING = Way()
-"""No time."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Count:
     since: Way | None = None
     every: Way = NOTHING
 
-    def done(self, duration: Mapping[Part, int], count: int, until: int) -> int | None:
+    def done(self, duration: Mapping[Part, Time], count: int, until: Time) -> Time | None:
         """How much of that many can be run by a time; ``None``: not all of them can have begun."""
         gain = self.gain.value(duration)
         if self.since is None or not count:
@@ -101,12 +97,12 @@ class Phase:
     way: Way
     counts: tuple[Count, ...]
 
-    def least(self, duration: Mapping[Part, int], held: Mapping[int, int], room: int, most: int) -> int:
+    def least(self, duration: Mapping[Part, Time], held: Mapping[int, int], room: int, most: int) -> Time:
         """Idle ticks at least, with these durations and amounts of the stages; ``most`` microbatches."""
         until = self.way.value(duration)
-        best = -1
+        best: Time = -1
 
-        def count(numbers: tuple[int, ...], done: int, left: int) -> None:
+        def count(numbers: tuple[int, ...], done: Time, left: int) -> None:
             nonlocal best
             if len(numbers) == len(self.counts):
                 best = max(best, done) if left >= 0 else best
@@ -134,7 +130,7 @@ class Filling:
     first: tuple[Phase, ...]
     last: tuple[Phase, ...]
 
-    def value(self, duration: Mapping[Part, int], held: Mapping[int, int], kept: Mapping[int, int], room: int) -> int:
+    def value(self, duration: Mapping[Part, Time], held: Mapping[int, int], kept: Mapping[int, int], room: int) -> Time:
         """The bound in ticks.
 
         ``held`` and ``kept``: what a microbatch holds of each stage, and what is left of that between ``I`` and ``W``.
@@ -150,10 +146,13 @@ class Filling:
         return self.work.value(duration) + max(*(one + tail for one in begin), *(head + other for other in end), *both)
 
 
-def fillings(pipeline: Pipeline, objective: Objective = "makespan") -> Iterator[Filling]:
-    """Of each device of a pipeline of one route and one size; only its placement, links and number of microbatches matter."""
-    graph = joined(relaxed_graph(pipeline, links=False))
-    each = reasons_of_devices(graph, sizes_of(pipeline), objective)
+def fillings(pipeline: Pipeline, objective: Objective = "makespan", once: Collection[Once] = ()) -> Iterator[Filling]:
+    """Of each device of a pipeline of one route and one size; only its placement, links and number of microbatches matter.
+
+    ``once`` as of :func:`~ppopt.bounds.certificates.work_certificates`.
+    """
+    each = reasons_of_devices(pipeline, objective, once)
+    graph = each[0].graph
     number = {(Kind.I if f.kind == Kind.B else f.kind, f.stage): o for o, f in enumerate(graph.families)}
     weights = any(kind == Kind.W for kind, _ in number)
     back = (Kind.I, Kind.W) if weights else (Kind.I,)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from ppopt.bounds.cut_list import Listed
 from ppopt.bounds.filling import Count
 from ppopt.bounds.many_cuts import EXACT, ManyCuts, ManyFillings, ManyPhases, Row
+from ppopt.bounds.ways import Once
 from ppopt.clock import Clock
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
@@ -208,7 +209,8 @@ class _BoxFilling:
     """
 
     def __init__(self, bounds: _BoxBounds, filling: ManyFillings) -> None:
-        before, behind = filling.work_of(Kind.F), filling.work_of(Kind.I, Kind.W)
+        before = filling.work_of(Kind.F, Once.ALL_GATHER)
+        behind = filling.work_of(Kind.I, Kind.W, Once.REDUCE_SCATTER, Once.OPTIMIZER)
         first = ((j, _BoxPhase.of(bounds, filling, phase, before, 0)) for j, phase in filling.first)
         last = ((j, _BoxPhase.of(bounds, filling, phase, behind, 1)) for j, phase in filling.last)
         self._first, self._last = ([(j, phase) for j, phase in of if phase is not None] for of in (first, last))

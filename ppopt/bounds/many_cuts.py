@@ -16,8 +16,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.certificates import Certificate
 from ppopt.bounds.filling import Filling, Held, Phase
+from ppopt.bounds.ways import Once, Part, Way
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
@@ -37,7 +38,8 @@ class ManyCuts:
     """What is known of the cuts of a pipeline of one route and alike microbatches.
 
     ``times``: per kind the ticks of each layer; ``first``: those in the first stage, if they are others; ``more``: ticks that an
-    operation of a stage takes beside; ``device_of``: that of each stage; ``scale``: ticks here in one of the ``fillings``.
+    operation of a stage takes beside; ``once``: what each layer takes once per step; ``device_of``: that of each stage;
+    ``scale``: ticks here in one of the ``fillings``.
     """
 
     def __init__(
@@ -50,11 +52,13 @@ class ManyCuts:
         *,
         first: Mapping[Kind, Sequence[int]] | None = None,
         more: Mapping[Part, int] | None = None,
+        once: Mapping[Once, Sequence[int]] | None = None,
     ) -> None:
         self.stages, self.layers = len(device_of), len(memory.held)
         self.device_of, self.room, self._more = np.array(device_of), memory.room, more or {}
-        self._times = {kind: _sums(of) for kind, of in times.items()}
-        self._first = {kind: _sums(of) for kind, of in (first or times).items()}
+        each = {kind: _sums(of) for kind, of in (once or {}).items()}
+        self._times: dict[Kind | Once, IntArray] = {kind: _sums(of) for kind, of in times.items()} | each
+        self._first: dict[Kind | Once, IntArray] = {kind: _sums(of) for kind, of in (first or times).items()} | each
         self.amounts = _sums(memory.held), _sums(memory.kept), _sums(memory.own)
         """What the first layers hold of a microbatch, what is kept of that until ``W``, and always, for each number of layers."""
         self._place = {of: place for place, of in enumerate(itertools.product(self._times, range(self.stages)))}
@@ -77,20 +81,21 @@ class ManyCuts:
         self._tails.add(certificate.tails)
 
     @property
-    def parts(self) -> Sequence[tuple[Kind, int]]:
+    def parts(self) -> Sequence[tuple[Kind | Once, int]]:
         """Kinds and stages in the order of rows."""
         return list(self._place)
 
-    def row(self, way: Way) -> Row:
-        """How often each duration counts in a way, and its constant."""
+    def row(self, way: Way, scale: int = 1) -> Row:
+        """How often each duration counts in a way, and its constant; ``scale``: ticks here in one of the way."""
         found = np.zeros(len(self._place), dtype=np.int64)
         for part, n in way.times:
             found[self._place[part.kind, part.stage]] += n
-        return found, way.constant
+        return found, int(way.constant * scale)
 
     @property
     def time_tables(self) -> list[IntArray]:
-        """What the first layers take, for each number of layers: per kind, and in the first stage, if that is something else."""
+        """What the first layers take, for each number of layers: per kind, once per step, and in the first stage, if that is
+        something else."""
         return [*self._times.values(), *(self._first.values() if self._others_first else ())]
 
     @property
@@ -121,7 +126,11 @@ class ManyCuts:
         found: IntArray = np.einsum("te,tl->el", often.astype(np.int64).reshape(len(tables), -1), tables)
         return found, int(constant)
 
-    def _last(self, kind: Kind) -> int:
+    def of_ways(self, ends: IntArray, ways: Iterable[Row]) -> IntArray:
+        """What some ways (a column for each) take on each cut, in ticks."""
+        return _products(self.durations(ends), list(ways))
+
+    def _last(self, kind: Kind | Once) -> int:
         return int((self._times if self.stages > 1 else self._first)[kind][-1])
 
     def certified(self, since: int = 0) -> Iterator[tuple[Row, list[Row], list[Row]]]:
@@ -189,7 +198,8 @@ class ManyCuts:
         return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self.amounts)
 
     def durations(self, ends: IntArray) -> IntArray:
-        """What each kind of operation takes in each stage of each cut, in the order of :attr:`parts`."""
+        """What each kind of operation takes in each stage of each cut, and the stage once per step, in the order of
+        :attr:`parts`."""
         edges = self._edges(ends)
         found = np.empty((len(edges), len(self._place)), dtype=np.int64)
         for place, (kind, sums) in enumerate(self._times.items()):
@@ -234,15 +244,15 @@ class ManyFillings:
     def __init__(self, cuts: ManyCuts, filling: Filling, scale: int) -> None:
         self.device, self.stages = filling.device, list(filling.stages)
         self.most = filling.microbatches
-        self.work, self.head, self.tail = (_scaled(cuts, way, scale) for way in (filling.work, filling.head, filling.tail))
-        self._kinds = np.array([list(Kind).index(kind) for kind, _ in cuts.parts])
+        self.work, self.head, self.tail = (cuts.row(way, scale) for way in (filling.work, filling.head, filling.tail))
+        self._kinds = np.array([int(kind) for kind, _ in cuts.parts])
         phases = [[ManyPhases(cuts, phase, filling.microbatches, scale) for phase in of] for of in (filling.first, filling.last)]
         self.first, self.last = ([(j, one) for j, one in enumerate(of) if one.tried is not None] for of in phases)
 
-    def work_of(self, *kinds: Kind) -> Row:
+    def work_of(self, *kinds: Kind | Once) -> Row:
         """The part of the work that is of these kinds."""
         row, _ = self.work
-        return np.where(np.isin(self._kinds, [list(Kind).index(kind) for kind in kinds]), row, 0), 0
+        return np.where(np.isin(self._kinds, [int(kind) for kind in kinds]), row, 0), 0
 
     def value(self, duration: IntArray, held: IntArray, kept: IntArray, room: IntArray) -> IntArray:
         """The bound of each cut."""
@@ -265,10 +275,10 @@ class ManyPhases:
 
     def __init__(self, cuts: ManyCuts, phase: Phase, most: int, scale: int) -> None:
         self.counts, self._most = phase.counts, most
-        self.way = _scaled(cuts, phase.way, scale)
-        self.gain = [_scaled(cuts, of.gain, scale) for of in phase.counts]
-        self.since = [None if of.since is None else _scaled(cuts, of.since, scale) for of in phase.counts]
-        self.every = [_scaled(cuts, of.every, scale) for of in phase.counts]
+        self.way = cuts.row(phase.way, scale)
+        self.gain = [cuts.row(of.gain, scale) for of in phase.counts]
+        self.since = [None if of.since is None else cuts.row(of.since, scale) for of in phase.counts]
+        self.every = [cuts.row(of.every, scale) for of in phase.counts]
         assert phase.counts[0].holds == 1, "more of what holds memory come first"
         assert phase.counts[0].since is None, "more of what holds memory come first"
         self._free = [i for i, of in enumerate(phase.counts) if i and of.since is None]
@@ -349,11 +359,6 @@ def counts_of(ends: IntArray, layers: int) -> tuple[int, ...]:
 
 def _sums(of: Sequence[int]) -> IntArray:
     return np.array(list(accumulate(of, initial=0)), dtype=np.int64)
-
-
-def _scaled(cuts: ManyCuts, way: Way, scale: int) -> Row:
-    row, constant = cuts.row(way)
-    return row, constant * scale
 
 
 def _value(way: Row, duration: IntArray) -> IntArray:

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from ortools.sat.python import cp_model
 
-from ppopt.bounds.certificates import Part
 from ppopt.bounds.cuts import CutModel, End
+from ppopt.bounds.ways import Part
 from ppopt.op import Kind
 
 

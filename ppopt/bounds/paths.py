@@ -16,7 +16,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.certificates import Certificate
+from ppopt.bounds.ways import Part, Way
 from ppopt.op import Kind, Op
 from ppopt.pipeline import IntArray
 from ppopt.schedule import Schedule, of_stages

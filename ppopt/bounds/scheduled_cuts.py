@@ -26,6 +26,7 @@ from ortools.sat.python import cp_model
 from ppopt.bounds.certificates import Reasons
 from ppopt.bounds.cuts import CutModel, End
 from ppopt.bounds.filling import Held
+from ppopt.bounds.ways import Once
 from ppopt.clock import Limits
 from ppopt.constraints import Precede
 from ppopt.constraints.shifts import Shifts
@@ -96,9 +97,10 @@ class ScheduledCuts(CutModel):
         upper: int,
         memory: Held | None = None,
         first: Mapping[Kind, Sequence[int]] | None = None,
+        once: Mapping[Once, Sequence[int]] | None = None,
         only: IntArray | None = None,
     ) -> None:
-        super().__init__(times, stages, first=first)
+        super().__init__(times, stages, first=first, once=once)
         if only is not None:
             ends = self.ends([1] * self.layers)[1:-1]
             self.model.add_allowed_assignments(ends, only.tolist())
@@ -173,7 +175,12 @@ class ScheduledCuts(CutModel):
                 self.model.add(start >= end + lag * scale)
 
     def _within_ways(self, reasons: Reasons, scale: int) -> None:
-        """No operation starts before its head, nor ends behind its tail, both as chains of reasons that hold for every cut."""
+        """No operation starts before its head, nor ends behind its tail, both as chains of reasons that hold for every cut; nor
+        within what its device does before and behind."""
+        for before, behind, starts, ends in zip(*reasons.margins, self.start, self.end, strict=True):
+            if starts:
+                self.model.add(starts[0] >= self._time(before, scale))
+                self.model.add(ends[-1] + self._time(behind, scale) <= self.bound)
         for o, (starts, ends) in enumerate(zip(self.start, self.end, strict=True)):
             for n, (start, end) in enumerate(zip(starts, reversed(ends), strict=True)):
                 self.model.add(start >= self._least(reasons.head(o, n), scale))

@@ -48,7 +48,8 @@ class Windows(NamedTuple):
 class Shaving:
     """The windows of operations with some durations in schedules of at most ``most`` ticks; memory does not count.
 
-    It can go on where it stopped (:meth:`go_on`). ``refuted``: there is no such schedule.
+    It can go on where it stopped (:meth:`go_on`). ``refuted``: there is no such schedule. ``margins``: what is before and behind
+    operations, if it is not what ``edges`` says.
 
     ``gained``: by how much each question has narrowed windows so far, of other durations and other makespans, too: a number for
     each start, and behind it for the end, of each operation. What gained the most is asked first, as what refutes one cut often
@@ -57,11 +58,17 @@ class Shaving:
     """
 
     def __init__(
-        self, edges: EdgeFinding, durations: IntArray | Sequence[int], most: int, gained: IntArray | None = None
+        self,
+        edges: EdgeFinding,
+        durations: IntArray | Sequence[int],
+        most: int,
+        gained: IntArray | None = None,
+        margins: IntArray | None = None,
     ) -> None:
         self.refuted = False
         self._edges, self._work = edges, edges.room()
-        lead, tail, time = (np.repeat(np.array(of, dtype=np.int64), edges.count) for of in (*edges.rules[2], durations))
+        around = edges.margins if margins is None else margins
+        lead, tail, time = (np.repeat(np.array(of, dtype=np.int64), edges.count) for of in (*around, durations))
         self._work[0][2][:] = time
         self._early, self._minus_late = lead, tail - most
         self._settled = self._work[3].copy()

@@ -7,12 +7,13 @@ from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple, Protocol
 
+from ppopt.bounds.certificates import Reasons
 from ppopt.bounds.cut_list import BOUNDS, EDGES, GIVEN_UP, HARD, LOOKED, SHAVING, Begun, Listed, Target
 from ppopt.bounds.edge_finding import EdgeFinding
 from ppopt.bounds.many_cuts import ManyCuts
 from ppopt.bounds.shaving import Shaving, Windows, nothing_gained
+from ppopt.bounds.ways import Part, Way
 from ppopt.clock import Clock, Limits, in_threads
-from ppopt.constraints import FamilyGraph
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
@@ -53,17 +54,17 @@ class Solver(Protocol):
         """Whether there is one at all, as far as there is time; it goes on where it stopped."""
 
 
-def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits) -> None:
+def tighten(listed: Listed, many: ManyCuts, reasons: Reasons, scale: int, limits: Limits) -> None:
     """Leave out listed cuts that edge finding refutes; then raise the bounds of the others, the least ones first, as far as there
     is time.
 
-    ``graph`` and ``scale``: as for :class:`EdgeFinding`, of a pipeline with whole weight gradients.
+    ``reasons``: of a pipeline with whole weight gradients; ``scale``: ticks here in one of theirs.
     """
-    edges = EdgeFinding(graph, scale)
+    edges = EdgeFinding(reasons.graph, scale)
     for by in (EDGES, BOUNDS):
         todo = listed.todo(by)
-        durations, bounds = durations_on(listed.ends[todo], many, graph), listed.bounds[todo]
-        listed.bounds[todo], done = edges.asked(durations, bounds, listed.below, limits, once=by == EDGES)
+        times, bounds = times_on(listed.ends[todo], many, reasons, scale), listed.bounds[todo]
+        listed.bounds[todo], done = edges.asked(times, bounds, listed.below, limits, once=by == EDGES)
         listed.asked[todo[done], by] = listed.below
         listed.shorten(listed.below)
         if not done.all():
@@ -72,20 +73,20 @@ def tighten(listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limi
 
 
 def shave_listed(
-    listed: Listed, many: ManyCuts, graph: FamilyGraph, scale: int, limits: Limits, solver: Solver | None = None
+    listed: Listed, many: ManyCuts, reasons: Reasons, scale: int, limits: Limits, solver: Solver | None = None
 ) -> None:
     """Leave out listed cuts that shaving refutes, those of the least bounds first, as far as there is time: some way on at first,
     which raises the bound of all sooner (:meth:`~ppopt.bounds.cut_list.Listed.target`).
 
-    ``graph`` and ``scale``: as for :class:`~ppopt.bounds.edge_finding.EdgeFinding`. ``solver``: looks at those that are left; all
-    are asked for less than what it has found.
+    ``reasons`` and ``scale``: as for :func:`tighten`. ``solver``: looks at those that are left; all are asked for less than what
+    it has found.
     """
-    edges = EdgeFinding(graph, scale)
+    edges = EdgeFinding(reasons.graph, scale)
     if listed.gained is None:
         listed.gained, listed.least = nothing_gained(edges), listed.bound
     while not limits.clock.over and (target := listed.target(*asked_by(solver))) is not None:
         todo = listed.waiting(target.below, *asked_by(solver))
-        _Turn(listed, todo, target, solver, limits).run(edges, durations_on(listed.ends[todo], many, graph))
+        _Turn(listed, todo, target, solver, limits).run(edges, times_on(listed.ends[todo], many, reasons, scale))
 
 
 def asked_by(solver: Solver | None) -> tuple[int, bool]:
@@ -104,13 +105,13 @@ class _Turn:
         self._left = list[OnCut]()
         """What is not settled below the target."""
 
-    def run(self, edges: EdgeFinding, durations: IntArray) -> None:
+    def run(self, edges: EdgeFinding, times: IntArray) -> None:
         """Shave and look, and decide what is quickly decided; then what is left, unless that is too many: then it ends there."""
         clock, few, waiting = self._limits.clock, self._target.few, iter(range(len(self._todo)))
 
         def shave_next(_: int) -> None:
             while not clock.over and len(self._left) <= few and (at := next(waiting, None)) is not None:
-                self._settle(edges, int(self._todo[at]), durations[at])
+                self._settle(edges, int(self._todo[at]), times[at])
 
         begun = clock.spent
         in_threads(shave_next, self._limits)
@@ -123,18 +124,18 @@ class _Turn:
                 self._listed.spare -= self._target.seconds if own.clock.over else clock.spent - begun
         self._listed.shorten(self._found)
 
-    def _settle(self, edges: EdgeFinding, place: int, durations: IntArray) -> None:
+    def _settle(self, edges: EdgeFinding, place: int, times: IntArray) -> None:
         """Refute that a cut has less than the target, and than what is found, or look for it, until nothing more is found."""
         listed, better = self._listed, True
         while better and listed.bounds[place] < (below := min(self._target.below, self._found)):
-            less = self._shave(edges, place, durations, below)
+            less = self._shave(edges, place, times, below)
             with self._lock:
                 self._found, better = min(self._found, less or self._found), less is not None
 
-    def _shave(self, edges: EdgeFinding, place: int, durations: IntArray, below: int) -> int | None:
+    def _shave(self, edges: EdgeFinding, place: int, times: IntArray, below: int) -> int | None:
         """Refute that a cut has less than ``below``, or look for it: what is found."""
         listed, clock, key = self._listed, self._limits.clock, (self._listed.ends[place].tobytes(), below)
-        begun = listed.begun.pop(key, None) or Begun(Shaving(edges, durations, below - 1, listed.gained))
+        begun = listed.begun.pop(key, None) or Begun(Shaving(edges, times[0], below - 1, listed.gained, times[1:]))
         shaving, since = begun.shaving, clock.spent
         shaving.go_on(clock)
         begun.seconds += clock.spent - since
@@ -146,7 +147,7 @@ class _Turn:
             return None
         listed.note(place, SHAVING, below)
         less, solver = None, self._solver
-        cut = OnCut(place, listed.ends[place], durations, shaving.windows, below - 1)
+        cut = OnCut(place, listed.ends[place], times[0], shaving.windows, below - 1)
         if solver is not None and not begun.looked:
             less = solver.look(cut, clock)
             begun.looked = less is not None or not clock.over
@@ -190,7 +191,13 @@ class _Turn:
         in_threads(decide_next, limits)
 
 
-def durations_on(ends: IntArray, many: ManyCuts, graph: FamilyGraph) -> IntArray:
-    """The durations of a graph's families on some cuts: a row for each."""
-    kinds = (Kind.I if family.kind == Kind.B else Kind(family.kind) for family in graph.families)
-    return many.durations(ends)[:, [many.parts.index((kind, f.stage)) for kind, f in zip(kinds, graph.families, strict=True)]]
+def times_on(ends: IntArray, many: ManyCuts, reasons: Reasons, scale: int) -> IntArray:
+    """What families take on some cuts, ``[cut, 0, family]``, and what is before and behind them, in the ticks of ``many``.
+
+    ``scale``: ticks there in one of the reasons.
+    """
+    families = reasons.graph.families
+    kinds = (Kind.I if family.kind == Kind.B else Kind(family.kind) for family in families)
+    own = [Way.of({Part(kind, family.stage): 1}) for kind, family in zip(kinds, families, strict=True)]
+    ways = [many.row(way, scale) for side in (own, *reasons.margins) for way in side]
+    return many.of_ways(ends, ways).reshape(len(ends), 3, len(families))

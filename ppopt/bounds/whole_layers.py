@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.certificates import Certificate
+from ppopt.bounds.ways import Once, Part, Way
 from ppopt.op import Kind
 
 
@@ -32,14 +33,15 @@ class _Load(NamedTuple):
 
 def whole_layers(
     certificates: Iterable[Certificate],
-    times: Mapping[Kind, Sequence[int]],
+    times: Mapping[Kind | Once, Sequence[int]],
     device_of: Sequence[int],
-    first: Mapping[Kind, Sequence[int]] | None = None,
+    first: Mapping[Kind | Once, Sequence[int]] | None = None,
 ) -> int:
     """Ticks that every cut of the layers takes at least.
 
-    ``certificates``: of a pipeline of one route whose microbatches are alike, in the ticks of ``times``: per kind those of each
-    layer; ``first``: those in the first stage, if they are others; ``device_of``: that of each stage.
+    ``certificates``: of a pipeline of one route whose microbatches are alike, in the ticks of ``times``: those of each layer per
+    kind, and of what it takes once per step; ``first``: those in the first stage, if they are others; ``device_of``: that of each
+    stage.
     """
     each = {kind: list(map(min, of, (first or times)[kind])) for kind, of in times.items()}
     layers = len(times[Kind.F])
@@ -61,7 +63,7 @@ def whole_layers(
 
 
 def _load(
-    certificate: Certificate, each: Mapping[Kind, Sequence[int]], device_of: Sequence[int], least: Mapping[int, int]
+    certificate: Certificate, each: Mapping[Kind | Once, Sequence[int]], device_of: Sequence[int], least: Mapping[int, int]
 ) -> _Load | None:
     """What a certificate says of a device; ``None``: it is not about all stages of one, each as often."""
     counts = {(part.kind, part.stage): n for part, n in certificate.work.times}
@@ -79,10 +81,10 @@ def _load(
     others = sorted(work[1:-1] if final else work)
     sums = list(accumulate(others, initial=sum(work[layer] for layer in ends)))
     head, tail = (min(_value(way, each, final) for way in ways) for ways in (certificate.heads, certificate.tails))
-    return _Load(device, head + certificate.work.constant + tail, sums[least[device] - len(ends) :])
+    return _Load(device, head + int(certificate.work.constant) + tail, sums[least[device] - len(ends) :])
 
 
-def _value(way: Way, each: Mapping[Kind, Sequence[int]], final: int) -> int:
+def _value(way: Way, each: Mapping[Kind | Once, Sequence[int]], final: int) -> int:
     """Ticks of a way where the first stage has the first layer, the ``final`` one the last layer, and every other one the layer
     that takes least of those between."""
 
@@ -90,4 +92,4 @@ def _value(way: Way, each: Mapping[Kind, Sequence[int]], final: int) -> int:
         of = each[part.kind]
         return of[0] if part.stage == 0 else of[-1] if part.stage == final else min(of[1:-1])
 
-    return way.constant + sum(n * least(part) for part, n in way.times)
+    return int(way.constant) + sum(n * least(part) for part, n in way.times)

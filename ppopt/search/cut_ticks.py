@@ -8,7 +8,8 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any
 
-from ppopt.bounds.certificates import Part
+from ppopt.bounds.margins import given_once
+from ppopt.bounds.ways import Part
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Layers, Pipeline, Ticks
 from ppopt.pipeline.layer_times import (
@@ -50,12 +51,12 @@ def most_ticks(pipeline: Pipeline, numbers: Sequence[Fraction]) -> int:
 class CutTicks:
     """What each layer takes, in ticks, and by which factors the sizes of microbatches differ.
 
-    Of a pipeline whose partition is open, and whose layers take nothing once per step; ``some``: the ticks of one with its
-    placement, links and margins; ``given``: the layers with what they take once per step. Makespans of all cuts are whole ticks.
+    Of a pipeline whose partition is open; ``some``: the ticks of one with its placement and links, and with margins as far as
+    these are the same on every cut. Makespans of all cuts are whole ticks.
     Where there is no such tick that is coarse enough, durations are rounded down, so that bounds hold.
     """
 
-    def __init__(self, pipeline: Pipeline, some: Ticks, given: Layers) -> None:
+    def __init__(self, pipeline: Pipeline, some: Ticks) -> None:
         layers = pipeline.layers
         assert layers is not None
         parts, first = self._parts(pipeline, layers), self._first_parts(pipeline, layers)
@@ -64,7 +65,7 @@ class CutTicks:
         fixed = [Fraction(int(x), some.per_unit) for x in (*some.lead.flat, *some.tail.flat, *some.sending.flat)]
         fixed += [*_entries(pipeline.links.latency), *_entries(pipeline.links.occupancy)]
         of_layers = chain(*parts.linear, *parts.square, *first.linear, *first.square)
-        numbers = [*of_layers, *chain(*again), *fixed, *_all_times(pipeline, given)]
+        numbers = [*of_layers, *chain(*again), *fixed, *_all_times(pipeline, layers)]
         unit, factor = common_denominator([numbers]), common_denominator([by[:2] for by in sizes])
         most = most_ticks(pipeline, numbers)
         self.exact = unit * factor <= most
@@ -89,6 +90,11 @@ class CutTicks:
             "more": longer,
             "squares": by_kind(parts.square) if any(chain(*parts.square)) else None,
             "first_squares": by_kind(first.square) if any(chain(*first.square)) else None,
+            "once": {
+                once: [int((of[group] or 0) * self.per_unit) for group in layers.group_of]
+                for once in sorted(given_once(pipeline))
+                for of in [layers.each(once.name.lower())]
+            },
             "sizes": [(int(by.linear * factor), int(by.square * factor)) for by in sizes],
         }
         """Those of a :class:`~ppopt.bounds.cuts.CutModel`."""
@@ -113,13 +119,13 @@ class CutTicks:
         return InParts(first_times_of_layers(layers, pipeline.recompute), ())
 
 
-def _all_times(pipeline: Pipeline, given: Layers) -> list[Fraction]:
+def _all_times(pipeline: Pipeline, layers: Layers) -> list[Fraction]:
     """What may count in the makespan of some cut."""
-    pieces, levels = pipeline.costs.weight_pieces, [level for group in given.groups for level in group.recompute]
-    each = [value / pieces for name in (*TIMES, *PARTS) for value in given.each(name) if value is not None]
+    pieces, levels = pipeline.costs.weight_pieces, [level for group in layers.groups for level in group.recompute]
+    each = [value / pieces for name in (*TIMES, *PARTS) for value in layers.each(name) if value is not None]
     if pipeline.recompute == CHOOSE:
         each += [value / pieces for level in levels for value in (level.time, level.quadratic)]
-    return each + [value for name in STEP for value in given.each(name) if value is not None]
+    return each + [value for name in STEP for value in layers.each(name) if value is not None]
 
 
 def _again(layers: Layers, recompute: Any, stages: int) -> list[tuple[Fraction, Fraction]]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from ppopt.bounds.certificates import Certificate, Way, plain_certificates
+from ppopt.bounds.certificates import Certificate, plain_certificates
 from ppopt.bounds.paths import longest_path, span_certificates
+from ppopt.bounds.ways import Way
 from ppopt.clock import Clock, Limits
 from ppopt.constraints import Word
 from ppopt.heuristics import order_of

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.certificates import Certificate
+from ppopt.bounds.ways import Part, Way
 from ppopt.clock import Limits
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ppopt import tabu
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
+from ppopt.bounds.ways import Once
 from ppopt.clock import Clock
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray, Pipeline
-from ppopt.pipeline.layers import STEP
 from ppopt.schedule import Schedule
 from ppopt.search.moves import Moves, Values, edges, every
 from ppopt.search.near_cuts import At, retimed, value_of
@@ -32,7 +31,7 @@ SECONDS = 2e-8
 PATIENCE = 8
 """Ways from the best cut in vain before the search is over, by default. Measured with a named schedule of 56 layers in a loop of
 4 on 4 devices: 12,833 after 0.13 s; 13,119 with 4, 12,833 with 16 and with 32, after twice the time."""
-_Sums: TypeAlias = dict[Kind, IntArray]
+_Key = TypeVar("_Key", Kind, Once)
 
 
 class OrderOnCuts:
@@ -46,6 +45,7 @@ class OrderOnCuts:
         self._many = over.many if over.limited else None
         self._useful = over.objective == "makespan" and over.joint
         self._sums, self._first = _sums(of["times"]), _sums(of["first"] or of["times"])
+        self._once = _sums(of["once"])
         layers, stages = len(of["times"][Kind.F]), over.pipeline.stages
         fit = every if self._many is None else self._many.fits
         self._moves = Moves(layers, stages, random.Random(seed), fit)
@@ -123,7 +123,7 @@ class OrderOnCuts:
         has = np.zeros((pipeline.stages, pipeline.devices), dtype=np.int64)
         for way in pipeline.ways:
             has[np.arange(pipeline.stages), way] = 1
-        sums = [self._once_per_step(pipeline, names) for names in (STEP[:1], STEP[1:])]
+        sums = [self._once_per_step(names) for names in ((Once.ALL_GATHER,), (Once.REDUCE_SCATTER, Once.OPTIMIZER))]
 
         def of_layers(ends: IntArray, side: int) -> IntArray:
             found: IntArray = np.diff(sums[side][edges(ends, self._moves.layers)], axis=1) @ has
@@ -135,14 +135,12 @@ class OrderOnCuts:
             rest[side] -= of_layers(own, side)[0]
         return lambda ends: (of_layers(ends, 0) + rest[0], of_layers(ends, 1) + rest[1])
 
-    def _once_per_step(self, pipeline: Pipeline, names: Iterable[str]) -> IntArray:
+    def _once_per_step(self, names: Iterable[Once]) -> IntArray:
         """What the layers before each one take once per step, in the ticks of all cuts."""
-        layers = pipeline.layers
-        assert layers is not None
-        each = [
-            sum((value for value in of if value is not None), Fraction(0)) for of in zip(*map(layers.each, names), strict=True)
-        ]
-        return np.cumsum([0, *(int(each[group] * self._per_unit) for group in layers.group_of)])
+        found = np.zeros(self._moves.layers + 1, dtype=np.int64)
+        for name in names:
+            found += self._once.get(name, 0)
+        return found
 
 
 class _Loads:
@@ -173,5 +171,5 @@ class _Loads:
         return found
 
 
-def _sums(times: dict[Kind, list[int]]) -> _Sums:
+def _sums(times: dict[_Key, list[int]]) -> dict[_Key, IntArray]:
     return {kind: np.concatenate(([0], np.cumsum(of))).astype(np.int64) for kind, of in times.items()}

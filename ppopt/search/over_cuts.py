@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from ppopt.bounds.certificates import Certificate, Reasons, Way, certificates, durations_of, plain_certificates, work_certificates
+from ppopt.bounds.certificates import Certificate, Reasons, certificates, durations_of, plain_certificates, work_certificates
 from ppopt.bounds.cut_list import Listed, SomeCuts
 from ppopt.bounds.filling import Filling, Held, fillings
 from ppopt.bounds.halved_cuts import cuts_of_halves
 from ppopt.bounds.listed_cuts import cuts_below
 from ppopt.bounds.many_cuts import ManyCuts, counts_of, ends_of
+from ppopt.bounds.margins import given_once
 from ppopt.bounds.tight_lists import Solver, shave_listed, tighten
+from ppopt.bounds.ways import Way
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.clock import Limits
-from ppopt.constraints import FamilyGraph, relaxed_graph
+from ppopt.constraints import FamilyGraph
 from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, IntArray, Pipeline
 from ppopt.pipeline.cutting import StageLevels
 from ppopt.pipeline.rewriting import undivided
-from ppopt.pipeline.scaling import sizes_of
 from ppopt.schedule import Objective
 from ppopt.search.cut_ticks import CutTicks, scale_of_amounts
 from ppopt.search.layer_amounts import least_amounts
@@ -50,13 +51,9 @@ class OverCuts:
     def __init__(self, pipeline: Pipeline, objective: Objective, bound: Fraction) -> None:
         with uninterrupted():  # the solver is imported when it is used
             from ppopt.bounds.cuts import CutModel
-        given, pipeline = pipeline.layers, _without_step(pipeline)
-        assert given is not None
         self.pipeline, self.objective = pipeline, objective
-        layers = pipeline.layers
-        assert layers is not None
         some = self._unit_costs()
-        self._ticks = CutTicks(pipeline, some.ticks, given)
+        self._ticks = CutTicks(pipeline, some.ticks)
         self.per_unit = self._ticks.per_unit
         self.model = CutModel(**self._ticks.arguments)
         self.bound: Fraction | float = bound
@@ -100,21 +97,23 @@ class OverCuts:
         return self.many is not None and self._amounts is not None
 
     def _unit_costs(self) -> Pipeline:
-        """A pipeline of this placement whose operations all take the same."""
+        """A pipeline of this placement whose operations all take the same, and whose layers take nothing once per step."""
         pipeline = self.pipeline
-        layers = pipeline.layers
-        assert layers is not None
+        assert pipeline.layers is not None
+        layers = pipeline.layers.without_step()
         counts = (len(layers) - pipeline.stages + 1, *[1] * (pipeline.stages - 1))
         memory = dataclasses.replace(pipeline.memory, limit=None)
         split = {"backward_input": 1, "backward_weight": 1} if layers.split else {"backward": 1}
         costs = Costs(per="stage", forward=1, optimizer=pipeline.costs.optimizer, **split)
         cut = pipeline.changed(
-            partition=counts, memory=memory, recompute="none", route_of_microbatch=pipeline.route_of_microbatch
+            layers=layers, partition=counts, memory=memory, recompute="none", route_of_microbatch=pipeline.route_of_microbatch
         )
         return cut.changed(costs=costs, route_of_microbatch=pipeline.route_of_microbatch)
 
     def _plain(self, some: Pipeline) -> Sequence[Certificate]:
-        return list(plain_certificates(some, self.objective)) if len(some.routes) == 1 else work_certificates(some)
+        once = given_once(self.pipeline)
+        plain = list(plain_certificates(some, self.objective, once)) if len(some.routes) == 1 else []
+        return plain + work_certificates(some, once) if once or not plain else plain
 
     def _whole_amounts(self) -> tuple[list[int], list[int], list[int], list[int]] | None:
         """Of each layer what it holds of a microbatch (where they differ, of the largest sequence), what is left of that between
@@ -147,7 +146,7 @@ class OverCuts:
             stages = [stage for stage, on in enumerate(self.pipeline.routes[0]) if on == device]
             self.model.hold([(ends[0], stages), (ends[2], stages)], most)
         if not self.pipeline.mix.differs:
-            each = list(fillings(some, self.objective))
+            each = list(fillings(some, self.objective, given_once(self.pipeline)))
             if alike:
                 self.many = self._of_many(each, scale)
             for filling in each:
@@ -155,10 +154,10 @@ class OverCuts:
                 self._fillings.append(fill)
 
     def _of_many(self, each: Sequence[Filling], scale: int) -> ManyCuts:
-        (times, first), more = self._of_microbatches, self._ticks.arguments["more"]
+        (times, first), of = self._of_microbatches, self._ticks.arguments
         nothing = [0] * len(times[Kind.F])
         held = Held(*(self._amounts or (nothing, nothing, nothing, [0] * self.pipeline.devices)))
-        return ManyCuts(times, self.pipeline.routes[0], held, each, scale, first=first, more=more)
+        return ManyCuts(times, self.pipeline.routes[0], held, each, scale, first=first, more=of["more"], once=of["once"])
 
     @functools.cached_property
     def _of_microbatches(self) -> tuple[dict[Kind, list[int]], dict[Kind, list[int]] | None]:
@@ -178,7 +177,8 @@ class OverCuts:
         if len(some.routes) > 1 or self.pipeline.mix.differs:
             return Fraction(0)
         times, first = self._of_microbatches
-        return Fraction(whole_layers(self._known, times, some.routes[0], first or times), self.per_unit)
+        once = self._ticks.arguments["once"]
+        return Fraction(whole_layers(self._known, times | once, some.routes[0], (first or times) | once), self.per_unit)
 
     def _with_levels(self) -> None:
         """Every stage has the layers that are said to recompute in it."""
@@ -207,7 +207,7 @@ class OverCuts:
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
-        pipeline = undivided(_without_step(pipeline))  # constants of one cut would not hold for others; ticks are those of all
+        pipeline = undivided(pipeline)  # ticks are those of all cuts
         known = 0 if self.many is None else self.many.learned
         found = certificates(pipeline, MOST if self.many is None else pipeline.devices + 1, self.objective)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound
@@ -259,7 +259,7 @@ class OverCuts:
     @functools.cached_property
     def _reasons(self) -> Reasons:
         """Why operations cannot start earlier or end later on whatever cut (:attr:`joint`)."""
-        return Reasons(relaxed_graph(self._some, links=False), sizes_of(self._some))
+        return Reasons.of(self._some, given_once(self.pipeline))
 
     @property
     def graph(self) -> FamilyGraph:
@@ -287,6 +287,7 @@ class OverCuts:
             upper=most,
             memory=None if self._amounts is None else Held(*self._amounts),
             first=first,
+            once=self._ticks.arguments["once"],
             only=only,
         )
         for certificate in self._known:
@@ -338,7 +339,7 @@ class OverCuts:
         for low, high in (*((ends, ends) for ends in self._out), *boxes):
             found.leave_out(low, high)
         if self.joint:
-            tighten(found, many, self.graph, self._scale, limits.slice(tightening))
+            tighten(found, many, self._reasons, self._scale, limits.slice(tightening))
         self.listed = found
         self.bound = max(self.bound, Fraction(found.bound, self.per_unit))
         return True
@@ -347,7 +348,7 @@ class OverCuts:
         """Leave out listed cuts that edge finding or shaving refutes, the least bounds first; ``solver`` looks at others."""
         assert self.listed is not None
         assert self.many is not None
-        given = self.listed, self.many, self.graph, self._scale
+        given = self.listed, self.many, self._reasons, self._scale
         tighten(*given, limits.slice(limits.clock.left / 2))
         shave_listed(*given, limits, solver)
         self.bound = max(self.bound, Fraction(self.listed.bound, self.per_unit))
@@ -384,12 +385,3 @@ class OverCuts:
         self.none_left = found.none and below == math.inf
         self.bound = math.inf if self.none_left else max(self.bound, Fraction(found.bound, self.per_unit))
         return found.counts
-
-
-def _without_step(pipeline: Pipeline) -> Pipeline:
-    """The pipeline without what its layers take once per step, which takes no longer."""
-    assert pipeline.layers is not None
-    layers = pipeline.layers.without_step()
-    if layers is pipeline.layers:
-        return pipeline
-    return pipeline.changed(layers=layers, route_of_microbatch=pipeline.route_of_microbatch)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from ppopt import bounds
-from ppopt.bounds.certificates import Certificate, Part, Way, certificates, durations_of, plain_certificates, work_certificates
+from ppopt.bounds.certificates import Certificate, certificates, durations_of, plain_certificates, work_certificates
+from ppopt.bounds.ways import Part, Way
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Links, Mix, Pipeline
 from ppopt.schedule import Objective

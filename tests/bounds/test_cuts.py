@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.certificates import Certificate
 from ppopt.bounds.cuts import CutModel
+from ppopt.bounds.ways import Part, Way
 from ppopt.clock import Limits
 from ppopt.op import Kind
 from tests.support.layered import cuts, stages_of

@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 
-from ppopt.bounds.certificates import Part, Way, durations_of
+from ppopt.bounds.certificates import durations_of
 from ppopt.bounds.cuts import CutModel
 from ppopt.bounds.filling import Count, Filling, Phase, fillings
+from ppopt.bounds.ways import Part, Way
 from ppopt.clock import Limits
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, Memory, Pipeline, PipelineError

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ppopt.bounds import many_cuts
-from ppopt.bounds.certificates import Certificate, Way, certificates, durations_of
+from ppopt.bounds.certificates import Certificate, certificates, durations_of
 from ppopt.bounds.filling import fillings
+from ppopt.bounds.ways import Way
 from ppopt.pipeline import Layer, Layers, Memory, Pipeline, PipelineError
 from ppopt.search.over_cuts import Counts, OverCuts
 from tests.support.layered import cuts

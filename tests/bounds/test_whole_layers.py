@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from ppopt.bounds.certificates import Certificate, Part, Way
+from ppopt.bounds.certificates import Certificate
+from ppopt.bounds.ways import Part, Way
 from ppopt.bounds.whole_layers import whole_layers
 from ppopt.op import Kind
 from ppopt.pipeline import Layer, Layers, Links, Pipeline
