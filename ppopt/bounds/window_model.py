@@ -34,14 +34,13 @@ class Idle(NamedTuple):
 class Windows:
     """The least ``X = max over machines of (work + idle time in both windows)`` in ``known..target - 1``.
 
-    Starts are counted in units of ``grain`` ticks. With ``own`` idle ticks count from each device's own first start.
-    Weight gradients of equal cost run in the order of their input gradients (:mod:`ppopt.constraints.weight_order`), which
-    changes no device's times.
+    ``work``: what each machine takes beside. Starts are counted in units of ``grain`` ticks. With ``own`` idle ticks count from
+    each device's own first start. Weight gradients of equal cost run in the order of their input gradients
+    (:mod:`ppopt.constraints.weight_order`), which changes no device's times.
     """
 
-    def __init__(self, sides: Sequence[Side], *, known: int, target: int, grain: int, own: bool) -> None:
+    def __init__(self, sides: Sequence[Side], work: Sequence[int], *, known: int, target: int, grain: int, own: bool) -> None:
         self.model = model = cp_model.CpModel()
-        work = sides[0].graph.work
         self.base = max(work)
         extra = model.new_int_var(known - self.base, target - 1 - self.base, "X")
         last, turns = len(sides[0].graph.families) - 1, weights_in_turn(sides[0].graph)

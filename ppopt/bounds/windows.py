@@ -6,7 +6,8 @@ released by operations of the window is held to its end. ``i_d`` is the idle tim
 that straddles the edge counts with its part. The end window is the same on the reversed pipeline, with idle time
 ``j_d``. Minimise ``X = max over d of (work_d + i_d + j_d)``. For the device span, idle time counts from the device's own
 first start and to its own last end. These are no later (earlier) than :mod:`ppopt.bounds.latest_starts` proves to be enough. A
-device that does all it does in one of the windows is left out.
+device that does all it does in one of the windows is left out. What a device does before its operations and behind them, data
+parallelism and the optimizer step, is part of its span: the least of that counts beside ``work_d``.
 
 *Claim.* The objective is at least X if ``first + last <= makespan``, where ``makespan`` is a proved lower bound of the
 makespan (whatever the objective). For then the windows are disjoint in every schedule, its operations are a feasible
@@ -64,6 +65,7 @@ def window(
     check_objective(objective)
     own = objective == "span"
     graph = relaxed_graphs(pipeline, pairs, links=not own)[0]
+    work = list(map(sum, zip(graph.work, graph.around, strict=True))) if own else graph.work
     graph = graph.computing() if own else graph
     makespan = of_graph(makespan, graph, pipeline, objective, pairs)
     if min(first, last) < grain or first + last > makespan:
@@ -76,19 +78,18 @@ def window(
     sides = [Side(of, length // grain, heads(of, memory=True)) for of, length in both]
     if sum(int((head < side.units * grain).sum()) for side in sides for head in side.heads) > MAX_OPERATIONS:
         return None
-    base = max(graph.work)
+    base = max(work)
     known = max(known, base)
     if target is None or target <= known:
         target = known + first + last + 1  # more than any X
-    answer = Windows(sides, known=known, target=target, grain=grain, own=own).least(limits)
+    answer = Windows(sides, work, known=known, target=target, grain=grain, own=own).least(limits)
     if answer.interrupted:
         raise KeyboardInterrupt
     proved = target if answer.known is Known.NONE else max(known, base + answer.bound)
     proof = f"work {base} and {proved - base} idle in the first {first} and the last {last} ticks"
     if own:
-        proof += (
-            ", transfers as mere delays" * bool(pipeline.lines)
-            + ", without what a device does before and after" * pipeline.ticks.margins
+        proof += ", what is before and after as work" * pipeline.ticks.margins + ", transfers as mere delays" * bool(
+            pipeline.lines
         )
     return Bound(proved, "window certificate", proof, exact=answer.known is Known.BEST)
 
