@@ -25,6 +25,7 @@ from ppopt.bounds.listed_cuts import LEARNING
 from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts, Row
 from ppopt.clock import Clock
 from ppopt.compiled import available, expect, loop
+from ppopt.op import Kind
 from ppopt.pipeline import IntArray
 
 SmallInts: TypeAlias = npt.NDArray[np.int16]
@@ -169,13 +170,16 @@ class _Halves:
 
 
 def _forms(many: ManyCuts) -> list[tuple[int, IntArray]]:
-    """Of each device the certificate of one head and one tail that has the most work, and the most before and behind it, as a
-    constant, and what it says ``[end, layers before it]``."""
+    """Of each device the certificate of one head and one tail that has the most operations as work, and says the most of stages
+    with as many layers each, as a constant, and what it says ``[end, layers before it]``."""
+    even = np.arange(1, many.stages)[None, :] * many.layers // many.stages
+    operations = np.array([isinstance(kind, Kind) for kind, _ in many.parts])
     best: dict[int, tuple[tuple[int, int], Sequence[Row]]] = {}
     for work, heads, tails in many.certified():
         if len(heads) == len(tails) == 1 and work[0].any():
             device = int(many.device_of[int(np.flatnonzero(work[0])[0]) % many.stages])
-            own = (int(work[0].sum()), int(heads[0][0].sum() + tails[0][0].sum())), (work, heads[0], tails[0])
+            ways = work, heads[0], tails[0]
+            own = (int(work[0][operations].sum()), int(many.of_ways(even, ways).sum())), ways
             best[device] = max(best.get(device, own), own, key=lambda of: of[0])
     each = (many.by_layers(ways) for _, (_, ways) in sorted(best.items()))
     return [(constant, found) for found, constant in each]

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import assume
@@ -17,6 +18,7 @@ from ppopt.search.boxes import Around, AroundSettled, Everywhere
 from ppopt.search.closed import solve_closed
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.over_cuts import Counts, OverCuts
+from tests.bounds.test_margins import exchanging
 from tests.support.every_cut import cuts, layered
 from tests.support.layered import on
 from tests.support.tiers import drawn, thorough
@@ -75,6 +77,17 @@ def test_a_box_is_as_good_as_the_best_of_its_cuts(pipeline: Pipeline, data: st.D
         assert found.counts is not None
         assert box.has(found.counts)
         assert Fraction(found.bound, over.per_unit) == best[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_layers_exchange_counts_in_a_box(seed: int) -> None:
+    pipeline = exchanging(Random(seed), places=4)
+    over = OverCuts(pipeline, "makespan", Fraction(0))
+    box = Box.all_of(len(pipeline.layers or ()), pipeline.stages)
+    best = best_in(pipeline, box)
+    assert best is not None
+    found = over.with_order(Limits.of(60, workers=1), 0, 10_000, box)
+    assert Fraction(found.bound, over.per_unit) == best[0]
 
 
 @drawn(4, 100, layered(6, 20), st.integers(0, 2))
