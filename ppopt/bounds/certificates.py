@@ -99,13 +99,11 @@ def work_certificates(pipeline: Pipeline, once: Collection[Once] = ()) -> list[C
 
     ``once``: what follows from the cut though the pipeline's own layers do not say so, as it has none.
     """
-    reasons = Reasons.of(pipeline, once)
-    graph = reasons.graph
-    found = []
-    for _, families in graph.machines[: graph.devices]:
-        work = reasons.work(families).behind(reasons.margins.around(families))
-        found.append(Certificate((NOTHING,), work, (NOTHING,)))
-    return found
+    graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
+    margins = margins_of(pipeline, graph, given_once(pipeline).union(once))
+    each = (families for _, families in graph.machines[: graph.devices])
+    works = (_work(graph, sizes, families, graph.count).behind(margins.around(families)) for families in each)
+    return [Certificate((NOTHING,), work, (NOTHING,)) for work in works]
 
 
 def plain_certificates(
@@ -210,10 +208,8 @@ class Reasons:
     def work(self, families: Sequence[int], counts: Sequence[int] | None = None) -> Way:
         """What the instances of these families take together: all of each family, or as many as ``counts`` says; and what a
         device does before and behind them in its own span."""
-        times: Counter[Part] = Counter()
-        for o, n in zip(families, counts or [self.graph.count[o] for o in families], strict=True):
-            times[_part(self.graph, self.sizes, o)] += n
-        return Way.of(times).behind(self._around)
+        known = self.graph.count if counts is None else dict(zip(families, counts, strict=True))
+        return _work(self.graph, self.sizes, families, known).behind(self._around)
 
     def of_set(self, families: Sequence[int], head: int, tail: int) -> Certificate:
         """The certificate of the instances whose heads and tails reach two thresholds."""
@@ -354,3 +350,11 @@ def _part(graph: FamilyGraph, sizes: Sizes, family: int) -> Part:
     of = graph.families[family]
     assert isinstance(of.kind, Kind), "transfers are delays here"
     return Part(Kind.I if of.kind == Kind.B else of.kind, of.stage, sizes.of[of.route])
+
+
+def _work(graph: FamilyGraph, sizes: Sizes, families: Sequence[int], counts: Sequence[int] | Mapping[int, int]) -> Way:
+    """What so many instances of each of these families take together; ``counts`` by family."""
+    times: Counter[Part] = Counter()
+    for o in families:
+        times[_part(graph, sizes, o)] += counts[o]
+    return Way.of(times)

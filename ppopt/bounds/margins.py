@@ -64,7 +64,8 @@ def margins_of(pipeline: Pipeline, graph: FamilyGraph, once: Collection[Once]) -
         return [Part(name, other) for name in names for other in (stages_of[computing] if name == Once.OPTIMIZER else sooner)]
 
     def ways(given: Sequence[int], *names: Once) -> tuple[Way, ...]:
-        return _ways(given, lambda family: parts(family, [name for name in names if name in once]), own)
+        said = [name for name in names if name in once]
+        return _ways(given, lambda family: parts(family, said) if said else [], own)
 
     return Margins(ways(graph.lead, Once.ALL_GATHER), ways(graph.tail, Once.REDUCE_SCATTER, Once.OPTIMIZER))
 

@@ -21,12 +21,13 @@ from ppopt.named.model import Model
 from ppopt.named.registry import shown_chunks
 from ppopt.named.verified import verified_rows
 from ppopt.pipeline import BEST, CHOOSE, Pipeline, plain
+from ppopt.pipeline.layer_times import shared_work
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.schedule import Objective
 from ppopt.search import running
 from ppopt.search.best_cut import BesideBest, Own, all_cuts
 from ppopt.search.binding import Binding
-from ppopt.search.choices import Branch, ClosedBranch, combined, solve_branches
+from ppopt.search.choices import Branch, ClosedBranch, Later, combined, solve_branches
 from ppopt.search.closed import ClosedSearch
 from ppopt.search.cutting import PartitionChoice
 from ppopt.search.fixed_order import FixedOrder
@@ -247,7 +248,11 @@ class _Question:
         if pipeline.partition == BEST:
             if self.best_cut:
                 all_cuts(pipeline)  # says that it is open already
-            return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside, turns_of=self._turns)
+
+            def make() -> Branch:
+                return PartitionChoice(pipeline, self.objective, self.settings, self._words, beside, turns_of=self._turns)
+
+            return Later(pipeline, shared_work(pipeline), make) if pipeline.mix.differs else make()
         turns = self._turns(pipeline, beside)
         if turns is not None:
             return turns

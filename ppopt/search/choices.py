@@ -34,7 +34,10 @@ class Branch(Protocol):
     """The search on one placement, which can go on where it stopped."""
 
     pipeline: Pipeline
-    result: Result | None
+
+    @property
+    def result(self) -> Result | None:
+        """What it has shown so far; ``None``: it has not begun."""
 
     def floor(self, objective: Objective) -> Time:
         """A quick lower bound, in the user's unit; infinite where there is no schedule at all."""
@@ -80,6 +83,29 @@ class ClosedBranch:
         return self.result
 
 
+class Later:
+    """A search on one placement that is made when it has its turn, as that takes a while (seconds, where hundreds of microbatches
+    differ). ``floor``: a lower bound that is known without it, in the user's unit."""
+
+    def __init__(self, pipeline: Pipeline, floor: Time, make: Callable[[], Branch]) -> None:
+        self.pipeline, self._floor, self._make = pipeline, floor, make
+        self._made: Branch | None = None
+
+    @property
+    def result(self) -> Result | None:
+        """What it has shown so far."""
+        return None if self._made is None else self._made.result
+
+    def floor(self, objective: Objective) -> Time:
+        """As :meth:`Branch.floor`."""
+        return self._floor
+
+    def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
+        """As :meth:`Branch.go_on`."""
+        self._made = self._made or self._make()
+        return self._made.go_on(clock, enough, progress)
+
+
 def solve_branches(
     branches: Sequence[Branch],
     objective: Objective,
@@ -93,7 +119,8 @@ def solve_branches(
     Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of half of what is left,
     the most promising first, and what is still open goes on from where it was: what the last one reaches may end the others. All
     that is left is shared where half of it is little, and by integer programs, which begin anew. In deterministic mode each has
-    an equal share of the limit, once. Once the time is over and a value is known no other one begins. Where the partition is
+    an equal share of the limit, once. Once a value is known no other one begins when the time is over, or when less is left than
+    some have taken beyond their share: what it takes to begin with a large pipeline cannot be cut short. Where the partition is
     open, too, those of few stages come first: they are settled in seconds, and what they reach is out of reach for many cuts of
     the others. ``clock``: one that has the time of the settings left, not a new one.
     """
@@ -101,14 +128,15 @@ def solve_branches(
     if len(branches) == 1:
         return (branches[0].go_on(clock, enough, progress),)
     turns = _Turns(branches, [branch.floor(objective) for branch in branches], settings.deterministic, enough)
-    least = strategies.PLACEMENT * settings.seconds
+    least, beyond = strategies.PLACEMENT * settings.seconds, 0.0
     while opened := turns.in_order():
         if turns.all_begun and clock.left < least:
             break
         behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > len(opened) * least and settings.solver != "ilp" else 0.0
         for turn, i in enumerate(opened):
             if turns.is_open(i):
-                if clock.over and turns.reached() < math.inf and not settings.deterministic:
+                needed = beyond if branches[i].result is None else 0.0
+                if clock.left <= needed and turns.reached() < math.inf and not settings.deterministic:
                     return turns.begun()
                 share = max(least, (clock.left - behind) / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
@@ -116,6 +144,7 @@ def solve_branches(
                 with at(f"[{i + 1}/{len(branches)}] {brief(branches[i].pipeline)}"):
                     result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))
                 clock.charge(own.spent)
+                beyond = max(beyond, own.spent - share)
                 if result.limit == "interrupted":
                     return turns.begun()
     return turns.begun()

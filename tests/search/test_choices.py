@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 import ppopt as pp
+from ppopt import clock as clocks
 from ppopt.clock import Clock
 from ppopt.files import read_model, result_dict
 from ppopt.pipeline import PipelineError
 from ppopt.schedule import Objective
 from ppopt.search import Result, Scope, Settings, solve_closed
-from ppopt.search.choices import Report, Time, solve_branches
+from ppopt.search.choices import Later, Report, Time, solve_branches
 from tests.support.open_choices import path_of, subsets
 from tests.support.tiers import thorough
 
@@ -92,6 +93,47 @@ def test_no_placement_begins_once_the_time_is_over_and_a_value_is_known() -> Non
     nothing = dataclasses.replace(found, schedule=None, reason="no-solution", ticks=found.ticks._replace(value=None))
     one, other = Searched(nothing, 3), Searched(found, 3)
     assert len(solve_branches([one, other], "makespan", Settings(seconds=1000), clock=Clock(0))) == 2
+
+
+@pytest.mark.parametrize(("taken", "begun"), [((60.0, 1.0, 1.0), 1), ((50.0, 30.0, 1.0), 2), ((50.0, 10.0, 1.0), 3)])
+def test_no_placement_begins_with_less_than_others_took_beyond_their_share(
+    monkeypatch: pytest.MonkeyPatch, taken: tuple[float, ...], begun: int
+) -> None:
+    """The first one has a sixth of 100 seconds, so that it takes 43 or 33 more."""
+    now = 0.0
+    monkeypatch.setattr(clocks.time, "monotonic", lambda: now)
+
+    class Taking(Searched):
+        def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
+            nonlocal now
+            now += next(seconds)
+            return super().go_on(clock, enough, progress)
+
+    found, seconds = solve_closed(pp.Pipeline(2, 2), settings=Settings(workers=1)), iter((*taken, *[1.0] * 1000))
+    branches = [Taking(found, 2) for _ in taken]
+    solve_branches(branches, "makespan", Settings(seconds=100))
+    assert sum(branch.result is not None for branch in branches) == begun
+
+
+def test_a_search_is_made_when_it_has_its_turn() -> None:
+    found = solve_closed(pp.Pipeline(2, 2), settings=Settings(workers=1))
+    value, made = found.lower_bound, list[Searched]()
+
+    def later(floor: Time) -> Later:
+        def make() -> Searched:
+            made.append(Searched(found, 1))
+            return made[-1]
+
+        return Later(found.pipeline, floor, make)
+
+    one, other = later(0), later(value)
+    assert one.result is None
+    assert solve_branches([other, one], "makespan", Settings(seconds=1000)) == (found, found)
+    assert len(made) == 2, "each once: both may have the best"
+    del made[:]
+    one, other = later(0), later(value)
+    assert len(solve_branches([one, other], "makespan", Settings(seconds=1000), clock=Clock(0))) == 1
+    assert (len(made), other.result, other.floor("makespan")) == (1, None, value)
 
 
 def test_chunks_are_two_where_a_placement_takes_several() -> None:
