@@ -7,10 +7,11 @@ save against their halves (:mod:`ppopt.constraints.graphs`).
 """
 
 from ppopt.bounds.bound import Bound
-from ppopt.bounds.closed_form import machine, memory, work
+from ppopt.bounds.closed_form import machine, memory
 from ppopt.bounds.escalation import best
 from ppopt.bounds.tuning import BoundsTuning
 from ppopt.bounds.windows import window
+from ppopt.bounds.work import work
 from ppopt.schedule import Objective
 
 __all__ = ["Bound", "BoundsTuning", "Objective", "best", "machine", "memory", "window", "work"]

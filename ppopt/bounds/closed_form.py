@@ -42,21 +42,6 @@ _kept = lru_cache(maxsize=8)
 
 @beside_copies
 @_kept
-def work(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
-    """The largest work of a device: it runs one operation at a time, every backward the cheaper way.
-
-    ``pairs``: the bound is for schedules with overlapped pairs, too: as many as can be.
-    """
-    check_objective(objective)
-    graphs = relaxed_graphs(pipeline, pairs, links=False)
-    sums = (map(sum, zip(graph.work, graph.around, strict=True)) for graph in graphs)
-    value, busiest = max((value, -device) for of in sums for device, value in enumerate(of))
-    doing = "computes, and does what comes before and after," if any(graphs[0].around) else "computes"
-    return Bound(value, "work", f"device {-busiest} {doing} for that long")
-
-
-@beside_copies
-@_kept
 def machine(pipeline: Pipeline, objective: Objective = "makespan", *, pairs: bool = False) -> Bound | None:
     """The preemptive one-machine bound with heads and tails (Jackson, Carlier) of the best device or link.
 

@@ -20,7 +20,7 @@ from ppopt.named import Row, Table, compare_freely, find, rows_of
 from ppopt.named.model import Model
 from ppopt.named.registry import shown_chunks
 from ppopt.named.verified import verified_rows
-from ppopt.pipeline import BEST, CHOOSE, Pipeline, plain
+from ppopt.pipeline import BEST, CHOOSE, Mix, Pipeline, PipelineError, plain
 from ppopt.pipeline.layer_times import shared_work
 from ppopt.pipeline.runtimes import TORCH
 from ppopt.schedule import Objective
@@ -179,7 +179,8 @@ class _Question:
         asked, clock = self.model.pipeline, self.settings.limits().clock
         beside = functools.cache(self._rows)
         branches = [self._branch(pipeline, beside, known) for pipeline in self._places()]
-        results = solve_branches(branches, self.objective, self.settings, self._report(), enough, clock)
+        promise = self._promise if len(branches) > 1 else None
+        results = solve_branches(branches, self.objective, self.settings, self._report(), enough, clock, promise)
         result = combined(asked, results, branches, self.settings) if asked.open else results[0]
         result = dataclasses.replace(
             result,
@@ -263,6 +264,17 @@ class _Question:
         start = None if self.binding is None else self.binding.start(pipeline)
         search.begin(start, 0, known.get((pipeline.placement, pipeline.chunks)))
         return self._with_best(ClosedBranch(search))
+
+    def _promise(self, branch: Branch) -> Fraction | float:
+        """What says how soon a placement has its turn: what is quickly known of it. Of a large one whose microbatches differ
+        that is the work alone, about the same on each; so of these what would be known if they were alike."""
+        problem, pipeline = Problem(branch.pipeline), branch.pipeline
+        if not (problem.large and problem.differing) or self.binding is not None or self.constraints:
+            return branch.floor(self.objective)
+        try:
+            return self._branch(pipeline.changed(mix=Mix()), tuple, {}).floor(self.objective)
+        except PipelineError:
+            return branch.floor(self.objective)
 
     def _turns(self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]] = tuple) -> Branch | None:
         """The search for the order of microbatches in a settled order of operations; ``None``: nothing settles that."""

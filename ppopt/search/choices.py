@@ -17,7 +17,7 @@ from ppopt.named import Row
 from ppopt.pipeline import BEST, Pipeline
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies
-from ppopt.search.closed import ClosedSearch, quick_bound
+from ppopt.search.closed import ClosedSearch, first_bound
 from ppopt.search.problem import Problem
 from ppopt.search.result import Limit, Reason, Result, Scope, Ticks
 from ppopt.search.settings import Settings
@@ -64,7 +64,7 @@ class ClosedBranch:
 
     def floor(self, objective: Objective) -> Time:
         """As :meth:`Branch.floor`."""
-        return quick_bound(self.pipeline, objective)
+        return first_bound(self.pipeline, objective)
 
     def begin(self, start: Schedule | None) -> None:
         """Begin with a schedule of the pipeline."""
@@ -113,38 +113,38 @@ def solve_branches(
     progress: Report | None = None,
     enough: Time = math.inf,
     clock: Clock | None = None,
+    promise: Callable[[Branch], Time] | None = None,
 ) -> tuple[Result, ...]:
     """The result of each branch, as far as it matters which of them has the best of all; those not begun are left out.
 
     Only values below ``enough`` matter. The time is for all together: each in turn gets an equal share of half of what is left,
     the most promising first, and what is still open goes on from where it was: what the last one reaches may end the others. All
     that is left is shared where half of it is little, and by integer programs, which begin anew. In deterministic mode each has
-    an equal share of the limit, once. Once a value is known no other one begins when the time is over, or when less is left than
-    some have taken beyond their share: what it takes to begin with a large pipeline cannot be cut short. Where the partition is
+    an equal share of the limit, once. Once a value is known no turn begins when the time is over, or when less is left than
+    others have taken beyond their share, stage by stage: some of what a turn takes cannot be cut short. Where the partition is
     open, too, those of few stages come first: they are settled in seconds, and what they reach is out of reach for many cuts of
-    the others. ``clock``: one that has the time of the settings left, not a new one.
+    the others. ``clock``: one that has the time of the settings left, not a new one. ``promise``: less for a branch that is to
+    begin sooner; by default what is quickly known of it.
     """
     clock = clock or settings.limits().clock
     if len(branches) == 1:
         return (branches[0].go_on(clock, enough, progress),)
-    turns = _Turns(branches, [branch.floor(objective) for branch in branches], settings.deterministic, enough)
-    least, beyond = strategies.PLACEMENT * settings.seconds, 0.0
-    while opened := turns.in_order():
+    floors = [branch.floor(objective) for branch in branches]
+    turns = _Turns(branches, floors, settings.deterministic, enough, floors if promise is None else list(map(promise, branches)))
+    least = strategies.PLACEMENT * settings.seconds
+    while opened := turns.in_order(clock):
         if turns.all_begun and clock.left < least:
             break
         behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > len(opened) * least and settings.solver != "ilp" else 0.0
         for turn, i in enumerate(opened):
-            if turns.is_open(i):
-                needed = beyond if branches[i].result is None else 0.0
-                if clock.left <= needed and turns.reached() < math.inf and not settings.deterministic:
-                    return turns.begun()
+            if turns.is_open(i) and not turns.too_late(i, clock):
                 share = max(least, (clock.left - behind) / (len(opened) - turn))
                 share = settings.seconds / len(branches) if settings.deterministic else share
                 own = Clock(share, deterministic=settings.deterministic)  # a placement that comes late has its share, too
                 with at(f"[{i + 1}/{len(branches)}] {brief(branches[i].pipeline)}"):
                     result = branches[i].go_on(own, turns.reached(), turns.reporting(i, progress))
                 clock.charge(own.spent)
-                beyond = max(beyond, own.spent - share)
+                turns.beyond = max(turns.beyond, (own.spent - share) / branches[i].pipeline.stages)
                 if result.limit == "interrupted":
                     return turns.begun()
     return turns.begun()
@@ -153,8 +153,12 @@ def solve_branches(
 class _Turns:
     """Which placement is worth going on with."""
 
-    def __init__(self, branches: Sequence[Branch], floor: Sequence[Time], once: bool, enough: Time) -> None:
-        self.branches, self.floor, self.once, self.enough = branches, floor, once, enough
+    def __init__(
+        self, branches: Sequence[Branch], floor: Sequence[Time], once: bool, enough: Time, promise: Sequence[Time]
+    ) -> None:
+        self.branches, self.floor, self.once, self.enough, self.promise = branches, floor, once, enough, promise
+        self.beyond = 0.0
+        """The most seconds that one has taken beyond its share, for each of its stages."""
 
     def known(self, i: int) -> Time:
         """The bound of a placement."""
@@ -166,11 +170,15 @@ class _Turns:
         """Whether each placement had a turn."""
         return all(branch.result is not None for branch in self.branches)
 
-    def in_order(self) -> list[int]:
-        """The placements that are open, in the order of their turns."""
+    def in_order(self, clock: Clock) -> list[int]:
+        """The placements that are open and not too late, in the order of their turns."""
         pipelines = [branch.pipeline for branch in self.branches]
         few_first = not self.all_begun and all(pipeline.partition == BEST for pipeline in pipelines)
-        return sorted(self.opened(), key=lambda i: (pipelines[i].stages if few_first else 0, self.known(i)))
+
+        def key(i: int) -> tuple[int, Time]:
+            return pipelines[i].stages if few_first else 0, self.promise[i] if self.branches[i].result is None else self.known(i)
+
+        return sorted((i for i in range(len(pipelines)) if self.is_open(i) and not self.too_late(i, clock)), key=key)
 
     def reached(self) -> Time:
         """The best value of all, or what is enough."""
@@ -184,9 +192,9 @@ class _Turns:
         settled = self.once or result.reason in ("optimal", "infeasible") or result.limit == "gap"
         return not settled and self.known(i) < self.reached()
 
-    def opened(self) -> list[int]:
-        """The placements of :meth:`is_open`."""
-        return [i for i in range(len(self.branches)) if self.is_open(i)]
+    def too_late(self, i: int, clock: Clock) -> bool:
+        """Whether a value is known, and the time is over, or less is left than turns have taken beyond their share."""
+        return clock.left <= self.beyond * self.branches[i].pipeline.stages and self.reached() < math.inf and not self.once
 
     def begun(self) -> tuple[Result, ...]:
         """What the placements have shown whose search has begun."""

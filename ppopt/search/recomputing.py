@@ -33,7 +33,7 @@ from ppopt.pipeline.recompute_choices import Choice, RecomputeChoices
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.choices import rows_in_time
-from ppopt.search.closed import check_found, quick_bound, solve_closed
+from ppopt.search.closed import check_found, first_bound, solve_closed
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -98,7 +98,7 @@ class RecomputeChoice:
     def floor(self, objective: Objective) -> Fraction | float:
         """A quick lower bound: that of a pipeline on which nothing takes longer; infinite where not one microbatch fits."""
         try:
-            return quick_bound(self.choices.relaxed(self.choices.lowest, self.choices.highest), objective)
+            return first_bound(self.choices.relaxed(self.choices.lowest, self.choices.highest), objective)
         except TooLittleMemory:
             return math.inf
 

@@ -96,7 +96,7 @@ def test_no_placement_begins_once_the_time_is_over_and_a_value_is_known() -> Non
 
 
 @pytest.mark.parametrize(("taken", "begun"), [((60.0, 1.0, 1.0), 1), ((50.0, 30.0, 1.0), 2), ((50.0, 10.0, 1.0), 3)])
-def test_no_placement_begins_with_less_than_others_took_beyond_their_share(
+def test_no_turn_begins_with_less_than_others_took_beyond_their_share(
     monkeypatch: pytest.MonkeyPatch, taken: tuple[float, ...], begun: int
 ) -> None:
     """The first one has a sixth of 100 seconds, so that it takes 43 or 33 more."""
