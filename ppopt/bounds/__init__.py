@@ -8,10 +8,10 @@ save against their halves (:mod:`ppopt.constraints.graphs`).
 
 from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory
+from ppopt.bounds.device_work import work
 from ppopt.bounds.escalation import best
 from ppopt.bounds.tuning import BoundsTuning
 from ppopt.bounds.windows import window
-from ppopt.bounds.work import work
 from ppopt.schedule import Objective
 
 __all__ = ["Bound", "BoundsTuning", "Objective", "best", "machine", "memory", "window", "work"]

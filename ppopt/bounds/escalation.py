@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from ppopt.bounds.bound import Bound
 from ppopt.bounds.closed_form import machine, memory
 from ppopt.bounds.copies import relaxed
+from ppopt.bounds.device_work import work
 from ppopt.bounds.latest_starts import latest_first_starts
 from ppopt.bounds.tuning import BoundsTuning
 from ppopt.bounds.windows import of_graph, window
-from ppopt.bounds.work import work
 from ppopt.clock import Limits
 from ppopt.constraints import FamilyGraph, relaxed_graphs
 from ppopt.op import Kind
