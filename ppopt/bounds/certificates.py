@@ -97,7 +97,7 @@ def _certificates(pipeline: Pipeline, objective: Objective) -> tuple[Certificate
 def work_certificates(pipeline: Pipeline, once: Collection[Once] = ()) -> list[Certificate]:
     """What the operations of each device take together, with what it does before and after them: of device spans, too.
 
-    ``once``: what follows from the cut though the pipeline's own layers do not say so, as it has none.
+    ``once``: what counts as a time of stages as well, for a pipeline that has no layers which say so.
     """
     graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
     margins = margins_of(pipeline, graph, given_once(pipeline).union(once))

@@ -91,7 +91,8 @@ class EdgeFinding:
     ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """:meth:`asked` by one thread."""
         found, state, operations, work = bounds.copy(), np.zeros(2, np.int64), self.families * self.count, self.room()
-        longest = int(times.sum(axis=(1, 2)).max(initial=0)) * self.count + self._lags + abs(below)
+        whole = times[:, 0].sum(axis=1) * self.count + times[:, 1:].max(axis=2).sum(axis=1)
+        longest = int(whole.max(initial=0)) + self._lags + abs(below)
         assert 2 * longest * operations < -NEVER // 2, "far from never"
         rows = np.ascontiguousarray(times).ravel()
         while state[0] < len(found) and not clock.over:

@@ -20,7 +20,7 @@ class Margins(NamedTuple):
     behind: tuple[Way, ...]
 
     def around(self, families: Sequence[int]) -> Way:
-        """What a device does before and behind these families at least."""
+        """What a device does before and behind these families at least; it may be less than the least on a given cut."""
         first, last = (common([side[o] for o in families]) for side in self)
         return first.behind(last)
 
@@ -40,7 +40,7 @@ def once_of_stages(pipeline: Pipeline) -> dict[Part, Time]:
     found: dict[Part, Time] = {}
     for once in sorted(given_once(pipeline)):
         assert layers is not None
-        each = summed(groups_of(layers, pipeline.counts), layers.each(once.name.lower()))
+        each = summed(groups_of(layers, pipeline.counts), layers.each(once.field))
         assert each is not None
         found |= {Part(once, stage): _whole(time * pipeline.ticks.per_unit) for stage, time in enumerate(each)}
     return found

@@ -24,6 +24,11 @@ class Once(IntEnum):
     REDUCE_SCATTER = ALL_GATHER + 1
     OPTIMIZER = ALL_GATHER + 2
 
+    @property
+    def field(self) -> str:
+        """Which field of a layer it is."""
+        return self.name.lower()
+
 
 class Part(NamedTuple):
     """A duration of a stage: of ``F``, of ``I`` (or a fused backward), of ``W`` (what a split backward does beside ``I``), for

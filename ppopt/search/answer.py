@@ -269,7 +269,8 @@ class _Question:
         """What says how soon a placement has its turn: what is quickly known of it. Of a large one whose microbatches differ
         that is the work alone, about the same on each; so of these what would be known if they were alike."""
         problem, pipeline = Problem(branch.pipeline), branch.pipeline
-        if not (problem.large and problem.differing) or self.binding is not None or self.constraints:
+        bound = self.binding is not None or self.constraints
+        if not (problem.large and problem.differing) or pipeline.partition == BEST or bound:
             return branch.floor(self.objective)
         try:
             return self._branch(pipeline.changed(mix=Mix()), tuple, {}).floor(self.objective)

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Protocol, TypeAlias
 
 from ppopt.clock import Clock, bounded
+from ppopt.interrupt import held
 from ppopt.named import Row
 from ppopt.pipeline import BEST, Pipeline
 from ppopt.schedule import Objective, Schedule
@@ -102,7 +103,11 @@ class Later:
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """As :meth:`Branch.go_on`."""
-        self._made = self._made or self._make()
+        if self._made is None:
+            with held() as came:  # what others have found is kept
+                self._made = self._make()
+            if came:
+                clock.interrupt()
         return self._made.go_on(clock, enough, progress)
 
 
@@ -133,7 +138,7 @@ def solve_branches(
     turns = _Turns(branches, floors, settings.deterministic, enough, floors if promise is None else list(map(promise, branches)))
     least = strategies.PLACEMENT * settings.seconds
     while opened := turns.in_order(clock):
-        if turns.all_begun and clock.left < least:
+        if clock.left < least and all(branches[i].result is not None for i in opened):
             break
         behind = clock.left / 2 if len(opened) > 1 and clock.left / 2 > len(opened) * least and settings.solver != "ilp" else 0.0
         for turn, i in enumerate(opened):
@@ -193,8 +198,10 @@ class _Turns:
         return not settled and self.known(i) < self.reached()
 
     def too_late(self, i: int, clock: Clock) -> bool:
-        """Whether a value is known, and the time is over, or less is left than turns have taken beyond their share."""
-        return clock.left <= self.beyond * self.branches[i].pipeline.stages and self.reached() < math.inf and not self.once
+        """Whether one has begun and a value, or what is enough, is known, and the time is over, or less is left than turns have
+        taken beyond their share."""
+        late = clock.left <= self.beyond * self.branches[i].pipeline.stages
+        return late and not self.once and self.reached() < math.inf and bool(self.begun())
 
     def begun(self) -> tuple[Result, ...]:
         """What the placements have shown whose search has begun."""

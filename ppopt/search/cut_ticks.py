@@ -93,7 +93,7 @@ class CutTicks:
             "once": {
                 once: [int((of[group] or 0) * self.per_unit) for group in layers.group_of]
                 for once in sorted(given_once(pipeline))
-                for of in [layers.each(once.name.lower())]
+                for of in [layers.each(once.field)]
             },
             "sizes": [(int(by.linear * factor), int(by.square * factor)) for by in sizes],
         }

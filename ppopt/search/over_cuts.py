@@ -29,7 +29,6 @@ from ppopt.interrupt import uninterrupted
 from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, IntArray, Pipeline
 from ppopt.pipeline.cutting import StageLevels
-from ppopt.pipeline.rewriting import undivided
 from ppopt.schedule import Objective
 from ppopt.search.cut_ticks import CutTicks, scale_of_amounts
 from ppopt.search.layer_amounts import least_amounts
@@ -97,7 +96,8 @@ class OverCuts:
         return self.many is not None and self._amounts is not None
 
     def _unit_costs(self) -> Pipeline:
-        """A pipeline of this placement whose operations all take the same, and whose layers take nothing once per step."""
+        """A pipeline of this placement whose operations all take the same. What layers take once per step is left out: it is no
+        constant, but part of what certificates say of stages."""
         pipeline = self.pipeline
         assert pipeline.layers is not None
         layers = pipeline.layers.without_step()
@@ -207,7 +207,7 @@ class OverCuts:
 
     def learn_from(self, pipeline: Pipeline) -> bool:
         """Learn the certificates of a cut; whether its bound is now larger than that of all cuts that are left."""
-        pipeline = undivided(pipeline)  # ticks are those of all cuts
+        assert given_once(pipeline) == given_once(self.pipeline), "else what one cut exchanges would count on all"
         known = 0 if self.many is None else self.many.learned
         found = certificates(pipeline, MOST if self.many is None else pipeline.devices + 1, self.objective)
         more = Fraction(found[0].value(durations_of(pipeline)), pipeline.ticks.per_unit) > self.bound

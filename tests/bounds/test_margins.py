@@ -12,19 +12,20 @@ from ppopt.bounds.certificates import Certificate, certificates, durations_of
 from ppopt.bounds.margins import given_once, margins_of, once_of_stages
 from ppopt.bounds.tight_lists import times_on
 from ppopt.bounds.ways import Once, Part, Way
-from ppopt.clock import Limits
+from ppopt.clock import Clock, Limits
 from ppopt.constraints import relaxed_graph
 from ppopt.op import Kind
 from ppopt.pipeline import Costs, DataParallel, Layer, Layers, Links, Memory, Pipeline
 from ppopt.schedule import Objective
+from ppopt.search import solve
 from ppopt.search.over_cuts import OverCuts
-from tests.support.every_cut import cuts
+from tests.support.every_cut import by_enumeration, cuts
 
 PLACES = (("linear", 2, 1), ("linear", 3, 1), ("wave", 2, 2), ("loop", 2, 2), ("bidirectional", 2, 1), ("loop", 2, 3))
 NAMES = ("all_gather", "reduce_scatter", "optimizer")
 
 
-def exchanging(rng: Random, *, places: int = len(PLACES), limit: bool = False) -> Pipeline:
+def exchanging(rng: Random, *, places: int = len(PLACES), limit: bool = False, pieces: bool = False) -> Pipeline:
     """Layers that take something once per step, much or little; the partition is open. What they do not take of that is given
     for each device."""
     placement, devices, chunks = rng.choice(PLACES[:places])
@@ -44,7 +45,8 @@ def exchanging(rng: Random, *, places: int = len(PLACES), limit: bool = False) -
     layers = Layers([layer(i) for i in range(devices * chunks + rng.randint(1, 3))])
     each = tuple(rng.randint(0, 9) for _ in range(devices))
     exchanged = (0, 0) if layers.has(*NAMES[:2]) else (rng.choice((0, each)), each)
-    costs = Costs(optimizer=None if layers.has("optimizer") else rng.choice((None, each)))
+    step = None if layers.has("optimizer") else rng.choice((None, each))
+    costs = Costs(optimizer=step, weight_pieces=rng.choice((1, 2, 3)) if pieces and split else 1)
     memory = Memory(limit=rng.randint(5, 9) * (chunks + 1)) if limit else Memory()
     return Pipeline(
         devices,
@@ -87,7 +89,7 @@ def worth(certificate: Certificate, own: int, pipeline: Pipeline) -> Fraction:
 def test_a_certificate_is_the_bound_of_its_cut_and_holds_on_all_others(seed: int, objective: Objective) -> None:
     rng = Random(seed)
     for _ in range(4):
-        every = on_every_cut(exchanging(rng))
+        every = on_every_cut(exchanging(rng, pieces=True))
         known = [machine(pipeline, objective) for pipeline in every]
         for at in rng.sample(range(len(every)), min(3, len(every))):
             own = every[at].ticks.per_unit
@@ -98,13 +100,15 @@ def test_a_certificate_is_the_bound_of_its_cut_and_holds_on_all_others(seed: int
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_known_of_all_cuts_from_the_begin_holds(seed: int, objective: Objective) -> None:
-    """It is no less than what each device takes, exchange and step included."""
+def test_what_is_known_of_all_cuts_holds(seed: int, objective: Objective) -> None:
+    """What is learned from a cut, too. It is no less than what each device takes, exchange and step included."""
     rng = Random(seed)
     for _ in range(4):
-        pipeline = exchanging(rng)
-        over = OverCuts(pipeline, objective, Fraction(0))
-        for cut in on_every_cut(pipeline):
+        pipeline = exchanging(rng, pieces=True)
+        over, every = OverCuts(pipeline, objective, Fraction(0)), on_every_cut(pipeline)
+        for cut in rng.sample(every, min(2, len(every))):
+            over.learn_from(cut)
+        for cut in every:
             said = max(worth(one, over.per_unit, cut) for one in over._known)
             assert said <= machine(cut, objective)
             assert over.bound <= machine(cut, objective)
@@ -173,3 +177,36 @@ def test_by_hand() -> None:
     beside = pipeline.changed(data_parallel=DataParallel(overlap=True))
     assert of(beside, 1) == (Way.of(stages(Once.ALL_GATHER, 1)), Way.of(stages(Once.REDUCE_SCATTER, 1), step))
     assert of(beside, 3) == of(pipeline, 3) == of(pipeline, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weight_gradients_in_pieces_beside_an_exchange(seed: int) -> None:
+    rng = Random(seed)
+
+    def layer(i: int) -> Layer:
+        once = {name: rng.choice((0, 0, 10, 20)) for name in NAMES}
+        return Layer(f"l{i}", forward=rng.randint(1, 3), backward_input=rng.randint(1, 3), backward_weight=2, **once)
+
+    pipeline = Pipeline(2, 2, layers=Layers([layer(i) for i in range(5)]), partition="best", costs=Costs(weight_pieces=2))
+    result = solve(pipeline, workers=1, seconds=60)
+    assert (result.reason, result.value) == ("optimal", by_enumeration(pipeline, "makespan"))
+
+
+@pytest.mark.parametrize(("digits", "devices", "chunks", "microbatches"), [(6, 8, 4, 256), (9, 4, 1, 128)])
+def test_edge_finding_has_room_for_fine_ticks(digits: int, devices: int, chunks: int, microbatches: int) -> None:
+    rng = Random(0)
+
+    def time(low: int, high: int) -> Fraction:
+        return Fraction(rng.randint(low * 10**digits, high * 10**digits), 10**digits)
+
+    def layer(i: int) -> Layer:
+        once = {"all_gather": time(5, 300), "reduce_scatter": time(5, 300), "optimizer": time(1, 5)}
+        return Layer(f"l{i}", forward=time(1, 3), backward=time(2, 6), **once)
+
+    layers = Layers([layer(i) for i in range(devices * chunks + 1)])
+    placement = "wave" if chunks > 1 else "linear"
+    over = OverCuts(Pipeline(devices, microbatches, placement, chunks, layers=layers), "makespan", Fraction(0))
+    clock = Clock(3, deterministic=True)
+    assert over.list_cuts(Fraction(10**5), 10, Limits(clock, 0.0, 1), lambda counts: False, 2.0)
+    assert over.listed is not None
+    assert len(over.listed.ends)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,20 @@ def test_a_search_is_made_when_it_has_its_turn() -> None:
     one, other = later(0), later(value)
     assert len(solve_branches([one, other], "makespan", Settings(seconds=1000), clock=Clock(0))) == 1
     assert (len(made), other.result, other.floor("makespan")) == (1, None, value)
+
+
+def test_an_interrupt_while_a_search_is_made_keeps_what_others_found() -> None:
+    found = solve_closed(pp.Pipeline(2, 2), settings=Settings(workers=1))
+    one, other = Searched(found, 3), Searched(found, 3)
+
+    def make() -> Searched:
+        signal.raise_signal(signal.SIGINT)
+        return other
+
+    later = Later(found.pipeline, 1, make)
+    assert later.go_on(Clock(1000), math.inf, None) is other.result
+    assert other.left == [0.0]
+    assert len(solve_branches([one, Later(found.pipeline, 1, make)], "makespan", Settings(seconds=1000))) == 2
 
 
 def test_chunks_are_two_where_a_placement_takes_several() -> None:
