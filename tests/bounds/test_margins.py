@@ -184,10 +184,10 @@ def test_weight_gradients_in_pieces_beside_an_exchange(seed: int) -> None:
     rng = Random(seed)
 
     def layer(i: int) -> Layer:
-        once = {name: rng.choice((0, 0, 10, 20)) for name in NAMES}
-        return Layer(f"l{i}", forward=rng.randint(1, 3), backward_input=rng.randint(1, 3), backward_weight=2, **once)
+        costs = {"forward": rng.randint(1, 3), "backward_input": rng.randint(1, 3), "backward_weight": 2 * rng.randint(1, 2)}
+        return Layer(f"l{i}", **costs, **{name: rng.choice((0, 0, 10, 20)) for name in NAMES})
 
-    pipeline = Pipeline(2, 2, layers=Layers([layer(i) for i in range(5)]), partition="best", costs=Costs(weight_pieces=2))
+    pipeline = Pipeline(2, 3, layers=Layers([layer(i) for i in range(6)]), partition="best", costs=Costs(weight_pieces=2))
     result = solve(pipeline, workers=1, seconds=60)
     assert (result.reason, result.value) == ("optimal", by_enumeration(pipeline, "makespan"))
 
