@@ -265,17 +265,17 @@ class _Question:
         search.begin(start, 0, known.get((pipeline.placement, pipeline.chunks)))
         return self._with_best(ClosedBranch(search))
 
-    def _promise(self, branch: Branch) -> Fraction | float:
+    def _promise(self, branch: Branch, floor: Fraction | float) -> Fraction | float:
         """What says how soon a placement has its turn: what is quickly known of it. Of a large one whose microbatches differ
         that is the work alone, about the same on each; so of these what would be known if they were alike."""
         problem, pipeline = Problem(branch.pipeline), branch.pipeline
         bound = self.binding is not None or self.constraints
         if not (problem.large and problem.differing) or pipeline.partition == BEST or bound:
-            return branch.floor(self.objective)
+            return floor
         try:
             return self._branch(pipeline.changed(mix=Mix()), tuple, {}).floor(self.objective)
         except PipelineError:
-            return branch.floor(self.objective)
+            return floor
 
     def _turns(self, pipeline: Pipeline, beside: Callable[[], Sequence[Row]] = tuple) -> Branch | None:
         """The search for the order of microbatches in a settled order of operations; ``None``: nothing settles that."""

@@ -118,7 +118,7 @@ def solve_branches(
     progress: Report | None = None,
     enough: Time = math.inf,
     clock: Clock | None = None,
-    promise: Callable[[Branch], Time] | None = None,
+    promise: Callable[[Branch, Time], Time] | None = None,
 ) -> tuple[Result, ...]:
     """The result of each branch, as far as it matters which of them has the best of all; those not begun are left out.
 
@@ -128,14 +128,16 @@ def solve_branches(
     an equal share of the limit, once. Once a value is known no turn begins when the time is over, or when less is left than
     others have taken beyond their share, stage by stage: some of what a turn takes cannot be cut short. Where the partition is
     open, too, those of few stages come first: they are settled in seconds, and what they reach is out of reach for many cuts of
-    the others. ``clock``: one that has the time of the settings left, not a new one. ``promise``: less for a branch that is to
-    begin sooner; by default what is quickly known of it.
+    the others. ``clock``: one that has the time of the settings left, not a new one. ``promise``: of a branch and what is
+    quickly known of it, less for one that is to begin sooner; by default what is known.
     """
     clock = clock or settings.limits().clock
     if len(branches) == 1:
         return (branches[0].go_on(clock, enough, progress),)
     floors = [branch.floor(objective) for branch in branches]
-    turns = _Turns(branches, floors, settings.deterministic, enough, floors if promise is None else list(map(promise, branches)))
+    turns = _Turns(
+        branches, floors, settings.deterministic, enough, floors if promise is None else list(map(promise, branches, floors))
+    )
     least = strategies.PLACEMENT * settings.seconds
     while opened := turns.in_order(clock):
         if clock.left < least and all(branches[i].result is not None for i in opened):
