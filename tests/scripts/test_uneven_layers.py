@@ -22,7 +22,7 @@ def test_a_shape_is_the_same_each_time_and_no_two_layers_are_alike(shape: str, n
 @pytest.mark.parametrize("limited", [False, True])
 def test_the_best_of_all_cuts_is_named_with_its_proof(limited: bool, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["kinds", "--layers", "6", "--seeds", "2", "-d", "2", "-m", "3", "--placement", "loop", "--chunks", "2"]
-    uneven_layers.main([*arguments, *(["--limited"] if limited else []), "--time-limit", "20"])
+    uneven_layers.main([*arguments, *(["--limited"] if limited else []), "--time-limit", "200"])
     found = json.loads(capsys.readouterr().out)
     assert (found["reason"], found["gap in percent"]) == ("optimal", 0)
 
