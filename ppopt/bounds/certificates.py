@@ -30,7 +30,7 @@ import numpy as np
 
 from ppopt.bounds.closed_form import Heads, best_set
 from ppopt.bounds.heads import ancestors_among, heads, most_instances, tails
-from ppopt.bounds.margins import Margins, given_once, margins_of, once_of_stages
+from ppopt.bounds.margins import Margins, margins_of, once_of_stages
 from ppopt.bounds.ways import NOTHING, Once, Part, Time, Way, common, shortest
 from ppopt.constraints import FamilyGraph, joined, relaxed_graph
 from ppopt.op import Kind
@@ -79,7 +79,7 @@ def certificates(pipeline: Pipeline, most: int, objective: Objective = "makespan
 @lru_cache(maxsize=8)  # the bound of a cut is asked for, and then learned from; a few cuts are compared
 def _certificates(pipeline: Pipeline, objective: Objective) -> tuple[Certificate, ...]:
     found: list[tuple[int, Certificate]] = []
-    each = reasons_of_devices(pipeline, objective, given_once(pipeline))
+    each = reasons_of_devices(pipeline, objective)
     graph = each[0].graph
     for device, (reasons, (_, families)) in enumerate(zip(each, graph.machines, strict=False)):
         if not families:
@@ -97,10 +97,10 @@ def _certificates(pipeline: Pipeline, objective: Objective) -> tuple[Certificate
 def work_certificates(pipeline: Pipeline, once: Collection[Once] = ()) -> list[Certificate]:
     """What the operations of each device take together, with what it does before and after them: of device spans, too.
 
-    ``once``: what counts as a time of stages as well, for a pipeline that has no layers which say so.
+    ``once`` as of :func:`~ppopt.bounds.margins.margins_of`.
     """
     graph, sizes = joined(relaxed_graph(pipeline, links=False)), sizes_of(pipeline)
-    margins = margins_of(pipeline, graph, given_once(pipeline).union(once))
+    margins = margins_of(pipeline, graph, once)
     each = (families for _, families in graph.machines[: graph.devices])
     works = (_work(graph, sizes, families, graph.count).behind(margins.around(families)) for families in each)
     return [Certificate((NOTHING,), work, (NOTHING,)) for work in works]
@@ -180,7 +180,7 @@ class Reasons:
         """Those of the makespan of a pipeline, whole weight gradients, and transfers as mere delays; ``once`` as of
         :func:`work_certificates`."""
         graph = joined(relaxed_graph(pipeline, links=False))
-        return cls(graph, sizes_of(pipeline), margins_of(pipeline, graph, given_once(pipeline).union(once)))
+        return cls(graph, sizes_of(pipeline), margins_of(pipeline, graph, once))
 
     def head(self, family: int, instance: int) -> tuple[Way, ...]:
         """The way to an instance of a family, no shorter than one of these."""
@@ -353,7 +353,7 @@ def _part(graph: FamilyGraph, sizes: Sizes, family: int) -> Part:
 
 
 def _work(graph: FamilyGraph, sizes: Sizes, families: Sequence[int], counts: Sequence[int] | Mapping[int, int]) -> Way:
-    """What so many instances of each of these families take together; ``counts`` by family."""
+    """What these families take together: the duration of each as often as ``counts`` has it, by family."""
     times: Counter[Part] = Counter()
     for o in families:
         times[_part(graph, sizes, o)] += counts[o]

@@ -11,6 +11,7 @@ from ppopt.bounds.ways import Once, Part, Time, Way, common
 from ppopt.constraints import FamilyGraph
 from ppopt.pipeline import Pipeline
 from ppopt.pipeline.cutting import groups_of, summed
+from ppopt.pipeline.traffic import stages_of_devices
 
 
 class Margins(NamedTuple):
@@ -46,16 +47,16 @@ def once_of_stages(pipeline: Pipeline) -> dict[Part, Time]:
     return found
 
 
-def margins_of(pipeline: Pipeline, graph: FamilyGraph, once: Collection[Once]) -> Margins:
-    """The margins of a graph of a pipeline, linear in what stages take ``once`` per step; the rest is constant.
+def margins_of(pipeline: Pipeline, graph: FamilyGraph, once: Collection[Once] = ()) -> Margins:
+    """The margins of a graph of a pipeline, linear in what its layers take once per step; the rest is constant.
+
+    ``once``: what counts as a time of stages as well, for a pipeline that has no layers which say so.
 
     Without overlap a device gathers for all of its stages before it begins, and scatters for all when it has ended; with overlap
     for a stage and the earlier ones (:class:`~ppopt.pipeline.DataParallel`). The optimizer step is that of all its stages.
     """
-    own, overlap = once_of_stages(pipeline), pipeline.data_parallel.overlap
-    stages_of = [
-        sorted({s for route in pipeline.routes for s, d in enumerate(route) if d == device}) for device in range(pipeline.devices)
-    ]
+    counted = given_once(pipeline).union(once)
+    own, overlap, stages_of = once_of_stages(pipeline), pipeline.data_parallel.overlap, stages_of_devices(pipeline)
 
     def parts(family: int, names: Collection[Once]) -> list[Part]:
         route, stage, kind = (of := graph.families[family]).route, of.stage, of.kind
@@ -64,7 +65,7 @@ def margins_of(pipeline: Pipeline, graph: FamilyGraph, once: Collection[Once]) -
         return [Part(name, other) for name in names for other in (stages_of[computing] if name == Once.OPTIMIZER else sooner)]
 
     def ways(given: Sequence[int], *names: Once) -> tuple[Way, ...]:
-        said = [name for name in names if name in once]
+        said = [name for name in names if name in counted]
         return _ways(given, lambda family: parts(family, said) if said else [], own)
 
     return Margins(ways(graph.lead, Once.ALL_GATHER), ways(graph.tail, Once.REDUCE_SCATTER, Once.OPTIMIZER))

@@ -66,10 +66,15 @@ def both(pipeline: Pipeline) -> tuple[Value, Value]:
     return pipeline.data_parallel.all_gather, pipeline.data_parallel.reduce_scatter
 
 
+def stages_of_devices(pipeline: Pipeline) -> list[list[int]]:
+    """``[device]``: the stages that it holds for some route, ascending."""
+    different = set(pipeline.routes)
+    return [sorted({s for route in different for s, d in enumerate(route) if d == device}) for device in range(pipeline.devices)]
+
+
 def exchanged(pipeline: Pipeline, value: Value) -> list[dict[int, Fraction]]:
     """``[device]``: by each stage that the device holds for some route, the time that it takes to exchange it."""
-    devices, different = range(pipeline.devices), set(pipeline.routes)
-    stages_of = [sorted({s for route in different for s, d in enumerate(route) if d == device}) for device in devices]
+    stages_of = stages_of_devices(pipeline)
     if pipeline.data_parallel.per == "stage":
         return [{s: entry(value, s) for s in stages} for stages in stages_of]
     return [{s: entry(value, device) / len(stages) for s in stages} for device, stages in enumerate(stages_of)]

@@ -165,7 +165,7 @@ def test_by_hand() -> None:
 
     def of(pipeline: Pipeline, stage: int) -> tuple[Way, Way]:
         graph = relaxed_graph(pipeline, links=False)
-        margins = margins_of(pipeline, graph, given_once(pipeline))
+        margins = margins_of(pipeline, graph)
         (place,) = (o for o, family in enumerate(graph.families) if (family.kind, family.stage) == (Kind.F, stage))
         return margins.before[place], margins.behind[place]
 
