@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 
 from hypothesis import strategies as st
 
@@ -61,30 +62,36 @@ class ByTrying:
     """Operations are started in the order of their starts, each as early as can be: some such order is a best schedule."""
 
     p: Pipeline
-    best: Fraction | None = None
+    best: int | None = None
 
     @cached_property
-    def _times(self) -> dict[tuple[int, str], Fraction]:
+    def _times(self) -> dict[tuple[int, str], int]:
+        """In parts of the user's unit, as many as a weight gradient has pieces."""
         costs = self.p.costs
         full = costs.backward or [i + w for i, w in zip(costs.backward_input, costs.backward_weight, strict=True)]  # type: ignore[arg-type]
         rows = {"F": costs.forward, "B": full, "I": costs.backward_input}
-        found = {(s, kind): row[s] for kind, row in rows.items() for s in range(self.p.stages)}  # type: ignore[index]
-        return found | {(s, "W"): costs.backward_weight[s] / costs.weight_pieces for s in range(self.p.stages)}  # type: ignore[index]
+        found = {(s, kind): self._parts(row[s]) for kind, row in rows.items() for s in range(self.p.stages)}  # type: ignore[index]
+        return found | {(s, "W"): _whole(costs.backward_weight[s]) for s in range(self.p.stages)}  # type: ignore[index]
+
+    def _parts(self, time: Fraction | None) -> int:
+        return _whole(time or Fraction(0)) * self.p.costs.weight_pieces
 
     def optimum(self) -> Fraction | None:
         """The least makespan, in the user's unit; ``None``: there is no schedule."""
         self.seen: set[object] = set()
-        self.left = [Fraction(0)] * self.p.devices
+        self.lag, self.step = self._parts(self.p.links.latency), self._parts(self.p.costs.optimizer)  # type: ignore[arg-type]
+        self.least = [
+            min(self._times[s, "B"], self._times[s, "I"] + self._times[s, "W"] * self.p.costs.weight_pieces)
+            for s in range(self.p.stages)
+        ]
+        self.left = [0] * self.p.devices
         for s, device in enumerate(self.p.routes[0]):
-            backward = min(self._times[s, "B"], self._times[s, "I"] + self._times[s, "W"] * self.p.costs.weight_pieces)
-            self.left[device] += self.p.microbatches * (self._times[s, "F"] + backward)
-        self._go({}, [Fraction(0)] * self.p.devices, Fraction(0), tuple(self.left))
-        return self.best
+            self.left[device] += self.p.microbatches * (self._times[s, "F"] + self.least[s])
+        self._go({}, [0] * self.p.devices, 0, tuple(self.left))
+        return None if self.best is None else Fraction(self.best, self.p.costs.weight_pieces)
 
-    def _go(
-        self, ends: dict[Part, tuple[Fraction, Fraction]], free: list[Fraction], last: Fraction, left: tuple[Fraction, ...]
-    ) -> None:
-        step = self.p.costs.optimizer or Fraction(0)
+    def _go(self, ends: dict[Part, tuple[int, int]], free: list[int], last: int, left: tuple[int, ...]) -> None:
+        step = self.step
         if self.best is not None and any(
             max(f, last if w else f) + w + step >= self.best for f, w in zip(free, left, strict=True)
         ):
@@ -103,22 +110,20 @@ class ByTrying:
             start = self._fits(ends, op, max(last, ready, free[device]))
             if start is not None:
                 end = start + self._times[op[:2]]
-                least = min(
-                    self._times[op[0], "B"], self._times[op[0], "I"] + self._times[op[0], "W"] * self.p.costs.weight_pieces
-                )
+                least = self.least[op[0]]
                 work = {"F": self._times[op[0], "F"], "B": least, "I": min(least, self._times[op[0], "I"])}
-                rest = (least - work["I"]) / self.p.costs.weight_pieces
+                rest = (least - work["I"]) // self.p.costs.weight_pieces  # whole, as each is a multiple of the pieces
                 now = list(left)
                 now[device] -= work.get(op[1], rest)
                 self._go({**ends, op: (start, end)}, [*free[:device], end, *free[device + 1 :]], start, tuple(now))
 
     def _next(self, ends):  # type: ignore[no-untyped-def]
-        lag, route = self.p.links.latency, self.p.routes[0]
+        lag, route = self.lag, self.p.routes[0]
         for m in range(self.p.microbatches):
             for s in range(self.p.stages):
                 if (s, "F", m, 0) not in ends:
                     if s == 0 or (s - 1, "F", m, 0) in ends:
-                        before = ends[s - 1, "F", m, 0][1] + (lag if route[s - 1] != route[s] else 0) if s else Fraction(0)
+                        before = ends[s - 1, "F", m, 0][1] + (lag if route[s - 1] != route[s] else 0) if s else 0
                         yield (s, "F", m, 0), before
                     continue
                 if (s, "B", m, 0) in ends:
@@ -140,16 +145,23 @@ class ByTrying:
 
     def _changes(self, op: Part) -> tuple[Fraction, Fraction]:
         """What an operation takes at its start and gives back at its end, of the microbatch's own and of the working set."""
-        held = self.p.memory.activation[op[0]]  # type: ignore[index]
-        kept = held if self.p.memory.retained is None else self.p.memory.retained[op[0]]  # type: ignore[index]
+        return self._changed[op[0], op[1], op[3] == self.p.costs.weight_pieces - 1]
+
+    @cached_property
+    def _changed(self) -> dict[tuple[int, str, bool], tuple[Fraction, Fraction]]:
+        kinds = product(range(self.p.stages), "FBIW", (False, True))
+        return {key: self._change(*key) for key in kinds}
+
+    def _change(self, stage: int, kind: str, last: bool) -> tuple[Fraction, Fraction]:
+        held = self.p.memory.activation[stage]  # type: ignore[index]
+        kept = held if self.p.memory.retained is None else self.p.memory.retained[stage]  # type: ignore[index]
         working = self.p.memory.working or Fraction(0)
-        if op[1] == "F":
+        if kind == "F":
             return held, Fraction(0)
-        if op[1] == "B":
+        if kind == "B":
             return working, held + working  # type: ignore[operator]
-        if op[1] == "I":
+        if kind == "I":
             return max(kept - held, Fraction(0)) + working, max(held - kept, Fraction(0)) + working  # type: ignore[operator]
-        last = op[3] == self.p.costs.weight_pieces - 1
         return working, working + (kept if last else 0)  # type: ignore[operator, return-value]
 
     def _fits(self, ends, op, start):  # type: ignore[no-untyped-def]
@@ -164,6 +176,11 @@ class ByTrying:
             if held + self._changes(op)[0] <= self.p.memory.limit:
                 return time
         return None
+
+
+def _whole(time: Fraction) -> int:
+    assert time.denominator == 1
+    return int(time)
 
 
 def by_trying(pipeline: Pipeline) -> int | None:
