@@ -143,14 +143,14 @@ class ByTrying:
                 yield (s, "B", m, 0), ready
                 yield (s, "I", m, 0), ready
 
-    def _changes(self, op: Part) -> tuple[Fraction, Fraction]:
+    def _changes(self, op: Part) -> tuple[int, int]:
         """What an operation takes at its start and gives back at its end, of the microbatch's own and of the working set."""
         return self._changed[op[0], op[1], op[3] == self.p.costs.weight_pieces - 1]
 
     @cached_property
-    def _changed(self) -> dict[tuple[int, str, bool], tuple[Fraction, Fraction]]:
-        kinds = product(range(self.p.stages), "FBIW", (False, True))
-        return {key: self._change(*key) for key in kinds}
+    def _changed(self) -> dict[tuple[int, str, bool], tuple[int, int]]:
+        found = {key: self._change(*key) for key in product(range(self.p.stages), "FBIW", (False, True))}
+        return {key: (_whole(taken), _whole(given)) for key, (taken, given) in found.items()}
 
     def _change(self, stage: int, kind: str, last: bool) -> tuple[Fraction, Fraction]:
         held = self.p.memory.activation[stage]  # type: ignore[index]
