@@ -57,8 +57,9 @@ class AlikeLayers:
     """The search over all cuts of a pipeline that leaves open what recomputes, where all layers are treated alike.
 
     The level comes first that promises most. One that is settled is left for the next, and so is one that finds nothing better
-    than what is known in its part of the time, ``least`` seconds at least: what a first look at a cut takes. ``searching``: makes
-    the search of a pipeline, for about so many seconds.
+    than what is known in ``least`` seconds: what a first look at a cut takes. ``searching``: makes the search of a pipeline, for
+    about so many seconds. Measured on DeepSeek-V3 in a line of 8 devices, 30 s: with an equal part of the time each, two levels
+    at which hardly a microbatch fits took 12 s.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class AlikeLayers:
         while self._levels and not own.over:
             level = self._levels[0]
             search = self._search = self._search or self._searching(level.pipeline, own.left)
-            part = own if self._gains else own.slice(max(own.left / len(self._levels), self._least))
+            part = own if self._gains else own.slice(self._least)
             with at(f"recompute {level.name}"):
                 result = search.go_on(part, below, report)
             self._steps[level.name] = result.steps

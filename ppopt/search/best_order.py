@@ -67,6 +67,11 @@ class BestOrder:
             self._done = best
         return found
 
+    def took(self, seconds: float, gained: bool) -> None:
+        """Count a search for a better order that was made elsewhere."""
+        self.spent += seconds
+        self._in_vain = 0 if gained else self._in_vain + 1
+
     def raced(
         self, own: Schedule, words: Collection[Word], least: Time, below: Time, clock: Clock, steps: list[Taken]
     ) -> Schedule:

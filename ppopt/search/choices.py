@@ -67,9 +67,9 @@ class ClosedBranch:
         """As :meth:`Branch.floor`."""
         return first_bound(self.pipeline, objective)
 
-    def begin(self, start: Schedule | None) -> None:
-        """Begin with a schedule of the pipeline."""
-        self._search.begin(start, 0, None)
+    def begin(self, start: Schedule | None, bound: int = 0) -> None:
+        """Begin with a schedule of the pipeline, and a bound in ticks that holds."""
+        self._search.begin(start, bound, None)
 
     def go_on(self, clock: Clock, enough: Time, progress: Report | None) -> Result:
         """As :meth:`Branch.go_on`."""
@@ -196,7 +196,7 @@ class _Turns:
         result = self.branches[i].result
         if result is None:
             return True
-        settled = self.once or result.reason in ("optimal", "infeasible") or result.limit == "gap"
+        settled = self.once or result.limit in (None, "gap")
         return not settled and self.known(i) < self.reached()
 
     def too_late(self, i: int, clock: Clock) -> bool:

@@ -204,6 +204,8 @@ class PartitionChoice:
         if self._clock.over:
             return
         near = self.offered.first(others, asked, self.most, self._clock)
+        if self.best is not None and self.pipeline.recompute == CHOOSE:
+            near = [self.best.pipeline.counts, *near]
         if self.offered.local and (found := self.least.ask(self.most, self._clock)) is not None:
             near = [self.offered.near(found, self.most, self._clock)]
         for counts in near:
@@ -245,7 +247,11 @@ class PartitionChoice:
         least = self.over.bound_of(fastest(best.pipeline)) if leaf is None else self.value if leaf.settled else leaf.bound
         if least >= self.most:
             return False
-        if (found := self.order.improved(best, max(self.lower, least), self._clock, self.steps)) is not best:
+        if leaf is not None and self.pipeline.recompute == CHOOSE:  # with what recomputes there
+            before, value = self._clock.spent, self.value
+            self._solve(leaf, "longer at cut")
+            self.order.took(self._clock.spent - before, self.value < value)
+        elif (found := self.order.improved(best, max(self.lower, least), self._clock, self.steps)) is not best:
             self._follow(found, ())
         return True
 
@@ -337,7 +343,7 @@ class PartitionChoice:
             result = leaf.search.go_on(self._clock.slice(leaf.seconds), most, None)
         leaf.seconds *= 2
         leaf.bound = max(leaf.bound, Fraction(result.ticks.lower_bound, result.ticks.per_unit))
-        leaf.settled = result.reason in ("optimal", "infeasible") or leaf.bound >= most
+        leaf.settled = result.limit is None or leaf.bound >= most
         self.versions.update(result.versions)
         if result.schedule is not None:
             self._found(result.schedule, result.binding)
@@ -374,11 +380,7 @@ class PartitionChoice:
             limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"
         cuts = math.comb(len(self.pipeline.layers or ()) - 1, self.pipeline.stages - 1)
         summary = f"{cuts} in all; {self.over.learned} certificates, {len(self.leaves)} solved"
-        steps = [
-            Taken("cuts", self.over.seconds, f"{summary}, bound of the others {plain(self.over.bound)}"),
-            *self.steps,
-            *self.alike.steps,
-        ]
+        told = Taken("cuts", self.over.seconds, f"{summary}, bound of the others {plain(self.over.bound)}")
         return Result(
             model=Model(pipeline),
             objective=self.objective,
@@ -391,6 +393,6 @@ class PartitionChoice:
             seed=self.settings.seed,
             versions=self.versions,
             named=Table(self.named or (), self.pipeline),
-            steps=tuple(steps),
+            steps=(told, *self.steps, *self.alike.steps),
             binding=self.words,
         )

@@ -32,8 +32,11 @@ from ppopt.pipeline import Pipeline, PipelineError, TooLittleMemory
 from ppopt.pipeline.recompute_choices import Choice, RecomputeChoices
 from ppopt.schedule import Objective, Schedule
 from ppopt.search import strategies, tuning
-from ppopt.search.choices import rows_in_time
-from ppopt.search.closed import check_found, first_bound, solve_closed
+from ppopt.search.best_choice import BestChoice
+from ppopt.search.choices import ClosedBranch, rows_in_time
+from ppopt.search.closed import ClosedSearch, check_found
+from ppopt.search.narrowing import narrowed, quick, with_option
+from ppopt.search.problem import Problem
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
@@ -50,6 +53,8 @@ class _Node:
     bound: Fraction
     seconds: float
     start: Schedule | None = None
+    search: ClosedBranch | None = None
+    """That of a single choice."""
 
 
 @dataclass
@@ -78,6 +83,10 @@ class RecomputeChoice:
     """A heap: the smallest bound first, of equal ones the node with the fewest open options."""
     tried: set[Choice] = field(default_factory=set)
     """Choices for which list scheduling was tried."""
+    visited: int = 0
+    """How many nodes of the tree had their turn."""
+    left_out: Fraction | float = math.inf
+    """Choices were left out that have no schedule of less than that, though none as good is known."""
     steps: list[Taken] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     named: tuple[Row, ...] | None = None
@@ -92,15 +101,13 @@ class RecomputeChoice:
     def __post_init__(self) -> None:
         self.choices = RecomputeChoices(self.pipeline)
         self._clock = Clock(0)
+        self._own, self._spent = BestChoice(self.objective, self.settings, self.words), 0.0
         root = strategies.RECOMPUTE_ROOT * self.settings.seconds
         self.nodes = [self._entry(_Node(self.choices.lowest, self.choices.highest, Fraction(0), root))]
 
     def floor(self, objective: Objective) -> Fraction | float:
         """A quick lower bound: that of a pipeline on which nothing takes longer; infinite where not one microbatch fits."""
-        try:
-            return first_bound(self.choices.relaxed(self.choices.lowest, self.choices.highest), objective)
-        except TooLittleMemory:
-            return math.inf
+        return quick(self.choices, self.choices.lowest, self.choices.highest, objective)
 
     def begin(self, start: Schedule | None, bound: Fraction = Fraction(0)) -> None:
         """Take over a schedule of some choice, and a bound that holds for all."""
@@ -137,19 +144,50 @@ class RecomputeChoice:
             if schedule is not None and schedule.pipeline.places == self.pipeline.places and not schedule.order.paired:
                 self._found(schedule)
         if self.start is not None:
-            root = self.nodes[0][-1]
-            root.start = self.start
-            self._with_few(self.start)
-            found = self._with_least(self.start, root)
-            if found is not None:
-                self._found(found[0])
+            self.nodes[0][-1].start = self.start
+            self._with_less(self.start)
 
     def _run(self) -> None:
-        """Solve the node of the smallest bound, until the gap is closed or the time is up."""
+        """Solve the node of the smallest bound, and the choice of the best schedule, in turn, until the gap is closed or the time
+        is up."""
         while self.nodes and not self.closed and not self._clock.over and self.lower < self.enough:
-            self._visit(self.nodes[0][-1])  # it stays in the heap until it is done: its bound counts
+            node, single = self.nodes[0][-1], len(self.nodes) == 1 and self.nodes[0][-1].search is not None
+            if self.best is not None and not single and self._own.due(self.best, self._spent):
+                self._improve(self.best)
+                continue
+            before = self._clock.spent
+            self._visit(node)  # it stays in the heap until it is done: its bound counts
+            self._spent += self._clock.spent - before
+
+    def _improve(self, best: Schedule) -> None:
+        """Search for a better schedule of the choice of the best one."""
+        begun = time.monotonic()
+        found, outcome = self._own.improved(best, self._clock), "nothing found"
+        if found is not best:
+            self._found(found)
+            self._with_less(found)
+            outcome = f"best {float(self.value):.6g}"
+            self._report()
+        self.steps.append(Taken("the choice of the best schedule", time.monotonic() - begun, outcome))
+
+    def _narrowed(self, node: _Node) -> _Node:
+        """The node without options that are no better than the best, or than what is enough, as far as that is quickly known."""
+        below, clock = min(self.value, self.enough), self._clock.slice(node.seconds)
+        if below == math.inf or node.low == node.high:
+            return node
+        if below < self.value:
+            self.left_out = min(self.left_out, below)
+        low, high = narrowed(self.choices, node.low, node.high, below, self.objective, clock)
+        known = quick(self.choices, low, high, self.objective)
+        return dataclasses.replace(node, low=low, high=high, bound=max(node.bound, Fraction(min(known, below))))
 
     def _visit(self, node: _Node) -> None:
+        self.visited += 1
+        node = self._narrowed(node)
+        if node.bound >= min(self.value, self.enough):
+            self.proved_by = self.proved_by or "closed forms"
+            self._done(node, 0.0, node.bound, "nothing better")
+            return
         undecided = node.low != node.high
         try:
             pipeline = self.choices.relaxed(node.low, node.high) if undecided else self.choices.resolved(node.low)
@@ -160,8 +198,10 @@ class RecomputeChoice:
         with at(self._name(node)):
             result = self._solved(pipeline, node)
         bound = max(node.bound, Fraction(result.ticks.lower_bound, pipeline.ticks.per_unit))
-        if not self.steps:
-            self.proved_by = result.proved_by
+        self.proved_by = self.proved_by or result.proved_by
+        if bound >= self.value or result.reason == "infeasible":
+            self._done(node, result.seconds, bound, "nothing better")
+            return
         chosen = node.high
         if result.schedule is not None:
             found = (result.schedule, node.low) if not undecided else self._with_least(result.schedule, node)
@@ -170,49 +210,54 @@ class RecomputeChoice:
                 chosen = found[1]
             if undecided:
                 self._with_few(result.schedule)
-                self._listed(chosen)
-                self._listed(node.high)
+                for choice in (chosen, node.high, node.low):
+                    self._listed(choice)
         seconds, start = strategies.RECOMPUTE_NODE * self.settings.seconds, result.schedule
         more = [
             (self.choices.time(s, c) - self.choices.time(s, a), s)
             for s, (a, c) in enumerate(zip(node.low, chosen, strict=True))
             if a < c
         ]
-        if bound >= self.value or result.reason == "infeasible":
-            self._replace()
-            outcome = "nothing better"
+        if bound >= self.value:
+            self._done(node, result.seconds, bound, "nothing better")
         elif (more or (undecided and result.reason == "optimal")) and not self._clock.interrupted:
             stage = max(more)[1] if more else max(range(len(node.low)), key=lambda s: node.high[s] - node.low[s])
             first = chosen[stage] if more else (node.low[stage] + node.high[stage] + 1) // 2
-            self._replace(
-                _Node(node.low, _with(node.high, stage, first - 1), bound, seconds, start),
-                _Node(_with(node.low, stage, first), node.high, bound, seconds, start),
-            )
-            outcome = f"branches on stage {stage}"
+            less = _Node(node.low, with_option(node.high, stage, first - 1), bound, seconds, start)
+            rest = _Node(with_option(node.low, stage, first), node.high, bound, seconds, start)
+            self._done(node, result.seconds, bound, f"branches on stage {stage}", less, rest)
         else:  # what the node's pipeline takes is not settled yet
-            self._replace(_Node(node.low, node.high, bound, 2 * node.seconds, start))
-            outcome = "stays open"
+            again = dataclasses.replace(node, bound=bound, seconds=2 * node.seconds, start=start)
+            self._done(node, result.seconds, bound, "stays open", again)
+
+    def _done(self, node: _Node, seconds: float, bound: Fraction, outcome: str, *nodes: _Node) -> None:
+        """Put these in the place of a node that was visited, and say so."""
+        self._replace(*nodes)
         shown = "" if self.best is None else f", best {float(self.value):.6g}"
-        self.steps.append(Taken(self._name(node), result.seconds, f"bound {float(bound):.6g}{shown}: {outcome}"))
+        self.steps.append(Taken(self._name(node), seconds, f"bound {float(bound):.6g}{shown}: {outcome}"))
         self._report()
 
     def _solved(self, pipeline: Pipeline, node: _Node) -> Result:
-        per_unit = pipeline.ticks.per_unit
-        gap = Fraction(self.settings.gap)
+        """What the search on a pipeline shows in the time of a node; that of a single choice goes on where it stopped."""
+        per_unit, gap = pipeline.ticks.per_unit, Fraction(self.settings.gap)
         enough = min(self.value * (1 - gap), self.enough)
-        result = solve_closed(
-            pipeline,
-            self.objective,
-            dataclasses.replace(self.settings, gap=self.settings.gap if self.best is None else 0.0),
-            words=self.words,
-            beside=lambda: rows_of(pipeline),
-            start=node.start,
-            lower_bound=math.ceil(node.bound * per_unit),
-            enough=math.ceil(enough * per_unit) if isinstance(enough, Fraction) else None,
-            clock=self._clock.slice(node.seconds),
-        )
+        settings = dataclasses.replace(self.settings, gap=self.settings.gap if self.best is None else 0.0)
+        search, clock = node.search, self._clock.slice(node.seconds)
+        if search is None:
+            problem = Problem(pipeline, self.objective, self.words, settings.gap)
+            search = ClosedBranch(ClosedSearch(problem, settings, lambda: rows_of(pipeline)))
+            search.begin(node.start, math.ceil(node.bound * per_unit))
+            node.search = search if node.low == node.high else None
+        result = search.go_on(clock, enough, None)
         self.versions.update(result.versions)
         return result
+
+    def _with_less(self, schedule: Schedule) -> None:
+        """The order of a schedule with as little recomputing as fits."""
+        self._with_few(schedule)
+        found = self._with_least(schedule, _Node(self.choices.lowest, self.choices.highest, Fraction(0), 0.0))
+        if found is not None:
+            self._found(found[0])
 
     def _with_least(self, schedule: Schedule, node: _Node) -> tuple[Schedule, Choice] | None:
         """The order of a schedule with as little recomputing as fits: where it takes most time it is left out first, while
@@ -228,9 +273,9 @@ class RecomputeChoice:
                     return None
                 if self._clock.over:
                     return kept, choice
-                less = self._timed(_with(choice, stage, number), schedule)
+                less = self._timed(with_option(choice, stage, number), schedule)
                 if less is not None and less.within_memory:
-                    kept, choice = less, _with(choice, stage, number)
+                    kept, choice = less, with_option(choice, stage, number)
                     break
         return None if kept is None else (kept, choice)
 
@@ -249,9 +294,11 @@ class RecomputeChoice:
         return None if self.words and not obeys_all(timed, self.words) else timed
 
     def _listed(self, choice: Choice) -> None:
-        """Try list scheduling with this choice, once; it knows no words that bind."""
-        if choice not in self.tried and not self._clock.over and not self.words:
-            self.tried.add(choice)
+        """Try list scheduling with this choice, once, where there is room; it knows no words that bind."""
+        if choice in self.tried or self._clock.over or self.words:
+            return
+        self.tried.add(choice)
+        with suppress(TooLittleMemory):
             for _, schedule in each_baseline(self.choices.resolved(choice)):
                 self._clock.charge(tuning.SCHEDULED * schedule.pipeline.index.computations)
                 self._found(schedule)
@@ -275,7 +322,9 @@ class RecomputeChoice:
     @property
     def lower(self) -> Fraction | float:
         """No choice of stages has a schedule that takes less."""
-        return min(self.nodes[0][0], self.value) if self.nodes else self.value if self.steps else 0
+        if not self.nodes and not self.steps:
+            return 0
+        return min(self.nodes[0][0] if self.nodes else math.inf, self.value, self.left_out)
 
     @property
     def closed(self) -> bool:
@@ -300,25 +349,27 @@ class RecomputeChoice:
         """The answer, its schedule checked; without one, on the pipeline in which every stage recomputes as much as it can."""
         pipeline = self.choices.resolved(self.choices.highest) if self.best is None else self.best.pipeline
         lower = math.floor(self.lower * pipeline.ticks.per_unit) if math.isfinite(self.lower) else 0
+        ticks = Ticks.of(pipeline, self.objective, self.best, lower)
+        if self.lower == self.left_out < math.inf:  # what is enough may be no whole number of ticks here
+            ticks = ticks.bounded(Fraction(self.left_out))
         if self.best is not None:
             check_found(self.best, self.words)
-        reason: Reason = "no-solution" if self.nodes or not self.steps else "infeasible"
+        reason: Reason = "no-solution" if self.nodes or not self.steps or self.left_out < math.inf else "infeasible"
         if self.best is not None:
             reason = "optimal" if self.lower >= self.value else "feasible"
         limit: Limit | None = None
         if reason in ("feasible", "no-solution") and self.lower < self.enough:
             limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"
-        visited = len(self.steps)
         proof = f"{self.proved_by}, whichever stages recompute" if self.proved_by is not None else None
-        if visited > 1:
-            proof = f"branch and bound over the stages that recompute ({visited} nodes)"
+        if self.visited > 1:
+            proof = f"branch and bound over the stages that recompute ({self.visited} nodes)"
         return Result(
             model=Model(pipeline),
             objective=self.objective,
             schedule=self.best,
             reason=reason,
             limit=limit,
-            ticks=Ticks.of(pipeline, self.objective, self.best, lower),
+            ticks=ticks,
             proved_by=proof,
             seconds=self.seconds,
             seed=self.settings.seed,
@@ -327,8 +378,3 @@ class RecomputeChoice:
             steps=tuple(self.steps),
             binding=self.words,
         )
-
-
-def _with(choice: Choice, stage: int, number: int) -> Choice:
-    """A choice with another option of one stage."""
-    return (*choice[:stage], number, *choice[stage + 1 :])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ppopt.constraints import Word
@@ -40,6 +41,14 @@ class Ticks(NamedTuple):
         if schedule is None:
             return cls(per_unit, None, lower_bound, None, None)
         return cls(per_unit, schedule.objective(objective), lower_bound, schedule.makespan, schedule.device_span)
+
+    def bounded(self, bound: Fraction) -> Ticks:
+        """With a lower bound in the user's unit, in ticks as much finer as it needs to be a whole number of them."""
+        finer = (bound * self.per_unit).denominator
+        value, makespan, span = (
+            None if ticks is None else ticks * finer for ticks in (self.value, self.makespan, self.device_span)
+        )
+        return Ticks(self.per_unit * finer, value, int(bound * self.per_unit * finer), makespan, span)
 
 
 class Scope(NamedTuple):

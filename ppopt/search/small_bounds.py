@@ -63,7 +63,9 @@ class SmallBounds:
 
         ``start``: cuts to begin with, at least one the first time. All cuts learn from those that it comes to.
         """
-        self._met.update(start)
+        for counts in start:
+            self._met.add(counts)
+            self._own.setdefault(counts, self._bound(counts))
         while not clock.over:
             found = self._least(left_out, clock)
             if found is None or found in self._own:

@@ -48,7 +48,7 @@ def holds(pipeline: Pipeline, objective: Objective) -> Result:
     return result
 
 
-@pytest.mark.parametrize(("examples", "steps"), [(3, 1), pytest.param(10, 3, marks=thorough)], ids=["few", "all"])
+@pytest.mark.parametrize(("examples", "steps"), [(3, 1), pytest.param(40, 3, marks=thorough)], ids=["few", "all"])
 def test_the_choice_is_the_best_of_all(examples: int, steps: int) -> None:
     """Some of them are best with some of their stages recomputing, some with none; of many, not all are settled at the root."""
     answers: list[Result] = []

@@ -8,11 +8,14 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from ppopt.checker import violations
+from ppopt.clock import Clock
 from ppopt.files import read_model, setting
 from ppopt.files.model import model_of_text
 from ppopt.named import compare, find
 from ppopt.pipeline import Costs, Layers, Memory, Mix, Offload, Pipeline, PipelineError, TooLittleMemory
 from ppopt.search import Settings, solve, solve_closed
+from ppopt.search.choices import bound_of, value_of
+from ppopt.search.recomputing import RecomputeChoice
 from tests.support.every_cut import by_enumeration, cuts, levels, mixed
 from tests.support.places import MODELS
 from tests.support.recompute import random_choice
@@ -119,9 +122,7 @@ def test_with_the_time_up_the_bound_still_holds(limit: float) -> None:
 
 
 def test_a_gap_ends_the_search() -> None:
-    pipeline = Pipeline(
-        3, 5, costs=Costs(forward=2, recompute=(2, 1, 2)), memory=Memory(recompute_saved=HALF, limit=2), recompute="choose"
-    )
+    pipeline = random_choice(random.Random(9))
     exact = solve(pipeline, workers=1, seconds=30)
     rough = solve(pipeline, workers=1, seconds=30, gap=0.5)
     assert exact.reason == "optimal"
@@ -131,6 +132,39 @@ def test_a_gap_ends_the_search() -> None:
     assert len(rough.steps) < len(exact.steps)
     assert rough.reason == "optimal" or rough.limit == "gap"
     assert rough.lower_bound <= exact.value
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_only_what_is_less_than_enough_matters(number: int) -> None:
+    """What is enough is a bound then, and the search is over; that is no claim that there is no schedule."""
+    pipeline = random_choice(random.Random(number))
+    best = Fraction(solve(pipeline, workers=1, seconds=30).value or 0)
+    for enough in (best, best - HALF):
+        search = RecomputeChoice(pipeline, "makespan", Settings(seconds=30, workers=1))
+        result = search.go_on(Clock(30), enough, None)
+        assert result.reason in ("no-solution", "feasible", "optimal")
+        assert result.limit is None
+        assert enough <= bound_of(result) <= best <= value_of(result)
+
+
+@pytest.mark.parametrize(("layers", "devices", "microbatches", "limit"), [(14, 3, 8, 60), (22, 4, 10, 70)])
+def test_hardly_worse_than_where_nothing_recomputes(layers: int, devices: int, microbatches: int, limit: int) -> None:
+    """Within a limit where recomputing does not pay, though much of it would fit."""
+    level = {"name": "full", "time": 3, "saved": 2.5}
+    block = {"forward": 3, "backward_input": 3, "backward_weight": 2, "activation": 3, "weights": 2, "recompute": [level]}
+    ends = [{"name": "embedding", "forward": 1, "backward_input": 0, "backward_weight": 0, "activation": 0, "weights": 2},
+            {"name": "head", "forward": 4, "backward_input": 4, "backward_weight": 3, "activation": 4, "weights": 2}]  # fmt: skip
+    model = Layers([ends[0], {"name": "block", "count": layers, **block}, ends[1]])
+    given = Pipeline(
+        devices, microbatches, "wave", 2, layers=model, partition="balanced", memory=Memory(limit=limit), recompute="choose"
+    )
+    found = [
+        solve(pipeline, seconds=3, deterministic=True, workers=1, best_cut=False).value
+        for pipeline in (given, given.changed(recompute="none"))
+    ]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0] <= 1.04 * found[1]
 
 
 @pytest.mark.parametrize("number", [10, pytest.param(5, marks=thorough)])
@@ -188,9 +222,9 @@ def test_of_microbatches_that_differ_the_best_of_all_choices(pipeline: Pipeline)
 def test_levels_of_which_none_is_the_fastest_are_settled() -> None:
     """Short sequences recompute attention faster, long ones the rest; together they have to recompute something."""
     levels_ = [{"name": "attention", "time": 2, "quadratic": 2, "saved": 2}, {"name": "rest", "time": 3, "saved": 3}]
-    layer = {"name": "layer", "count": 2, "forward": 4, "backward": 8, "activation": 4, "recompute": levels_}
+    layer = {"name": "layer", "count": 3, "forward": 4, "backward": 8, "activation": 4, "recompute": levels_}
     mix = Mix(lengths=[1, 4, 1], length=2)
-    pipeline = Pipeline(2, 3, layers=Layers([layer]), partition=(1, 1), recompute="choose", mix=mix, memory=Memory(limit=8))
+    pipeline = Pipeline(2, 3, layers=Layers([layer]), partition=(1, 2), recompute="choose", mix=mix, memory=Memory(limit=8))
     result = solve(pipeline, seconds=60, workers=1, best_cut=False)
     assert result.reason == "optimal"
     assert result.ticks.value is not None

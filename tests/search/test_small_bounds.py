@@ -57,6 +57,15 @@ def test_the_cut_that_is_found_has_the_least_bound_of_all(start: Counts) -> None
     assert small.bound(found) == LEAST
 
 
+def test_without_time_it_is_the_best_of_those_to_begin_with() -> None:
+    small, _ = search()
+    some = Random(1).sample([counts for counts in EVERY if bound(counts) < math.inf], 4)
+    assert len(set(map(bound, some))) > 1
+    found = small.cut(some, (), math.inf, Clock(0))
+    assert found in some
+    assert bound(found) == small.bound(found) == min(map(bound, some))
+
+
 def test_one_cut_after_the_other_in_the_order_of_their_bounds_until_none_is_below() -> None:
     small, _ = search()
     below = sorted(map(bound, EVERY))[8]
