@@ -183,10 +183,10 @@ class RecomputeChoice:
 
     def _visit(self, node: _Node) -> None:
         self.visited += 1
-        node = self._narrowed(node)
+        whole, node = node, self._narrowed(node)
         if node.bound >= min(self.value, self.enough):
             self.proved_by = self.proved_by or "closed forms"
-            self._done(node, 0.0, node.bound, "nothing better")
+            self._done(whole, 0.0, node.bound, "nothing better")
             return
         undecided = node.low != node.high
         try:
