@@ -185,7 +185,6 @@ class RecomputeChoice:
         self.visited += 1
         whole, node = node, self._narrowed(node)
         if node.bound >= min(self.value, self.enough):
-            self.proved_by = self.proved_by or "closed forms"
             self._done(whole, 0.0, node.bound, "nothing better")
             return
         undecided = node.low != node.high
@@ -361,8 +360,9 @@ class RecomputeChoice:
         if reason in ("feasible", "no-solution") and self.lower < self.enough:
             limit = "interrupted" if self._clock.interrupted else "gap" if self.closed else "time"
         proof = f"{self.proved_by}, whichever stages recompute" if self.proved_by is not None else None
-        if self.visited > 1:
-            proof = f"branch and bound over the stages that recompute ({self.visited} nodes)"
+        if self.visited > 1 or (self.visited and proof is None):
+            nodes = "1 node" if self.visited == 1 else f"{self.visited} nodes"
+            proof = f"branch and bound over the stages that recompute ({nodes})"
         return Result(
             model=Model(pipeline),
             objective=self.objective,
