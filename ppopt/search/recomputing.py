@@ -177,14 +177,19 @@ class RecomputeChoice:
             return node
         if below < self.value:
             self.left_out = min(self.left_out, below)
-        low, high = narrowed(self.choices, node.low, node.high, below, self.objective, clock)
+        low, high = node.low, node.high
         known = quick(self.choices, low, high, self.objective)
+        if known < below:
+            low, high = narrowed(self.choices, low, high, below, self.objective, clock)
+            known = quick(self.choices, low, high, self.objective)
         return dataclasses.replace(node, low=low, high=high, bound=max(node.bound, Fraction(min(known, below))))
 
     def _visit(self, node: _Node) -> None:
         self.visited += 1
         whole, node = node, self._narrowed(node)
         if node.bound >= min(self.value, self.enough):
+            if (node.low, node.high) == (whole.low, whole.high):  # with any of its choices
+                self.proved_by = self.proved_by or "closed forms"
             self._done(whole, 0.0, node.bound, "nothing better")
             return
         undecided = node.low != node.high
