@@ -66,4 +66,4 @@ class BestChoice:
         branch = self._branch
         if branch is None or branch.result is None or branch.pipeline != pipeline:
             return False
-        return branch.result.reason in ("optimal", "infeasible") or branch.result.limit is None
+        return branch.result.limit is None

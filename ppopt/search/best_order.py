@@ -59,8 +59,7 @@ class BestOrder:
             self._counts, self._in_vain, self.seconds = best.pipeline.counts, min(self._in_vain, 1), self._first
         own = clock.slice(self.seconds)
         found = self._searched(best, least, own, steps)
-        self.spent += own.spent
-        self._in_vain = 0 if found is not best else self._in_vain + 1
+        self.took(own.spent, found is not best)
         if found is best and own.over:
             self.seconds *= 2
         elif found is best:
@@ -68,7 +67,7 @@ class BestOrder:
         return found
 
     def took(self, seconds: float, gained: bool) -> None:
-        """Count a search for a better order that was made elsewhere."""
+        """Count a search for a better order, also one that was made elsewhere."""
         self.spent += seconds
         self._in_vain = 0 if gained else self._in_vain + 1
 

@@ -32,7 +32,7 @@ def narrowed(
     """The lowest and the highest option of each stage that a schedule of less than ``below`` (the user's unit) may have, among
     those between two choices, as far as is found while there is time.
 
-    Where that is never, a stage is left with one option, the lowest or the highest of its own.
+    Where no choice has one, each stage is left with a single option.
     """
 
     def never(low: Choice, high: Choice) -> bool:

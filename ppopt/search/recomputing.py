@@ -36,6 +36,7 @@ from ppopt.search.best_choice import BestChoice
 from ppopt.search.choices import ClosedBranch, rows_in_time
 from ppopt.search.closed import ClosedSearch, check_found
 from ppopt.search.narrowing import narrowed, quick, with_option
+from ppopt.search.near_cuts import value_of
 from ppopt.search.problem import Problem
 from ppopt.search.result import Limit, Reason, Result, Ticks
 from ppopt.search.settings import Settings
@@ -151,7 +152,8 @@ class RecomputeChoice:
         """Solve the node of the smallest bound, and the choice of the best schedule, in turn, until the gap is closed or the time
         is up."""
         while self.nodes and not self.closed and not self._clock.over and self.lower < self.enough:
-            node, single = self.nodes[0][-1], len(self.nodes) == 1 and self.nodes[0][-1].search is not None
+            node = self.nodes[0][-1]
+            single = len(self.nodes) == 1 and node.search is not None  # its own search goes on
             if self.best is not None and not single and self._own.due(self.best, self._spent):
                 self._improve(self.best)
                 continue
@@ -181,7 +183,8 @@ class RecomputeChoice:
         known = quick(self.choices, low, high, self.objective)
         if known < below:
             low, high = narrowed(self.choices, low, high, below, self.objective, clock)
-            known = quick(self.choices, low, high, self.objective)
+            if (low, high) != (node.low, node.high):
+                known = quick(self.choices, low, high, self.objective)
         return dataclasses.replace(node, low=low, high=high, bound=max(node.bound, Fraction(min(known, below))))
 
     def _visit(self, node: _Node) -> None:
@@ -208,7 +211,7 @@ class RecomputeChoice:
             return
         chosen = node.high
         if result.schedule is not None:
-            found = (result.schedule, node.low) if not undecided else self._with_least(result.schedule, node)
+            found = (result.schedule, node.low) if not undecided else self._with_least(result.schedule, node.low, node.high)
             if found is not None:
                 self._found(found[0])
                 chosen = found[1]
@@ -259,20 +262,20 @@ class RecomputeChoice:
     def _with_less(self, schedule: Schedule) -> None:
         """The order of a schedule with as little recomputing as fits."""
         self._with_few(schedule)
-        found = self._with_least(schedule, _Node(self.choices.lowest, self.choices.highest, Fraction(0), 0.0))
+        found = self._with_least(schedule, self.choices.lowest, self.choices.highest)
         if found is not None:
             self._found(found[0])
 
-    def _with_least(self, schedule: Schedule, node: _Node) -> tuple[Schedule, Choice] | None:
-        """The order of a schedule with as little recomputing as fits: where it takes most time it is left out first, while
-        there is time.
+    def _with_least(self, schedule: Schedule, low: Choice, high: Choice) -> tuple[Schedule, Choice] | None:
+        """The order of a schedule with as little recomputing as fits, between two choices: where it takes most time it is left out
+        first, while there is time.
 
         ``None``: longer operations break what binds.
         """
-        choice = node.high
+        choice = high
         kept = self._timed(choice, schedule)
-        for stage in sorted(range(len(choice)), key=lambda s: (self.choices.time(s, node.high[s]), s), reverse=True):
-            for number in range(node.low[stage], choice[stage]):
+        for stage in sorted(range(len(choice)), key=lambda s: (self.choices.time(s, high[s]), s), reverse=True):
+            for number in range(low[stage], choice[stage]):
                 if kept is None:
                     return None
                 if self._clock.over:
@@ -310,7 +313,7 @@ class RecomputeChoice:
                     break
 
     def _found(self, schedule: Schedule) -> None:
-        value = Fraction(schedule.objective(self.objective), schedule.pipeline.ticks.per_unit)
+        value = value_of(schedule, self.objective)
         if schedule.within_memory and value < self.value:
             self.best, self.value = schedule, value
 
