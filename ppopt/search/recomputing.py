@@ -267,8 +267,9 @@ class RecomputeChoice:
             self._found(found[0])
 
     def _with_least(self, schedule: Schedule, low: Choice, high: Choice) -> tuple[Schedule, Choice] | None:
-        """The order of a schedule with as little recomputing as fits, between two choices: where it takes most time it is left out
-        first, while there is time.
+        """The order of a schedule with as little recomputing as fits, between two choices.
+
+        Where recomputing takes most time it is left out first, while there is time.
 
         ``None``: longer operations break what binds.
         """
