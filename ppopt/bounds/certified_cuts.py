@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts, Row
+from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts
+from ppopt.bounds.many_fillings import Row
 from ppopt.compiled import available, bare, loop
 from ppopt.pipeline import IntArray
 

@@ -12,6 +12,7 @@ from ortools.sat.python import cp_model
 
 from ppopt.bounds.certificates import Certificate
 from ppopt.bounds.filling import Count, Filling, Phase
+from ppopt.bounds.savings import Savings
 from ppopt.bounds.ways import Once, Part, Way
 from ppopt.clock import Limits
 from ppopt.cpsat.engine import CUTS, CUTS_OF_SIZES, CUTS_RELAXED, race
@@ -177,6 +178,31 @@ class CutModel:
         self.model.add(of == value)
         self.model.add_multiplication_equality(product, [count, of])
         return product
+
+    def recompute(self, savings: Savings, held: list[End], kept: list[End]) -> tuple[list[End], list[End]]:
+        """It is open what recomputes: what is held of a microbatch then, and what is left of that between ``I`` and ``W``.
+
+        ``held``, ``kept``: the :meth:`ends` of these where nothing recomputes. Certificates that are learned from now on, and
+        limits of memory, count what stages take longer (:mod:`ppopt.bounds.savings`).
+        """
+        most, unkept = self.ends(savings.most), self.ends(savings.unkept)
+        surplus = [(price, self.ends(savings.surplus(price))) for price in savings.prices]
+        fewer: list[End] = [self.model.new_constant(0)]
+        less: list[End] = [self.model.new_constant(0)]
+        for stage, kind in enumerate(savings.kinds):
+            saved = self.model.new_int_var(0, sum(savings.most), "")
+            longer = self.model.new_int_var(0, sum(savings.longest), "")  # no layer need take longer to save as much
+            given_up = self.model.new_int_var(0, sum(savings.unkept), "")
+            self.model.add(saved <= most[stage + 1] - most[stage])
+            self.model.add(given_up <= saved)
+            self.model.add(given_up <= unkept[stage + 1] - unkept[stage])
+            for price, ends in surplus:
+                self.model.add(price.amount * longer >= price.ticks * saved - (ends[stage + 1] - ends[stage]))
+            part = Part(kind, stage)
+            self.more[part] = longer + self.more.get(part, 0)
+            fewer.append(fewer[-1] + saved)
+            less.append(less[-1] + given_up)
+        return [a - b for a, b in zip(held, fewer, strict=True)], [a - b for a, b in zip(kept, less, strict=True)]
 
     def have(self, ends: list[End], stage: int, least: int) -> None:
         """A stage has at least that much of something; ``ends``: its :meth:`ends`."""

@@ -43,6 +43,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ppopt.bounds.certificates import reasons_of_devices
+from ppopt.bounds.savings import Savings
 from ppopt.bounds.ways import NOTHING, Once, Part, Time, Way
 from ppopt.op import Kind
 from ppopt.pipeline import Pipeline
@@ -52,12 +53,22 @@ from ppopt.schedule import Objective
 @dataclass(frozen=True)
 class Held:
     """What the layers hold, in whole amounts: of a microbatch from its forward on, of that until ``W``, and always; and the room
-    of each device."""
+    of each device. ``savings``: how much less of a microbatch, where it is open what recomputes; else that is settled."""
 
     held: Sequence[int]
     kept: Sequence[int]
     own: Sequence[int]
     room: Sequence[int]
+    savings: Savings | None = None
+
+    @property
+    def least(self) -> Held:
+        """As little as the layers can hold, however they recompute, whatever that takes."""
+        if self.savings is None:
+            return self
+        held = [value - saved for value, saved in zip(self.held, self.savings.most, strict=True)]
+        kept = [value - saved for value, saved in zip(self.kept, self.savings.unkept, strict=True)]
+        return Held(held, kept, self.own, self.room)
 
 
 @dataclass(frozen=True)

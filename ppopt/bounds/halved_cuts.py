@@ -22,7 +22,8 @@ import numpy.typing as npt
 from ppopt.bounds.certified_cuts import CertifiedCuts
 from ppopt.bounds.cut_list import Listed
 from ppopt.bounds.listed_cuts import LEARNING
-from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts, Row
+from ppopt.bounds.many_cuts import AT_ONCE, EXACT, ManyCuts
+from ppopt.bounds.many_fillings import Row
 from ppopt.clock import Clock
 from ppopt.compiled import available, expect, loop
 from ppopt.op import Kind

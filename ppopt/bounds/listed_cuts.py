@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from ppopt.bounds.cut_list import Listed
 from ppopt.bounds.filling import Count
-from ppopt.bounds.many_cuts import EXACT, ManyCuts, ManyFillings, ManyPhases, Row
+from ppopt.bounds.many_cuts import EXACT, ManyCuts
+from ppopt.bounds.many_fillings import ManyFillings, ManyPhases, Row
 from ppopt.bounds.ways import Once
 from ppopt.clock import Clock
 from ppopt.op import Kind

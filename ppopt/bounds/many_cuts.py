@@ -1,37 +1,31 @@
 """The bounds of many cuts at once: what certificates and limits of memory say of each, device by device.
 
 The numbers are those of :meth:`~ppopt.bounds.certificates.Certificate.value` and :meth:`~ppopt.bounds.filling.Filling.value`, for
-hundreds of cuts in the time that one takes there. Of how much a device can do in a phase only some numbers of operations are
-tried: more of the first kind that fit, and more of those that give memory back, are never worse.
+hundreds of cuts in the time that one takes there.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ppopt.bounds.certificates import Certificate
-from ppopt.bounds.filling import Filling, Held, Phase
+from ppopt.bounds.filling import Filling, Held
+from ppopt.bounds.many_fillings import ManyFillings, Row, sums_of
+from ppopt.bounds.many_recomputing import ManyRecomputing
 from ppopt.bounds.ways import Once, Part, Way
 from ppopt.op import Kind
 from ppopt.pipeline import IntArray
-
-Row: TypeAlias = tuple[IntArray, int]
-"""A way: how often each duration counts, kind by kind and stage by stage, and a constant."""
 
 EXACT = 2**52
 """Numbers below this are exact in floating point."""
 AT_ONCE = 2**16
 """Cuts of which all certificates are asked at once, where there are many. Measured: with half or twice as many it takes as
 long."""
-MOST_TRIED = 1000
-"""Numbers of operations that are tried in a phase; one with more is left out. Measured: 4 stages on a device, 16 microbatches."""
 
 
 class ManyCuts:
@@ -56,13 +50,16 @@ class ManyCuts:
     ) -> None:
         self.stages, self.layers = len(device_of), len(memory.held)
         self.device_of, self.room, self._more = np.array(device_of), memory.room, more or {}
-        each = {kind: _sums(of) for kind, of in (once or {}).items()}
-        self._times: dict[Kind | Once, IntArray] = {kind: _sums(of) for kind, of in times.items()} | each
-        self._first: dict[Kind | Once, IntArray] = {kind: _sums(of) for kind, of in (first or times).items()} | each
-        self.amounts = _sums(memory.held), _sums(memory.kept), _sums(memory.own)
-        """What the first layers hold of a microbatch, what is kept of that until ``W``, and always, for each number of layers."""
+        each = {kind: sums_of(of) for kind, of in (once or {}).items()}
+        self._times: dict[Kind | Once, IntArray] = {kind: sums_of(of) for kind, of in times.items()} | each
+        self._first: dict[Kind | Once, IntArray] = {kind: sums_of(of) for kind, of in (first or times).items()} | each
+        least = memory.least
+        self.amounts = sums_of(least.held), sums_of(least.kept), sums_of(least.own)
+        """What the first layers hold of a microbatch at least, what is kept of that until ``W``, and always, for each number of
+        layers."""
         self._place = {of: place for place, of in enumerate(itertools.product(self._times, range(self.stages)))}
         self.fillings = [ManyFillings(self, filling, scale) for filling in fillings]
+        self._recomputing = None if memory.savings is None else ManyRecomputing(self, memory, memory.savings)
         self._heads, self._tails = _Leasts(self), _Leasts(self)
         self._work: list[Row] = []
         self._of_device: list[int] = []
@@ -169,9 +166,12 @@ class ManyCuts:
         if only is not None:
             return found
         held, kept, own = self.held(ends)
+        again = None if self._recomputing is None else self._recomputing.on(ends)
         for filling in self.fillings:
             room = self.room[filling.device] - own[:, filling.stages].sum(axis=1)
             value = filling.value(duration, held, kept, room)
+            if again is not None:
+                np.maximum(value, again.value(filling, duration, room), out=value)
             np.maximum(found[:, filling.device], value, out=found[:, filling.device])
         return found
 
@@ -194,8 +194,14 @@ class ManyCuts:
 
     def held(self, ends: IntArray) -> Iterator[IntArray]:
         """What each stage (a column) of each cut holds of a microbatch, what is kept of that until ``W``, and its weights."""
+        return (self.of_stages(sums, ends) for sums in self.amounts)
+
+    def of_stages(self, sums: IntArray, ends: IntArray) -> IntArray:
+        """What each stage (a column) of each cut has of something; ``sums``: what the first layers have, for each number of
+        layers."""
         edges = self._edges(ends)
-        return (sums[edges[:, 1:]] - sums[edges[:, :-1]] for sums in self.amounts)
+        found: IntArray = sums[edges[:, 1:]] - sums[edges[:, :-1]]
+        return found
 
     def durations(self, ends: IntArray) -> IntArray:
         """What each kind of operation takes in each stage of each cut, and the stage once per step, in the order of
@@ -238,115 +244,6 @@ def _products(duration: IntArray, ways: Sequence[Row]) -> IntArray:
     return found
 
 
-class ManyFillings:
-    """What a limit of memory says of one device."""
-
-    def __init__(self, cuts: ManyCuts, filling: Filling, scale: int) -> None:
-        self.device, self.stages = filling.device, list(filling.stages)
-        self.most = filling.microbatches
-        self.work, self.head, self.tail = (cuts.row(way, scale) for way in (filling.work, filling.head, filling.tail))
-        self._kinds = np.array([int(kind) for kind, _ in cuts.parts])
-        phases = [[ManyPhases(cuts, phase, filling.microbatches, scale) for phase in of] for of in (filling.first, filling.last)]
-        self.first, self.last = ([(j, one) for j, one in enumerate(of) if one.tried is not None] for of in phases)
-
-    def work_of(self, *kinds: Kind | Once) -> Row:
-        """The part of the work that is of these kinds."""
-        row, _ = self.work
-        return np.where(np.isin(self._kinds, [int(kind) for kind in kinds]), row, 0), 0
-
-    def value(self, duration: IntArray, held: IntArray, kept: IntArray, room: IntArray) -> IntArray:
-        """The bound of each cut."""
-        head, tail, work = (_value(way, duration) for way in (self.head, self.tail, self.work))
-        first = [(j, one.least(duration, held, room)) for j, one in self.first]
-        last = [(j, one.least(duration, kept, room)) for j, one in self.last]
-        found = np.zeros_like(work)
-        for one in (*(one + tail for _, one in first), *(head + other for _, other in last)):
-            np.maximum(found, one, out=found)
-        for i, one in first:
-            for j, other in last:
-                full = self.most * held[:, self.stages[: min(i, j) + 1]].sum(axis=1) > room
-                np.maximum(found, np.where(full, one + other, 0), out=found)
-        found += work
-        return found
-
-
-class ManyPhases:
-    """How little a device can do in a phase, for the numbers of operations that are tried."""
-
-    def __init__(self, cuts: ManyCuts, phase: Phase, most: int, scale: int) -> None:
-        self.counts, self._most = phase.counts, most
-        self.way = cuts.row(phase.way, scale)
-        self.gain = [cuts.row(of.gain, scale) for of in phase.counts]
-        self.since = [None if of.since is None else cuts.row(of.since, scale) for of in phase.counts]
-        self.every = [cuts.row(of.every, scale) for of in phase.counts]
-        assert phase.counts[0].holds == 1, "more of what holds memory come first"
-        assert phase.counts[0].since is None, "more of what holds memory come first"
-        self._free = [i for i, of in enumerate(phase.counts) if i and of.since is None]
-        self._ends = [i for i, of in enumerate(phase.counts) if of.since is not None]
-        self.tried: IntArray | None = None
-        """A row for each choice of the numbers that are free; ``None``: there are too many."""
-        if self._choices() <= MOST_TRIED:
-            rows = list(self._each({}))
-            self.tried = np.array(rows, dtype=np.int64).reshape(len(rows), len(self._free))
-
-    def _choices(self) -> int:
-        """How many there are at most."""
-        falling = all(i == 1 or self._free[i - 2] in self.counts[i].within for i in self._free)
-        return math.comb(self._most + len(self._free), len(self._free)) if falling else (self._most + 1) ** len(self._free)
-
-    def _each(self, known: Mapping[int, int]) -> Iterator[list[int]]:
-        """Choices of the numbers that are free, within each other."""
-        if len(known) == len(self._free):
-            yield list(known.values())
-            return
-        of = self.counts[self._free[len(known)]]
-        for n in range(of.least, min((known[i] for i in of.within if i in known), default=self._most) + 1):
-            yield from self._each({**known, self._free[len(known)]: n})
-
-    def least(self, duration: IntArray, held: IntArray, room: IntArray) -> IntArray:
-        """Idle ticks of each cut at least."""
-        assert self.tried is not None
-        until = _value(self.way, duration)
-        numbers: dict[int, IntArray] = {i: self.tried[:, place][None, :] for place, i in enumerate(self._free)}
-        first = self.counts[0]
-        needed = np.full((1, len(self.tried)), first.least)
-        left = np.broadcast_to(room[:, None], (len(duration), len(self.tried)))
-        done = np.zeros(left.shape, dtype=np.int64)
-        for i in self._free:
-            of = self.counts[i]
-            left = left - of.holds * numbers[i] * held[:, of.stage, None]
-            done = done + numbers[i] * _value(self.gain[i], duration)[:, None]
-            if 0 in of.within:
-                needed = np.maximum(needed, numbers[i])
-        for i in self._ends:
-            number, gained = self._given_back(i, numbers, duration, until)
-            numbers[i] = number
-            left = left + number * held[:, self.counts[i].stage, None]
-            done = done + gained
-        each = held[:, first.stage, None]
-        most = np.where(each > 0, np.minimum(self._most, left // np.maximum(each, 1)), self._most)
-        possible = (left >= 0) & (most >= needed)
-        done = np.where(possible, done + most * _value(self.gain[0], duration)[:, None], -1)
-        until -= done.max(axis=1)
-        return until
-
-    def _given_back(
-        self, i: int, numbers: Mapping[int, IntArray], duration: IntArray, until: IntArray
-    ) -> tuple[IntArray, IntArray]:
-        """How many operations that give memory back can have begun, and how much of them can be run."""
-        since = self.since[i]
-        assert since is not None
-        gain, every = _value(self.gain[i], duration), _value(self.every[i], duration)
-        left = until - _value(since, duration)
-        begun = np.where(left > 0, np.where(every > 0, (left - 1) // np.maximum(every, 1) + 1, self._most), 0)
-        number = np.minimum(begun, self._most)[:, None]
-        for other in self.counts[i].within:
-            if other:
-                number = np.minimum(number, numbers[other])
-        of_last = left[:, None] - (number - 1) * every[:, None]
-        return number, np.where(number > 0, (number - 1) * gain[:, None] + np.minimum(gain[:, None], of_last), 0)
-
-
 def ends_of(counts: Sequence[int]) -> list[int]:
     """Where the stages of a cut end, but for the last one; ``counts``: the number of layers of each stage."""
     return list(accumulate(counts))[:-1]
@@ -355,13 +252,3 @@ def ends_of(counts: Sequence[int]) -> list[int]:
 def counts_of(ends: IntArray, layers: int) -> tuple[int, ...]:
     """The number of layers of each stage of a cut that ends there (:func:`ends_of`)."""
     return tuple(np.diff(ends, prepend=0, append=layers).tolist())
-
-
-def _sums(of: Sequence[int]) -> IntArray:
-    return np.array(list(accumulate(of, initial=0)), dtype=np.int64)
-
-
-def _value(way: Row, duration: IntArray) -> IntArray:
-    row, constant = way
-    found: IntArray = duration @ row + constant
-    return found

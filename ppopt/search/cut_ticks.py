@@ -21,7 +21,7 @@ from ppopt.pipeline.layer_times import (
     times_of_layers,
     work_of_all,
 )
-from ppopt.pipeline.layers import PARTS, STEP, TIMES
+from ppopt.pipeline.layers import PARTS, STEP, TIMES, Level
 from ppopt.pipeline.parts import Table
 from ppopt.pipeline.scaling import sizes_of
 from ppopt.pipeline.tables import common_denominator
@@ -45,7 +45,18 @@ def scale_of_amounts(of_layers: Sequence[Fraction], of_devices: Sequence[Fractio
 
 def most_ticks(pipeline: Pipeline, numbers: Sequence[Fraction]) -> int:
     """The most ticks in a unit of time that the models over all cuts have room for; ``numbers``: of any layer or link."""
-    return math.ceil(MOST / max(work_of_all(pipeline), 2 * pipeline.stages * max(numbers), Fraction(1)))
+    work = work_of_all(pipeline) + _most_again(pipeline)
+    return math.ceil(MOST / max(work, 2 * pipeline.stages * max(numbers), Fraction(1)))
+
+
+def _most_again(pipeline: Pipeline) -> Fraction:
+    """What all layers may take longer where it is open, or said of each stage, what recomputes."""
+    layers, mix, recompute = pipeline.layers, pipeline.mix, pipeline.recompute
+    if layers is None or (isinstance(recompute, str) and recompute != CHOOSE):
+        return Fraction(0)
+    each = sum((group.count * max((level.time for level in group.recompute), default=0) for group in layers.groups), Fraction(0))
+    scales = (mix.scale(m, 0) for m in range(pipeline.microbatches))
+    return each * sum((max(by.linear, by.square) for by in scales), Fraction(0))
 
 
 class CutTicks:
@@ -78,8 +89,11 @@ class CutTicks:
         def by_kind(times: Sequence[Times]) -> dict[Kind, list[int]]:
             return {kind: [int(value * unit) for value in of] for kind, of in zip(KINDS, zip(*times, strict=True), strict=True)}
 
+        first_kind = Kind.W if pipeline.runtime and layers.split else Kind.I
+        self.again = (first_kind, *[Kind.I] * (pipeline.stages - 1))
+        """Of each stage the operation that takes longer where it recomputes."""
         longer = {
-            Part(Kind.I, stage, size): int((linear * by.linear + square * by.square) * self.per_unit)
+            Part(self.again[stage], stage, size): int((linear * by.linear + square * by.square) * self.per_unit)
             for stage, (linear, square) in enumerate(again)
             for size, by in enumerate(sizes)
         }
@@ -98,6 +112,10 @@ class CutTicks:
             "sizes": [(int(by.linear * factor), int(by.square * factor)) for by in sizes],
         }
         """Those of a :class:`~ppopt.bounds.cuts.CutModel`."""
+
+    def longer(self, level: Level) -> int:
+        """What a layer takes longer at a level for a microbatch, where these are alike, in ticks: rounded down."""
+        return math.floor(level.time * self.per_unit)
 
     def least(self, bound: Fraction | float) -> int:
         """The ticks of the model that nothing with this bound is below."""

@@ -24,7 +24,7 @@ from ppopt.named.model import Model
 from ppopt.pipeline import CHOOSE, Pipeline
 from ppopt.pipeline.layer_times import shared_work
 from ppopt.schedule import Objective, Schedule
-from ppopt.search import strategies, tuning
+from ppopt.search import tuning
 from ppopt.search.alike import AlikeLayers
 from ppopt.search.best_order import BestOrder
 from ppopt.search.boxes import Around, AroundSettled, Everywhere
@@ -181,7 +181,7 @@ class PartitionChoice:
         return PartitionChoice(pipeline, self.objective, settings, self.words_of, turns_of=self.turns_of)
 
     def _all_alike(self) -> None:
-        """Search where all layers are treated alike, if it is open what recomputes."""
+        """Search where all layers are treated alike, if it is open what recomputes; then ask what all cuts take."""
         lower = self.lower
 
         def report(value: Fraction) -> None:
@@ -190,6 +190,7 @@ class PartitionChoice:
 
         if lower < self.most and (found := self.alike.improved(self.most, self._clock, report)) is not None:
             self._follow(*found)
+        self.least.raised(self.most, self._clock, self.seconds + self._clock.spent)
 
     def _first_looks(self) -> None:
         """Run the named schedules on cuts that others make, and look at cuts with small bounds: near these, and of all."""
@@ -292,7 +293,7 @@ class PartitionChoice:
             self._solve(leaf, "longer at cut")
             return
         says = self.offered.below > self.over.bound  # else the answer is known
-        asked = says and not self.over.listing and self.over.seconds + self.least.seconds <= strategies.ASKING * self._clock.spent
+        asked = says and not self.over.listing and self.least.allowed(self._clock.spent)
         if not asked and (offered := self.offered.unasked(self.most, self._clock)) is not None:
             self._look(offered, "cut")
             return

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -30,8 +29,8 @@ from ppopt.op import Kind
 from ppopt.pipeline import CHOOSE, Costs, IntArray, Pipeline
 from ppopt.pipeline.cutting import StageLevels
 from ppopt.schedule import Objective
-from ppopt.search.cut_ticks import CutTicks, scale_of_amounts
-from ppopt.search.layer_amounts import least_amounts
+from ppopt.search.cut_ticks import CutTicks
+from ppopt.search.layer_amounts import whole_amounts
 
 if TYPE_CHECKING:
     from ppopt.bounds.scheduled_cuts import Box, FoundCut
@@ -71,7 +70,7 @@ class OverCuts:
         self._known: set[Certificate] = set()
         self._fillings: list[Callable[[], None]] = []
         """What limits of memory say of each device, as far as the model does not know it yet."""
-        self._some, self._amounts = some, self._whole_amounts()
+        self._some, self._amounts = some, whole_amounts(pipeline, self._ticks)
         self.many: ManyCuts | None = None
         """What is known of hundreds of cuts at once, where there are several of one route and alike microbatches."""
         self._within_memory(some)
@@ -115,24 +114,6 @@ class OverCuts:
         plain = list(plain_certificates(some, self.objective, once)) if len(some.routes) == 1 else []
         return plain + work_certificates(some, once) if once or not plain else plain
 
-    def _whole_amounts(self) -> tuple[list[int], list[int], list[int], list[int]] | None:
-        """Of each layer what it holds of a microbatch (where they differ, of the largest sequence), what is left of that between
-        ``I`` and ``W``, and its weights; and the room of each device. ``None``: there is no limit, or there are several ways."""
-        pipeline, layers, limit = self.pipeline, self.pipeline.layers, self.pipeline.memory.limit
-        if limit is None or len(pipeline.ways) > 1:
-            return None
-        assert layers is not None
-        most = pipeline.mix.most_held(pipeline.microbatches)
-        factors = (most, most, Fraction(1))
-        amounts = zip(least_amounts(layers, pipeline.recompute), factors, strict=True)
-        each = [[amount[g] * factor for g in layers.group_of] for amount, factor in amounts]
-        limits, static = (
-            value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
-        )
-        scale = scale_of_amounts([*chain(*each)], [*limits, *static], pipeline.microbatches)  # rounded, so that more fits
-        held, kept, own = ([math.floor(value * scale) for value in of] for of in each)
-        return held, kept, own, [math.ceil((most - always) * scale) for most, always in zip(limits, static, strict=True)]
-
     def _within_memory(self, some: Pipeline) -> None:
         """Every device has room for its weights and the activations of one microbatch, and what that says of times."""
         alike = not self.pipeline.mix.differs and self.pipeline.stages > 1
@@ -140,23 +121,25 @@ class OverCuts:
             if alike and len(some.routes) == 1:
                 self.many = self._of_many([], 1)
             return
-        *amounts, room = self._amounts
-        ends, scale = [self.model.ends(of) for of in amounts], self._scale
+        held, kept, own = map(self.model.ends, (self._amounts.held, self._amounts.kept, self._amounts.own))
+        if self._amounts.savings is not None:
+            held, kept = self.model.recompute(self._amounts.savings, held, kept)
+        room, scale = self._amounts.room, self._scale
         for device, most in enumerate(room):
             stages = [stage for stage, on in enumerate(self.pipeline.routes[0]) if on == device]
-            self.model.hold([(ends[0], stages), (ends[2], stages)], most)
+            self.model.hold([(held, stages), (own, stages)], most)
         if not self.pipeline.mix.differs:
             each = list(fillings(some, self.objective, given_once(self.pipeline)))
             if alike:
                 self.many = self._of_many(each, scale)
             for filling in each:
-                fill = functools.partial(self.model.fill, filling, ends[0], ends[1], ends[2], room[filling.device], scale)
+                fill = functools.partial(self.model.fill, filling, held, kept, own, room[filling.device], scale)
                 self._fillings.append(fill)
 
     def _of_many(self, each: Sequence[Filling], scale: int) -> ManyCuts:
         (times, first), of = self._of_microbatches, self._ticks.arguments
         nothing = [0] * len(times[Kind.F])
-        held = Held(*(self._amounts or (nothing, nothing, nothing, [0] * self.pipeline.devices)))
+        held = self._amounts or Held(nothing, nothing, nothing, [0] * self.pipeline.devices)
         return ManyCuts(times, self.pipeline.routes[0], held, each, scale, first=first, more=of["more"], once=of["once"])
 
     @functools.cached_property
@@ -285,7 +268,7 @@ class OverCuts:
             scale=self._scale,
             lower=least,
             upper=most,
-            memory=None if self._amounts is None else Held(*self._amounts),
+            memory=self._amounts,
             first=first,
             once=self._ticks.arguments["once"],
             only=only,

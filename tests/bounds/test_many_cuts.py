@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from ppopt.bounds import many_cuts
+from ppopt.bounds import many_fillings
 from ppopt.bounds.certificates import Certificate, certificates, durations_of
 from ppopt.bounds.filling import fillings
 from ppopt.bounds.ways import Way
@@ -41,7 +41,8 @@ def drawn(rng: Random, place: tuple[str, int, int, int]) -> Pipeline:
 def single(over: OverCuts, pipeline: Pipeline, counts: Counts) -> tuple[bool, list[int]]:
     """Whether a cut has room, and the bound of each device, by one certificate and one limit of memory after the other."""
     assert over._amounts is not None
-    *sums, room = ([0, *accumulate(of)] if i < 3 else of for i, of in enumerate(over._amounts))
+    least = over._amounts.least
+    sums, room = ([0, *accumulate(of)] for of in (least.held, least.kept, least.own)), least.room
     ends = [0, *accumulate(counts)]
     held, kept, own = ({s: of[ends[s + 1]] - of[ends[s]] for s in range(pipeline.stages)} for of in sums)
     cut = pipeline.changed(partition=counts, memory=Memory(limit=None))
@@ -112,7 +113,7 @@ def test_a_certificate_of_several_spans_is_refused() -> None:
 
 def test_phases_with_too_many_choices_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds are smaller then, and not wrong."""
-    monkeypatch.setattr(many_cuts, "MOST_TRIED", 3)
+    monkeypatch.setattr(many_fillings, "MOST_TRIED", 3)
     pipeline = drawn(Random(2), PLACES[1])
     over = OverCuts(pipeline, "makespan", Fraction(0))
     assert over.many is not None

@@ -67,6 +67,38 @@ def test_a_question_that_was_not_answered_is_asked_for_twice_as_long(monkeypatch
     assert seconds == [30, 30, 60, 100, 100], "at most a sixth of the whole time"
 
 
+def test_parts_are_asked_for_where_what_recomputes_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as much after an answer, half as much after none; until then nothing of the bound is known to be so little."""
+    least, over = asking(PIPELINE.changed(recompute="choose", memory=Memory(limit=30)))
+    over.bound = Fraction(0)
+    parts, answers = list[Fraction](), iter([True, True, False, False, True, False])
+
+    def asked(limits: Limits, below: Fraction, hint: object) -> Counts | None:
+        parts.append((below - over.bound) / (1000 - over.bound))
+        over.settled = next(answers)
+        over.bound = below if over.settled else over.bound
+        return None
+
+    monkeypatch.setattr(over, "least", asked)
+    least.raised(1000, Clock(600), 0)
+    assert parts == [Fraction(1, 4), Fraction(1, 2), 1]
+    least.raised(1000, Clock(600), 0)
+    assert len(parts) == 3, "there is no time for more"
+    for _ in range(3):
+        least.ask(1000, Clock(600))
+    assert parts[3:] == [Fraction(1, 2), Fraction(1, 4), Fraction(1, 2)]
+
+
+def test_what_is_asked_in_parts_leads_to_the_same_bound() -> None:
+    pipeline = PIPELINE.changed(recompute="choose", memory=Memory(limit=30))
+    least, over = asking(pipeline)
+    _, other = asking(pipeline)
+    other.least(Limits(Clock(600), 0.0, 1, 0), 1000, None)
+    for _ in range(30):
+        least.ask(1000, Clock(600))
+    assert over.bound == other.bound
+
+
 def test_many_layers_and_lengths_are_asked_within_the_clock() -> None:
     """Times with squares, and factors of 16 lengths. Half a minute for a question is a hundred times what it takes."""
     window = Layer("window", count=240, forward=4, backward=8, activation=0.5, weights=1)
