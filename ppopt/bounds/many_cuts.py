@@ -145,6 +145,11 @@ class ManyCuts:
         return bounds
 
     @property
+    def recomputes(self) -> bool:
+        """Whether it is open what recomputes, and bounds count it."""
+        return self._recomputing is not None
+
+    @property
     def learned(self) -> int:
         """The number of certificates."""
         return len(self._work)

@@ -21,7 +21,7 @@ from ppopt.search.settings import Settings
 from tests.support.layered import cuts
 
 PLACES = (("linear", 2, 1, 4), ("linear", 3, 1, 4), ("wave", 2, 2, 3), ("loop", 2, 2, 3))
-NUMBER = dict(zip(PLACES, (12, 8, 3, 3), strict=True))
+NUMBER = dict(zip(PLACES, (8, 6, 2, 2), strict=True))
 """Cuts that are solved."""
 
 
