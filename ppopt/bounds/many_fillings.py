@@ -6,6 +6,7 @@ those that give memory back, are never worse.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -52,10 +53,9 @@ class ManyFillings:
         found = np.zeros_like(work)
         for one in (*(one + tail for _, one in first), *(head + other for _, other in last)):
             np.maximum(found, one, out=found)
-        for i, one in first:
-            for j, other in last:
-                full = self.most * held[:, self.stages[: min(i, j) + 1]].sum(axis=1) > room
-                np.maximum(found, np.where(full, one + other, 0), out=found)
+        full = self.most * np.cumsum(held[:, self.stages], axis=1) > room[:, None]
+        for (i, one), (j, other) in itertools.product(first, last):
+            np.maximum(found, np.where(full[:, min(i, j)], one + other, 0), out=found)
         found += work
         return found
 

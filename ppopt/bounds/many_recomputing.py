@@ -23,9 +23,9 @@ at once, so that the windows are apart: recomputing in them takes ``microbatches
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -114,7 +114,7 @@ class RecomputingOn:
         longest = self.longest[:, stages].sum(axis=1)
         found = np.full(len(duration), LARGEST)
         times = [*(np.floor(longest * (number / RANGES) ** 2).astype(np.int64) for number in range(RANGES)), longest]
-        for low, high in pairwise(times):
+        for low, high in itertools.pairwise(times):
             saved = [of.saved(price, high) for price in of.prices]
             ends = np.stack([low, high])
             more = most * ends
@@ -124,10 +124,9 @@ class RecomputingOn:
             best = head + tail + most * low
             for one in (*(one + more + tail for _, one in begin), *(head + other + more for _, other in end)):
                 np.maximum(best, one.min(axis=0), out=best)
-            for i, one in begin:
-                for j, other in end:
-                    full = self._full(stages[: min(i, j) + 1], most, room, saved)
-                    np.maximum(best, np.where(full, (one + other + more).min(axis=0), 0), out=best)
+            full = [self._full(stages[: j + 1], most, room, saved) for j in range(len(stages))]
+            for (i, one), (j, other) in itertools.product(begin, end):
+                np.maximum(best, np.where(full[min(i, j)], (one + other + more).min(axis=0), 0), out=best)
             np.minimum(found, np.where(none, LARGEST, best), out=found)
         found[found == LARGEST] = 0  # nothing fits at all, which is said elsewhere
         found += work

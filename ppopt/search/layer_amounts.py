@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from ppopt.bounds.filling import Held
@@ -15,29 +16,15 @@ from ppopt.pipeline.layers import Level
 from ppopt.search.cut_ticks import CutTicks, scale_of_amounts
 
 
-def amounts_of(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
+def _amounts(layers: Layers, saved: Sequence[Fraction]) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
     """Per group, what a layer holds of a microbatch, what is left of that between ``I`` and ``W``, and its weights.
 
-    If it recomputes as is said; where that is open, or said of stages alone, if it does not.
+    ``saved``: per group, what a layer holds less.
     """
     activation, retained, weights = (layers.each(name) for name in ("activation", "retained", "weights"))
-    alike = isinstance(recompute, str) and recompute != CHOOSE
-    saved = [saved_by(layers, g, recompute) if alike else Fraction(0) for g in range(len(activation))]
     held = [(value or Fraction(0)) - less for value, less in zip(activation, saved, strict=True)]
-    return held, _kept(held, retained), [value or Fraction(0) for value in weights]
-
-
-def least_amounts(layers: Layers, recompute: Any) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
-    """As :func:`amounts_of`; where it is open what recomputes, if each layer recomputes as is best for what it holds."""
-    held, kept, weights = amounts_of(layers, recompute)
-    if isinstance(recompute, str) and recompute != CHOOSE:
-        return held, kept, weights
-    held = [value - saved_by(layers, g, recompute) for g, value in enumerate(held)]
-    return held, _kept(held, layers.each("retained")), weights
-
-
-def _kept(held: list[Fraction], retained: tuple[Fraction | None, ...]) -> list[Fraction]:
-    return [own if value is None else min(own, value) for own, value in zip(held, retained, strict=True)]
+    kept = [own if value is None else min(own, value) for own, value in zip(held, retained, strict=True)]
+    return held, kept, [value or Fraction(0) for value in weights]
 
 
 def levels_of(layers: Layers, group: int) -> tuple[Level, ...]:
@@ -63,23 +50,28 @@ def whole_amounts(pipeline: Pipeline, ticks: CutTicks) -> Held | None:
     if limit is None or len(pipeline.ways) > 1:
         return None
     assert layers is not None
-    opened = recompute == CHOOSE and not pipeline.mix.differs
-    held, kept, own = (amounts_of if opened else least_amounts)(layers, recompute)
-    most, least_kept = pipeline.mix.most_held(pipeline.microbatches), least_amounts(layers, recompute)[1]
-    levels = [levels_of(layers, g) if opened else () for g in range(len(layers.groups))]
+    opened, groups = recompute == CHOOSE and not pipeline.mix.differs, range(len(layers.groups))
+    least = _amounts(layers, [saved_by(layers, g, recompute) for g in groups])
+    amounts = _amounts(layers, [Fraction(0) for _ in groups]) if opened else least
+    most = pipeline.mix.most_held(pipeline.microbatches)
+    held, kept, least_kept = ([value * most for value in of] for of in (*amounts[:2], least[1]))
+    own, levels = amounts[2], [levels_of(layers, g) if opened else () for g in groups]
+    saved = [[level.saved * most for level in of] for of in levels]
     limits, static = (
         value if isinstance(value, tuple) else (value,) * pipeline.devices for value in (limit, pipeline.memory.static)
     )
-    each = [*held, *kept, *least_kept, *(level.saved for of in levels for level in of)]
-    scale = scale_of_amounts([*(value * most for value in each), *own], [*limits, *static], pipeline.microbatches)
+    scale = scale_of_amounts([*held, *kept, *least_kept, *chain(*saved), *own], [*limits, *static], pipeline.microbatches)
 
     def whole(of: Sequence[Fraction]) -> list[int]:  # rounded, so that more fits
         return [math.floor(of[g] * scale) for g in layers.group_of]
 
     room = [math.ceil((have - always) * scale) for have, always in zip(limits, static, strict=True)]
-    found = Held(whole([value * most for value in held]), whole([value * most for value in kept]), whole(own), room)
-    if not any(level.saved for of in levels for level in of):
+    found = Held(whole(held), whole(kept), whole(own), room)
+    if not any(chain(*saved)):
         return found
-    rows = [tuple((ticks.longer(level), math.ceil(level.saved * most * scale)) for level in of) for of in levels]
-    unkept = [a - b for a, b in zip(found.kept, whole([value * most for value in least_kept]), strict=True)]
+    rows = [
+        tuple((ticks.longer(level), math.ceil(less * scale)) for level, less in zip(of, each, strict=True))
+        for of, each in zip(levels, saved, strict=True)
+    ]
+    unkept = [a - b for a, b in zip(found.kept, whole(least_kept), strict=True)]
     return replace(found, savings=Savings([rows[g] for g in layers.group_of], unkept, ticks.again))
