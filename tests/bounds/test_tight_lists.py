@@ -111,7 +111,7 @@ def test_where_many_are_left_those_near_the_bound_are_decided_first(monkeypatch:
     for few in (cut_list.DECIDED, 10**6):
         monkeypatch.setattr(cut_list, "DECIDED", few)
         above.append(0)
-        for seed in range(8):
+        for seed in range(3):
             over, values, _, _ = of_cuts(seed, seed % 3, more=40)
             looks, least = Known(values, quick=False, decides=True, seconds=1), min(values.values())
             over.tighten_list(Limits(Clock(10**6, deterministic=True), 0.0, 1), looks)

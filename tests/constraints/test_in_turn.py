@@ -106,7 +106,7 @@ def test_each_waits_by_its_own_sum_and_every_schedule_obeys(pipeline: Pipeline) 
                 assert begin[second] >= begin[first] + waiting.duration[before] + lag
 
 
-@drawn(10, 60, mixed(4))
+@drawn(10, 30, mixed(4))
 def test_no_bound_within_memory_is_above_the_optimum(pipeline: Pipeline) -> None:
     """By CP-SAT, which knows the rules alone."""
     words, horizon = (*rules_of(pipeline), *free_choices(pipeline)), horizon_of(pipeline)

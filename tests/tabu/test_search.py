@@ -121,7 +121,7 @@ def test_other_operations_are_no_begin() -> None:
 
 
 @thorough
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(pipelines(least=1, limited=True))
 def test_hardly_ever_worse_than_the_optimum(pipeline: Pipeline) -> None:
     """Of small pipelines: within a tenth of the exact optimum, and never below it."""
