@@ -1,12 +1,13 @@
 """Lower bounds that hold for whatever durations the stages have: the reasons of the one-machine bound as inequalities.
 
 The one-machine bound (:func:`ppopt.bounds.machine`) says ``makespan >= min head + work + min tail`` of some operations of a
-device. A head is the length of a chain of reasons: an operation that its input waits for, the instance before it, or what its
-device must have done before. Each step of that chain is a rule whatever the durations are, so the same inequality holds for
-every pipeline of the same placement and number of microbatches. It is linear in the durations but for the two minima.
+device. The head of an operation is a time before which it cannot start. It is the length of a chain of reasons, followed back
+from the operation to the start of the schedule. A reason is the operation that makes its input, the same operation of the
+microbatch before, or what its device must have done before. Each of them holds whatever the durations are. So the inequality
+holds for every pipeline of the same placement and number of microbatches. It is linear in the durations but for the two minima.
 
-Of a device span the same is said from the device's own first start to its own last end: a chain of reasons ends with one of the
-device's own operations, none of which starts before that.
+A device span is counted from the first start on the device to the last end there. The inequality is the same, but a chain stops
+at the first operation of that device that it comes to: none starts before the span does.
 
 Where microbatches differ, a stage has durations for each of their sizes (:func:`~ppopt.pipeline.scaling.sizes_of`). What a
 device must have done before an operation may begin with one of several operations then: such a chain divides, and a head is the

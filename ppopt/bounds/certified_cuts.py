@@ -1,8 +1,9 @@
 """What certificates say of many cuts, in a compiled loop.
 
-A certificate is linear in what lies before the ends of the stages, but for the least of its heads and of its tails
-(:mod:`ppopt.bounds.certificates`). So of each end and each number of layers before it a row of a table has what that says of all
-these ways, and the rows of a cut's ends are summed up.
+A cut is given by its ends: how many layers lie before the end of each stage. A certificate says ``min head + work + min tail``
+(:mod:`ppopt.bounds.certificates`). Its work, each of its heads and each of its tails is linear in the sums of the layers before
+the ends. So there is a table with a row for each end and each number of layers before it: what these layers add to every head,
+work and tail. For a cut the rows of its ends are added up, and then the least head and the least tail are taken.
 """
 
 from __future__ import annotations

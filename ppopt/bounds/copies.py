@@ -11,10 +11,14 @@ the end of the backward. All these rectangles of a device have to fit under its 
 * up to the least tail of an input gradient. By then all input gradients have ended, so that of each rectangle nothing is left but
   its ``W``, of which no more than the limit's amount is held: that much, for as long as the longest ``W``, may lie behind.
 
-In a makespan of T an engine has time for so many copies, from the first end of a forward on, and so much room has the host. The
-devices of an engine need, of the copies that spare most for its time first (parts of some, too), at least so many as make their
-rectangles fit; those of the host, which keeps an amount for both copies and for the time that it spares, likewise. The least T in
-which each engine and the host have time for what their devices need is a bound.
+Copies make rectangles smaller, and cost time of an engine and room on the host. Take a makespan of T:
+
+* An engine has time for copies from the first end of a forward on. Its devices need copies until their rectangles fit. They need
+  the least time if those come first that spare the most for the time that they take; of the last one a part may do.
+* The host has its limit, for as long as the schedule takes. It keeps an amount during both copies and as long as the device is
+  spared it. What its devices need of it is counted in the same way.
+
+The least T in which each engine and the host have enough for what their devices need is a bound.
 """
 
 from __future__ import annotations
