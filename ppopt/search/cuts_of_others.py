@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
 from ppopt.clock import Clock, OutOfTime
 from ppopt.constraints import Word
-from ppopt.named import Restriction, placed_freely, placed_here
+from ppopt.named import Restriction, Row, placed_freely, placed_here
 from ppopt.named.auto_partition import simulated
 from ppopt.pipeline import CHOOSE, Pipeline, PipelineError
 from ppopt.pipeline.partitions import Counts
 from ppopt.schedule import Objective, Order, Schedule
 from ppopt.search import strategies, tuning
 from ppopt.search.cuts import CutPipelines, fastest, plain, shown
-from ppopt.search.near_cuts import value_of
+from ppopt.search.near_cuts import retimed, value_of
 from ppopt.search.over_cuts import OverCuts
 from ppopt.search.settings import Settings
 from ppopt.search.step import Taken
+from ppopt.timing import OrderError
 
 
 class Made(NamedTuple):
@@ -118,6 +119,32 @@ class CutsOfOthers:
     def schedules(self) -> Sequence[Schedule]:
         """Each order that a named schedule has on one of the cuts, on the last of these."""
         return list(self._starts.values())
+
+    def begin(self, rows: Iterable[Row]) -> None:
+        """Take over the fastest row that is on this placement and within memory, with its cut and what recomputes there, where
+        nothing else binds."""
+        objective, places = self._over.objective, self._at.pipeline.places
+        here = (row.schedule for row in rows if row.schedule is not None and row.schedule.pipeline.places == places)
+        for schedule in sorted(here, key=lambda schedule: value_of(schedule, objective)):
+            timed = None if schedule.order.paired else self._here(schedule)
+            if timed is not None and timed.within_memory and not self._words_of(timed.pipeline):
+                self._found(timed, ())
+                return
+
+    def _here(self, schedule: Schedule) -> Schedule | None:
+        """A schedule with the times and amounts of these layers; ``None``: it is of other ones, or there is no room for it."""
+        own, asked = schedule.pipeline, self._at.pipeline
+        if own.layers is None:
+            return None
+        try:
+            pipeline = asked.changed(
+                partition=own.counts,
+                recompute=own.recompute if asked.recompute == CHOOSE else asked.recompute,
+                route_of_microbatch=asked.route_of_microbatch,
+            )
+            return retimed(schedule, pipeline, self._over.objective)
+        except (PipelineError, OrderError):
+            return None
 
     def cuts(self, clock: Clock, known: bool) -> list[Counts]:
         """The even and the balanced cut, where there are any; the named schedules are run on these and on all others.

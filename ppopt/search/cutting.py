@@ -115,6 +115,7 @@ class PartitionChoice:
                     if not self.listed.first:
                         self.least.ask(math.inf, self._clock)  # a bound for all, whatever the rest takes
                     self.named = rows_in_time(self.beside, self.pipeline, clock)
+                    self.others.begin(self.named)
                     self._all_alike()
                     self._first_looks()
                     self._begun = clock.spent

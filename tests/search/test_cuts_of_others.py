@@ -6,8 +6,10 @@ import pytest
 from hypothesis import strategies as st
 
 from ppopt.clock import Clock
-from ppopt.named import NAMED, auto_partition
-from ppopt.pipeline import Layers, Links, Memory, Pipeline
+from ppopt.constraints import rules_of
+from ppopt.named import NAMED, Row, auto_partition
+from ppopt.pipeline import Layer, Layers, Links, Memory, Pipeline
+from ppopt.schedule import Schedule
 from ppopt.search import Settings, solve
 from ppopt.search.cutting import PartitionChoice
 from tests.support.layered import heavy_head
@@ -74,3 +76,50 @@ def test_what_others_would_cut_is_shown() -> None:
     time = NAMED["1f1b"].schedule(PIPELINE.changed(partition=counts)).makespan
     assert step.name == f"PyTorch's auto-partition for 1f1b {','.join(map(str, counts))}"
     assert step.outcome.startswith(f"1f1b takes {time}; bound ")
+
+
+def recomputing(count: int = 8, forward: int = 2) -> Pipeline:
+    """Layers that can recompute, within little memory; partition and recomputing are open."""
+    level = {"name": "full", "time": 2, "saved": 3}
+    layers = Layers([Layer("l", count, forward=forward, backward=4, activation=4, recompute=[level])])
+    return Pipeline(2, 6, layers=layers, memory=Memory(limit=36), partition="best", recompute="choose")
+
+
+def row_of(schedule: Schedule) -> Row:
+    """A row of the user's own."""
+    return Row.beside(schedule.pipeline, "mine", schedule.pipeline.placement, schedule)
+
+
+@pytest.mark.parametrize("recompute", ["choose", "full"])
+def test_rows_on_this_placement_are_where_it_begins(recompute: str) -> None:
+    """With their own cut, and what recomputes there where that is open."""
+    asked = recomputing().changed(recompute=recompute)
+    schedule = solve(asked.changed(partition=(3, 5)), seconds=100, workers=1).schedule
+    assert schedule is not None
+    search = PartitionChoice(asked, "makespan", Settings(seconds=20, workers=1))
+    search.others.begin([row_of(schedule)])
+    assert search.best is not None
+    assert search.best.pipeline == schedule.pipeline
+    assert search.best.makespan == schedule.makespan
+    bound = PartitionChoice(asked, "makespan", Settings(seconds=20, workers=1), words_of=lambda pipeline: rules_of(pipeline)[:1])
+    bound.others.begin([row_of(schedule)])
+    assert bound.best is None
+
+
+def test_rows_of_other_layers_or_above_the_limit_are_not() -> None:
+    asked = recomputing()
+    search = PartitionChoice(asked, "makespan", Settings(seconds=20, workers=1))
+    free = asked.changed(partition=(4, 4), recompute="none", memory=Memory())
+    others = [
+        NAMED["gpipe"].schedule(free),  # above the limit
+        NAMED["1f1b"].schedule(recomputing(9).changed(partition=(4, 5), recompute="full")),
+        NAMED["1f1b"].schedule(free.changed(microbatches=4)),
+        NAMED["1f1b"].schedule(Pipeline(2, 6)),
+        NAMED["zb-h1"].schedule(Pipeline(2, 6, layers=heavy_head(6), partition=(4, 4))),  # weight gradients of their own
+    ]
+    search.others.begin([*map(row_of, others), Row.left_out("mine", "linear", 1, ValueError("not here"))])
+    assert search.best is None
+    faster = NAMED["1f1b"].schedule(recomputing(forward=1).changed(partition=(4, 4), recompute="full"))
+    search.others.begin([row_of(faster)])
+    assert search.best is not None
+    assert search.best.makespan > faster.makespan, "with the times of the layers that are asked about"
