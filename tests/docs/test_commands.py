@@ -195,7 +195,7 @@ def test_other_command_lines_are_those_of_the_tools() -> None:
         "pip install 'ppopt-pipeline[page]'",
         "pytest -q -m browser tests/browser",
         "pytest -q -n 2",
-        "pytest -q -n 2 -m thorough",
+        'pytest -q -n 2 -m "thorough and not slow"',
         "pytest -m slow",
         "pytest -q -m torch tests/in_torch",
         "mkdocs build --strict",

@@ -74,7 +74,7 @@ def test_the_level_that_promises_most_comes_first() -> None:
 
 def test_the_answer_is_the_best_over_every_cut_and_choice_of_stages() -> None:
     layers = Layers([Layer("layer", 4, forward=2, backward=4, activation=4, recompute=[{"name": "full", "time": 1, "saved": 3}])])
-    given = Pipeline(2, 3, layers=layers, memory=Memory(limit=18), partition="best", recompute="choose")
+    given = Pipeline(2, 3, layers=layers, memory=Memory(limit=15), partition="best", recompute="choose")
     found = solve(given, SETTINGS)
     values = []
     for counts in cuts(4, 2):
